@@ -102,8 +102,8 @@ bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead
 bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
-bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with and without coll_alloc; RANKS=2,4
-	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
+bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads; RANKS=2,4 BUSY=1 that only compute
+	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
 
 bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
 	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
@@ -221,7 +221,7 @@ $(BUILD)/man/%.1: $(BUILD)/% tools/man.awk
 	awk -v date='$(DATED)' -v program='$*' -v about='$(ABOUT_$*)' -f tools/man.awk $(BUILD)/$*.help > $@
 
 # What `make install` writes and `make uninstall` removes.
-INSTALLED = $(INCLUDEDIR)/coll.h $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
+INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
             $(patsubst %,$(LIBDIR)/pkgconfig/%,coll.pc coll-header.pc) \
             $(patsubst %,$(LIBDIR)/cmake/coll/%,coll-config.cmake coll-config-version.cmake) \
             $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
@@ -234,7 +234,7 @@ install: $(TOOLS) lib man ## put header, library, tools, man pages and what find
 	@rm -f $(SETTLED)
 	@$(MAKE) --no-print-directory $(SETTLED)
 	install -d $(addprefix $(DESTDIR),$(sort $(dir $(INSTALLED))))
-	install -m 644 single/coll.h $(DESTDIR)$(INCLUDEDIR)/coll.h
+	install -m 644 single/coll.h coll.hpp $(DESTDIR)$(INCLUDEDIR)/
 	install -m 644 $(LIBRARY) $(DESTDIR)$(LIBDIR)/
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcoll.so
 	install -m 644 $(filter %.pc,$(SETTLED)) $(DESTDIR)$(LIBDIR)/pkgconfig/

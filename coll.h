@@ -111,12 +111,11 @@
  * place.  Nothing outside the result is ever written.
  *
  * MATRICES
- *         const size_t wide = 2 * (size_t)size;     3 rows of all ranks become 2 columns of this one: [3 * size][2]
- *         float *rows = calloc(3 * wide, sizeof *rows), *columns = calloc(3 * wide, sizeof *columns);
+ *         float rows[3 * 8] = { 0 }, columns[12 * 2];
  *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
- *                                  .row = 2, .send_stride = wide };
- *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *         free(rows), free(columns);
+ *                                  .row = 2, .send_stride = 8 };
+ *         if (coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   Here each of 4 ranks has 3 rows of a matrix of 8 columns, [3][8], and gets 2 columns of all its rows, [12][2].
  *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
  * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
  * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
@@ -763,7 +762,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors                    */
+                                     10 us where the host has more ranks than processors; and none while
+                                     other programs are found to use a rank's processor                     */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */

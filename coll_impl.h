@@ -495,8 +495,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
-    r.is_blocking = false;
-    if ((status = coll__ready(comm, &r)) < 0) return coll__leave(comm, status);
+    if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
     coll__leave(comm, COLL_OK);

@@ -117,12 +117,11 @@
  * place.  Nothing outside the result is ever written.
  *
  * MATRICES
- *         const size_t wide = 2 * (size_t)size;     3 rows of all ranks become 2 columns of this one: [3 * size][2]
- *         float *rows = calloc(3 * wide, sizeof *rows), *columns = calloc(3 * wide, sizeof *columns);
+ *         float rows[3 * 8] = { 0 }, columns[12 * 2];
  *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
- *                                  .row = 2, .send_stride = wide };
- *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *         free(rows), free(columns);
+ *                                  .row = 2, .send_stride = 8 };
+ *         if (coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   Here each of 4 ranks has 3 rows of a matrix of 8 columns, [3][8], and gets 2 columns of all its rows, [12][2].
  *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
  * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
  * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
@@ -1356,7 +1355,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors                    */
+                                     10 us where the host has more ranks than processors; and none while
+                                     other programs are found to use a rank's processor                     */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */
@@ -2397,7 +2397,6 @@ enum {
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
-    COLL__OTHERS        = COLL_ABREAST > 1 ? COLL_ABREAST - 1 : 1,        /* arrays are not empty               */
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
@@ -11450,6 +11449,13 @@ struct coll__carrier {
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
+/* Where no two collectives run at the same time nobody asks for it. */
+#if COLL_ABREAST > 1
+#define COLL__LATER(later) later
+#else
+#define COLL__LATER(later) NULL
+#endif
+
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
 struct coll__extension {
@@ -11483,7 +11489,7 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
-    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
+    coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
@@ -11522,6 +11528,8 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
+    int   busy_ms;                                /* for how long that was found last                         */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
@@ -12155,7 +12163,7 @@ static inline void coll__strides_end(const coll_request *r) { (void)r; }
 
 /* ---- >>requests begin ---- */
 
-/* Everything of a request but the execution, which its start sets, and what its caller says of itself (is_blocking). */
+/* Everything of a request but the execution, which its start sets. */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
@@ -12163,7 +12171,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->comm = comm;
     r->next = NULL;
     r->workspace = 0;
-    r->is_started = r->is_prepared = r->is_known = r->has_head = false;
+    r->is_started = r->is_prepared = r->is_known = r->has_head = r->is_blocking = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
     r->whole = NULL;
@@ -12437,20 +12445,26 @@ static void coll__workspace_clear(coll__workspace *w)
     }
 }
 
-/* All but the first, in which nothing runs. */
-static void coll__workspaces_give(coll__order *order)
+/* Those from `i` on, in which nothing runs. */
+static void coll__workspaces_give(coll__order *order, int i)
 {
-    for (int i = 0; i < COLL__OTHERS; i++) {
-        if (order->others[i]) coll__workspace_clear(order->others[i]);
-        coll__give(order->others[i]);
-        order->others[i] = NULL;
+    for (; i < COLL__ABREAST; i++) {
+        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
+        coll__give(order->workspaces[i]);
+        order->workspaces[i] = NULL;
     }
 }
 
-/* That of a request while it runs. */
-static inline coll__workspace *coll__workspace_of(const coll_request *r)
+/* That of a request while it runs; NULL: none has been needed in its place so far. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
+
+/* The order's, in place `i`.  NULL: there is no memory. */
+static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
-    return COLL__ABREAST > 1 && r->workspace ? r->order->others[r->workspace - 1] : &r->order->first;
+    coll__workspace **at = &order->workspaces[i];
+
+    if (!*at) *at = (coll__workspace *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    return *at;
 }
 
 static void coll__order_leave(coll__order *order)
@@ -12462,8 +12476,7 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    coll__workspace_clear(&order->first);
-    coll__workspaces_give(order);
+    coll__workspaces_give(order, 0);
 }
 
 static void coll__comm_free(coll_comm *comm)
@@ -15047,7 +15060,7 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
 /* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
 static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
-    return w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
+    return !w ? NULL : w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
 }
 
 /* Is there room for the name of its algorithm? */
@@ -15207,8 +15220,9 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
 /* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
 static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
-    coll__workspace *w = coll__workspace_of(r);
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
 
+    if (!w) return NULL;
     if (length <= w->arena_length) return (unsigned char *)w->arena;
     coll__give(w->arena);
     w->arenas++;
@@ -15325,9 +15339,10 @@ static coll__cached *coll__choice_cache(const coll_request *r)
  * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__execution *execution = r->execution = &coll__workspace_of(r)->execution;
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
+    coll__execution *const execution = r->execution = w ? &w->execution : NULL;
 
-    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (!w || coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
     if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
@@ -15335,7 +15350,7 @@ static coll_status coll__execution_start(coll_request *r)
     coll__cached *cached = coll__choice_cache(r);
     if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = coll__workspace_of(r)->arenas;
+    cached->arenas = w->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;
@@ -15762,7 +15777,7 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 }
 
 /* Of the rounds that are not begun. */
-static uint64_t coll__execution_later(const coll_request *r)
+static COLL__UNUSED uint64_t coll__execution_later(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
     const long begun = execution->posted;
@@ -17397,10 +17412,7 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
 {
     const int i = __builtin_ctzll(~taken);
 
-    if (i >= COLL__ABREAST) return false;
-    coll__workspace **at = i > 0 ? &r->order->others[i - 1] : NULL;
-    if (at && !*at) *at = (coll__workspace *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
-    if (at && !*at) return false;
+    if (i >= COLL__ABREAST || !coll__workspace_reserve(r->order, i)) return false;
     r->workspace = (unsigned char)i;
     return true;
 }
@@ -17586,13 +17598,35 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
+/* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
+ * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we spin no more for a while, and
+ * longer each time that we find it again. */
+static inline void coll__give_way(coll__session *session)
+{
+    enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
+    const int64_t began = coll__now();
+
+    coll__yield();
+    const int64_t now = coll__now();
+    if (now - began < (int64_t)TURN_US * 1000) return;
+    const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
+    session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
+    session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
+}
+
+/* How long a wait that begins now may spin. */
+static inline int coll__spin_now(const coll__session *session)
+{
+    return session->busy_until && coll__now() < session->busy_until ? 0 : session->spin_us;
+}
+
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
  * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(const coll__session *session, int looks)
+static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__yield();
+    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__give_way(session);
     else coll__relax();
 }
 
@@ -17923,14 +17957,14 @@ typedef struct coll__patience {
 #define COLL__PATIENCE_FRESH                                                                                                   \
     { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
 
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
-    p->spin_end = p->began + (int64_t)session->spin_us * 1000;
+    p->spin_end = p->began + (int64_t)spin_us * 1000;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
@@ -17980,14 +18014,14 @@ typedef struct coll__patience {
 
 #define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
     const int64_t began = coll__clock(session);
 
     p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)session->spin_us * 1000;
+    p->spin_end = began + (int64_t)spin_us * 1000;
     p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
                                                                       : coll__never;
     p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
@@ -18026,14 +18060,15 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const int spin_us = coll__spin_now(session);
+    const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
 
     for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
-            if (!has_begun) coll__patience_begin(&p, goal->request);
+            if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
             has_begun = true;
             const int64_t now = coll__clock(session);
             if (coll__patience_check(&p, goal->request, now) < 0) return;
@@ -18244,9 +18279,10 @@ static void coll__unready(coll_request *r)
 }
 
 /* Check the call in r->call and make the request ready to be launched. */
-static coll_status coll__ready(coll_comm *comm, coll_request *r)
+static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blocking)
 {
     coll__request_init(r, comm);
+    r->is_blocking = is_blocking;
     const bool is_extended = coll__is_extended(comm);
     coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
     if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
@@ -18270,7 +18306,6 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_cal
     r->call = call;
     if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
     coll__request_init(r, comm);
-    r->is_blocking = false;
     r->has_head = true;
     r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
     r->carrier = plan->carrier;
@@ -18288,7 +18323,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
     memset(r, 0, sizeof *r);
     r->call = *call;
-    const coll_status status = coll__ready(comm, r);
+    const coll_status status = coll__ready(comm, r, false);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
     coll__give(r);
@@ -18610,7 +18645,7 @@ static coll_status coll__offload_advance(coll_request *r)
 }
 
 /* The task behind it may begin as soon as this one has. */
-static uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
+static COLL__UNUSED uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)
 {
@@ -18671,9 +18706,9 @@ static coll_status coll__rounds_start(coll_request *r)
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
-    if (status == COLL_ERR_MEMORY) {
+    if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* and waits for its turn                               */
-        coll__workspaces_give(r->order);
+        coll__workspaces_give(r->order, 1);           /* all but ours, the first                            */
         status = coll__execution_start(r);
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;
@@ -18704,7 +18739,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
       .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .later = coll__execution_later, .explain = coll__rounds_explain },
+      .late = COLL__LATE(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
 
 #else
 
@@ -18719,7 +18754,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = coll__offload_later,
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
@@ -19069,7 +19104,7 @@ static coll_status coll__watch_many(coll__watch *w)
         coll__watch_take(comm);
         t->goal = coll__watch_begin(w, comm);
         if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request);
+            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
             coll__wait_begin(&t->goal);
         }
         coll__watch_drop(comm);
@@ -19231,7 +19266,7 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = session->spin_us > 0 ? COLL__LOOKS_A_ROUND : 1;
+    const int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
@@ -19308,8 +19343,7 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     coll_status status = coll__look_alive(comm->session);
 
     if (status != COLL_OK) return status;
-    r->is_blocking = true;
-    if ((status = coll__ready(comm, r)) < 0) return status;
+    if ((status = coll__ready(comm, r, true)) < 0) return status;
     status = coll__run_checked(r, coll__start_at_once(r), comm->session->context);
     coll__release(r);
     return status;
@@ -19389,9 +19423,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     }
     coll__plan_forget(plan);
     r->call = coll__call_of(kind, send, recv, count, type, op, root);
-    const coll_status status = coll__ready(comm, r);
-    r->is_blocking = true;
-    return status;
+    return coll__ready(comm, r, true);
 }
 
 /* Carry out a blocking call of a simple kind, by whatever way there is. */
@@ -22658,7 +22690,8 @@ static inline unsigned char *coll__group_bag(coll__group *group, int member, int
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 
-static void *coll__hub_take(coll__hub *hub, size_t length)
+/* `end`: so far may what nobody has had yet be given.  NULL: there is no more. */
+static void *coll__hub_take(coll__hub *hub, size_t length, size_t end)
 {
     for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
         coll__gap *gap = (coll__gap *)coll__hub_at(hub, *at);
@@ -22666,7 +22699,7 @@ static void *coll__hub_take(coll__hub *hub, size_t length)
         *at = gap->next;
         return memset(gap, 0, length);
     }
-    if (hub->room_end - hub->room_at < length) return NULL;
+    if (end < hub->room_at || end - hub->room_at < length) return NULL;
     hub->room_at += length;
     return coll__hub_at(hub, (int64_t)(hub->room_at - length));
 }
@@ -22689,21 +22722,33 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
     else coll__unreserve(group, group->length);
 }
 
+/* Memory for a group of `count` ranks whose longer eager messages have this length.  NULL: there is no more. */
+static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
+{
+    const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * bag_length), COLL__PAGE);
+    const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
+    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
+
+    if (group) group->length = length;
+    if (group) group->bag_length = bag_length;
+    return group;
+}
+
 /* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t n = (size_t)count, longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
     const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
-    const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
-    const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
-    const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * like.bag_length), COLL__PAGE);
-    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
+    const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
+    coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
 
+    if (!group) group = coll__group_take(hub, count, 0);
     if (!group) return NULL;
-    *group = like;
-    group->length = length;
+    group->id = id;
+    group->count = group->holders = count;
+    group->next = 0;
     for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
@@ -27772,9 +27817,9 @@ COLL__FOR_SIZE
 enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
 /* Bytes of the hub, and the most and the least of a room. */
-#define COLL__ROOM_HUB   ((size_t)16 << 20)
+#define COLL__ROOM_HUB   ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 #define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
-#define COLL__ROOM_LEAST ((size_t)32 << 20)
+#define COLL__ROOM_LEAST (2 * COLL__ROOM_HUB)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
 typedef enum coll__host_room_word {
@@ -42037,8 +42082,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
-    r.is_blocking = false;
-    if ((status = coll__ready(comm, &r)) < 0) return coll__leave(comm, status);
+    if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
     coll__leave(comm, COLL_OK);

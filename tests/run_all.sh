@@ -181,6 +181,7 @@ waits orders             program asan test_orders
 suite queued             program asan test_queued
 suite strides            program asan test_strides
 suite stores             program asan test_stores
+suite busy               program asan test_busy
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite contract-asan      program asan test_contract threads,sim 3
@@ -258,6 +259,7 @@ suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
 waits torch              sh tests/test_torch.sh
+suite cpp                sh tests/test_cpp.sh
 waits perf               sh tests/test_perf.sh
 suite bench-history      sh tests/test_bench_history.sh
 suite bench-tcp          sh tests/test_bench_tcp.sh

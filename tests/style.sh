@@ -5,14 +5,14 @@
 # A function is what stands between a line that begins without space and ends with ")" and the next lines that are "{" and "}"
 # alone: so functions are written here.  Tables, whose first line ends with "= {", are as long as they must be.
 cd "$(dirname "$0")/.." || exit 1
-[ $# -gt 0 ] || set -- coll.h coll.c coll_impl.h Makefile \
+[ $# -gt 0 ] || set -- coll.h coll.hpp coll.c coll_impl.h Makefile \
     $(find core transports carriers tests tools packages examples bench bindings python torch .ci \
-    -type f \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -path .ci/run \) | sort)
+    -type f \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -path .ci/run \) | sort)
 awk '
     function wide(text) { gsub(/[\200-\277]/, "", text); return length(text) }         # continued bytes are no columns
     function say(where, what) { print where ": " what; wrong = 1 }
     function ends() { if (file != "" && last > 1240) say(file, last " lines, and 1240 are the most") }
-    FNR == 1 { ends(); file = FILENAME; began = 0; is_c = file ~ /\.([ch]|cpp)$/ }
+    FNR == 1 { ends(); file = FILENAME; began = 0; is_c = file ~ /\.[ch](pp)?$/ }
     { last = FNR }
     length($0) > 130 && wide($0) > 130 { say(file ":" FNR, wide($0) " columns, and 130 are the most") }
     is_c && $0 == "{" { began = FNR; name = before }

@@ -72,7 +72,8 @@ static void wait_for_one_another(coll_comm *comm)
 {
     static const coll__script script = { 2, wait_for_ever };
     coll__runner runner = { .script = &script };
-    coll__order order = { .first = { .arena = &runner } };
+    coll__workspace workspace = { .arena = &runner };
+    coll__order order = { .workspaces = { &workspace } };
     coll_request r = { .comm = comm, .order = &order, .call = { .kind = COLL_ALLREDUCE }, .sequence = 3 };
 
     (void)coll__script_advance(&r);

@@ -706,8 +706,8 @@ static void abandoned_worker(coll_comm **at, void *arg)
         return;
     }
     event_await(&has_left, 1);
-    /* what rank 0 had sent before may suffice for the first, but then nothing more comes */
-    for (int i = 0; i < 3 && status == COLL_OK; i++)
+    /* what rank 0 had sent before may suffice for those that it has started, but then nothing more comes */
+    for (int i = 0; i < 4 && status == COLL_OK; i++)
         status = i == 0 ? coll_allreduce(comm, a, b, 4, COLL_F32, COLL_SUM) : i == 1 ? coll_allgather(comm, a, c, 4, COLL_F32)
             : coll_barrier(comm);
     CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), 0), "%s of %d: rank %d has %d: \"%s\"", case_name,

@@ -50,6 +50,7 @@ sed "s/SERIES/$series/" > "$dir/expected" << 'LIST'
 ./bin/coll-run
 ./bin/coll_perf
 ./include/coll.h
+./include/coll.hpp
 ./lib/cmake/coll/coll-config-version.cmake
 ./lib/cmake/coll/coll-config.cmake
 ./lib/libcoll.a
@@ -151,7 +152,7 @@ if there "CMake" cmake g++; then
         folder=${way%% *}
         # shellcheck disable=SC2086
         check "$folder" built $way
-        for program in header library plusplus static; do
+        for program in header library plusplus layer static; do
             [ $program != static ] || [ $folder = cmake-installed ] || continue
             check "$folder: $program runs" taken "$dir/$folder/$program"
         done
@@ -177,17 +178,17 @@ if there "Meson" meson ninja g++ pkg-config; then
     }
     for folder in meson-dependency meson-subproject; do
         mkdir -p "$dir/$folder/subprojects"
-        cp "$consumers/meson/meson.build" "$consumers"/train.c "$consumers"/train.cc "$consumers"/library.c "$dir/$folder/"
+        cp "$consumers"/meson/meson.build "$consumers"/train.c* "$consumers"/layer.cpp "$consumers"/library.c "$dir/$folder/"
     done
     mkdir "$dir/meson-subproject/subprojects/coll"
-    cp -r meson.build meson_options.txt coll.h coll.c coll_impl.h core transports carriers packages single \
+    cp -r meson.build meson_options.txt coll.h coll.hpp coll.c coll_impl.h core transports carriers packages single \
         "$dir/meson-subproject/subprojects/coll/"
     check "Meson: a dependency that pkg-config finds" meson_built meson-dependency --wrap-mode=nofallback
     check "Meson: a subproject" env PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=/nowhere sh -c "
         meson setup '$dir/meson-subproject.build' '$dir/meson-subproject' --buildtype=plain -Dc_args='-O0 -DCOLL__ONE_TIER' \
             --wrap-mode=forcefallback && ninja -j 2 -C '$dir/meson-subproject.build'"
     for folder in meson-dependency meson-subproject; do
-        for program in header library plusplus; do
+        for program in header library plusplus layer; do
             check "$folder: $program runs" library_path "$prefix/lib" taken "$dir/$folder.build/$program"
         done
     done
@@ -203,7 +204,7 @@ if there "man pages" mandoc; then
 fi
 
 # ---- Debian: packages of what git has, unpacked into a root of their own
-if there "Debian" dpkg-buildpackage dh lintian fakeroot git; then
+if there "Debian" dpkg-buildpackage dh dh_python3 lintian fakeroot git; then
     mkdir -p "$dir/debian/coll" "$dir/root"
     git ls-files | while read -r file; do [ ! -f "$file" ] || echo "$file"; done | tar cf - -T - | tar xf - -C "$dir/debian/coll"
     debian() { (unset CC; cd "$dir/debian/coll" && DEB_BUILD_OPTIONS="parallel=2 noddebs" dpkg-buildpackage -b -us -uc); }
@@ -217,6 +218,13 @@ if there "Debian" dpkg-buildpackage dh lintian fakeroot git; then
         PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
         sh -c "$CC '$consumers/train.c' -o '$dir/deb' \$(pkg-config --cflags --libs coll) -Wl,-rpath-link,'$libraries'"
     check "Debian: the program runs" library_path "$libraries" taken "$dir/deb"
+    check "Debian: the Python package runs" env PYTHONPATH="$dir/root/usr/lib/python3/dist-packages" \
+        COLL_LIBRARY="$libraries/libcoll.so.$series" "$dir/root/usr/bin/coll-run" -n 2 python3 -c '
+import array, coll
+with coll.init() as comm:
+    x = array.array("f", [comm.rank + 1])
+    comm.allreduce_(x)
+    assert x[0] == 3, x'
     check "Debian: the launcher runs" sh -c "'$dir/root/usr/bin/coll-run' -n 2 '$dir/root/usr/bin/coll-check'"
     check "Debian: the library has TLS" sh -c "readelf -d '$libraries/libcoll.so.$series' | grep NEEDED | grep libssl"
 fi

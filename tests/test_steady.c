@@ -10,7 +10,7 @@
 #include "support.h"
 #include "purse.h"
 
-enum { MOST = 20000, RANKS = 2, WARM = 4, AGAIN = 24 };
+enum { MOST = 20000, RANKS = 2, WARM = 4, AGAIN = 24, TURNS = 10 };
 
 typedef enum form_of_call { BLOCKING, REQUEST, RESTARTED, FORMS } form_of_call;
 static const char *const form_names[] = { "blocking", "by request", "prepared" };
@@ -22,7 +22,7 @@ static const coll_kind kinds[] = {
 static const coll_type types[] = { COLL_F32, COLL_F64, COLL_BF16, COLL_I32 };
 static const size_t counts[] = { 1, 300, MOST };
 
-typedef struct trial { const char *world; purse purse; long checked; } trial;
+typedef struct trial { const char *world; purse purse; long checked, turns; } trial;
 typedef struct buffers { double in[RANKS * MOST], out[RANKS * MOST]; } buffers;
 
 /* The call once, in this form. */
@@ -56,25 +56,41 @@ static long taken(coll_comm *comm, const trial *t)
     return n;
 }
 
+/* Has the call taken no memory, but for its requests, this time?  Rank 0 says so for all. */
+static bool is_steady(coll_comm *comm, const trial *t, const coll_call *call, form_of_call form, coll_request *prepared,
+                      long *took)
+{
+    coll_status status = COLL_OK;
+    int32_t is = 0;
+
+    const long before = taken(comm, t);
+    for (int i = 0; i < AGAIN && status == COLL_OK; i++) status = call_in_step(comm, call, form, prepared);
+    *took = taken(comm, t) - before;
+    if (status == COLL_OK) {
+        is = *took <= (form == REQUEST ? AGAIN * RANKS : 0);
+        status = coll_broadcast(comm, &is, 1, COLL_I32, 0);
+    }
+    CHECK(status == COLL_OK, "%s: %s", t->world, coll_error(comm));
+    return is || status < 0;
+}
+
+/* What is under way at once, and for how long a rank waits, is chance: a table may grow late.  But it ends. */
 static void repeat(coll_comm *comm, trial *t, const coll_call *call, form_of_call form)
 {
     coll_request *prepared = NULL;
     coll_status status = form == RESTARTED ? coll_prepare(comm, call, &prepared) : COLL_OK;
+    long took = 0;
+    int turns = 0;
 
     for (int i = 0; i < WARM && status == COLL_OK; i++) status = call_in_step(comm, call, form, prepared);
-    const long before = taken(comm, t);
-    for (int i = 0; i < AGAIN && status == COLL_OK; i++) status = call_in_step(comm, call, form, prepared);
-    const long after = taken(comm, t);
-    coll_request_free(prepared);
     CHECK(status == COLL_OK, "%s: %s", t->world, coll_error(comm));
+    while (turns < TURNS && !is_steady(comm, t, call, form, prepared, &took)) turns++;
+    coll_request_free(prepared);
     if (coll_rank(comm) > 0) return;
-    /* a rank that has waited for long, as on a busy machine, takes some for as long as it looks whether the others are there */
-    long allowed = (form == REQUEST ? AGAIN * RANKS : 0) + RANKS;
-    /* in step, a rank has at most two with keys under way; when that is so for the first time is chance */
-    if (call->kind == COLL_SENDRECV || form == RESTARTED) allowed += 2 * RANKS;
-    CHECK(after - before <= allowed, "%s, %s %s of %zu x %s: %ld allocations in %d calls", t->world, coll_kind_name(call->kind),
-          form_names[form], call->count, coll_type_name(call->type), after - before, AGAIN);
+    CHECK(turns < TURNS, "%s, %s %s of %zu x %s: %ld allocations in %d calls, and some in each turn before that", t->world,
+          coll_kind_name(call->kind), form_names[form], call->count, coll_type_name(call->type), took, AGAIN);
     t->checked++;
+    t->turns += turns;
 }
 
 static bool is_refused(coll_comm *comm, const coll_call *call, const there_lack *lack)
@@ -125,8 +141,8 @@ int main(int argc, char **argv)
                                   : coll_spawn_with(RANKS, worker, &t, &config);
         CHECK(result == 0, "%s: %d", worlds[i], result);
         CHECK(t.purse.blocks == 0, "%s: %ld blocks are lost", worlds[i], t.purse.blocks);
-        printf("%s - %s: %ld kinds of calls, %ld allocations in all\n", check__failed > failed ? "FAILED" : "ok", worlds[i],
-               t.checked, t.purse.taken);
+        printf("%s - %s: %ld kinds of calls, %ld allocations in all, %ld turns to become steady\n",
+               check__failed > failed ? "FAILED" : "ok", worlds[i], t.checked, t.purse.taken, t.turns);
     }
     return CHECK_DONE();
 }

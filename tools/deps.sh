@@ -42,13 +42,13 @@ if [ "$want" != demo ]; then
     command -v mpicc.openmpi > /dev/null 2>&1 || packages="$packages openmpi-bin libopenmpi-dev"
     command -v mpicc.mpich > /dev/null 2>&1 || packages="$packages mpich libmpich-dev"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
+    { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
+fi
+if [ "$want" = rest ]; then                       # tests/test_packages.sh, tests/test_python.sh
     python3 -c 'import numpy' 2> /dev/null || /usr/bin/python3 -c 'import numpy' 2> /dev/null \
         || packages="$packages python3-numpy"
     command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
-    { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
-fi
-if [ "$want" = rest ]; then                       # tests/test_packages.sh
-    for pair in cmake:cmake ninja:ninja-build meson:meson pkg-config:pkg-config mandoc:mandoc dh:debhelper \
+    for pair in cmake:cmake ninja:ninja-build meson:meson pkg-config:pkg-config mandoc:mandoc dh:debhelper dh_python3:dh-python \
         dpkg-buildpackage:dpkg-dev fakeroot:fakeroot lintian:lintian abidw:abigail-tools git:git; do
         command -v "${pair%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
     done

@@ -62,7 +62,6 @@ enum {
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
-    COLL__OTHERS        = COLL_ABREAST > 1 ? COLL_ABREAST - 1 : 1,        /* arrays are not empty               */
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,

@@ -81,10 +81,7 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
 {
     const int i = __builtin_ctzll(~taken);
 
-    if (i >= COLL__ABREAST) return false;
-    coll__workspace **at = i > 0 ? &r->order->others[i - 1] : NULL;
-    if (at && !*at) *at = (coll__workspace *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
-    if (at && !*at) return false;
+    if (i >= COLL__ABREAST || !coll__workspace_reserve(r->order, i)) return false;
     r->workspace = (unsigned char)i;
     return true;
 }

@@ -38,9 +38,9 @@ static coll_status coll__rounds_start(coll_request *r)
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
-    if (status == COLL_ERR_MEMORY) {
+    if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* and waits for its turn                               */
-        coll__workspaces_give(r->order);
+        coll__workspaces_give(r->order, 1);           /* all but ours, the first                            */
         status = coll__execution_start(r);
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;
@@ -71,7 +71,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
       .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .later = coll__execution_later, .explain = coll__rounds_explain },
+      .late = COLL__LATE(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
 
 #else
 
@@ -86,7 +86,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = coll__offload_later,
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS

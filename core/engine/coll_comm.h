@@ -195,6 +195,13 @@ struct coll__carrier {
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
+/* Where no two collectives run at the same time nobody asks for it. */
+#if COLL_ABREAST > 1
+#define COLL__LATER(later) later
+#else
+#define COLL__LATER(later) NULL
+#endif
+
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
 struct coll__extension {
@@ -228,7 +235,7 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
-    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
+    coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
@@ -267,6 +274,8 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
+    int   busy_ms;                                /* for how long that was found last                         */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */

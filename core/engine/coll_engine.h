@@ -416,7 +416,7 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 }
 
 /* Of the rounds that are not begun. */
-static uint64_t coll__execution_later(const coll_request *r)
+static COLL__UNUSED uint64_t coll__execution_later(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
     const long begun = execution->posted;

@@ -232,7 +232,7 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
 /* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
 static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
-    return w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
+    return !w ? NULL : w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
 }
 
 /* Is there room for the name of its algorithm? */
@@ -392,8 +392,9 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
 /* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
 static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
-    coll__workspace *w = coll__workspace_of(r);
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
 
+    if (!w) return NULL;
     if (length <= w->arena_length) return (unsigned char *)w->arena;
     coll__give(w->arena);
     w->arenas++;
@@ -510,9 +511,10 @@ static coll__cached *coll__choice_cache(const coll_request *r)
  * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__execution *execution = r->execution = &coll__workspace_of(r)->execution;
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
+    coll__execution *const execution = r->execution = w ? &w->execution : NULL;
 
-    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (!w || coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
     if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
@@ -520,7 +522,7 @@ static coll_status coll__execution_start(coll_request *r)
     coll__cached *cached = coll__choice_cache(r);
     if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = coll__workspace_of(r)->arenas;
+    cached->arenas = w->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;

@@ -10,7 +10,7 @@
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = session->spin_us > 0 ? COLL__LOOKS_A_ROUND : 1;
+    const int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
@@ -87,8 +87,7 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     coll_status status = coll__look_alive(comm->session);
 
     if (status != COLL_OK) return status;
-    r->is_blocking = true;
-    if ((status = coll__ready(comm, r)) < 0) return status;
+    if ((status = coll__ready(comm, r, true)) < 0) return status;
     status = coll__run_checked(r, coll__start_at_once(r), comm->session->context);
     coll__release(r);
     return status;
@@ -168,9 +167,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     }
     coll__plan_forget(plan);
     r->call = coll__call_of(kind, send, recv, count, type, op, root);
-    const coll_status status = coll__ready(comm, r);
-    r->is_blocking = true;
-    return status;
+    return coll__ready(comm, r, true);
 }
 
 /* Carry out a blocking call of a simple kind, by whatever way there is. */

@@ -20,7 +20,7 @@ static coll_status coll__offload_advance(coll_request *r)
 }
 
 /* The task behind it may begin as soon as this one has. */
-static uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
+static COLL__UNUSED uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)
 {

@@ -60,20 +60,26 @@ static void coll__workspace_clear(coll__workspace *w)
     }
 }
 
-/* All but the first, in which nothing runs. */
-static void coll__workspaces_give(coll__order *order)
+/* Those from `i` on, in which nothing runs. */
+static void coll__workspaces_give(coll__order *order, int i)
 {
-    for (int i = 0; i < COLL__OTHERS; i++) {
-        if (order->others[i]) coll__workspace_clear(order->others[i]);
-        coll__give(order->others[i]);
-        order->others[i] = NULL;
+    for (; i < COLL__ABREAST; i++) {
+        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
+        coll__give(order->workspaces[i]);
+        order->workspaces[i] = NULL;
     }
 }
 
-/* That of a request while it runs. */
-static inline coll__workspace *coll__workspace_of(const coll_request *r)
+/* That of a request while it runs; NULL: none has been needed in its place so far. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
+
+/* The order's, in place `i`.  NULL: there is no memory. */
+static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
-    return COLL__ABREAST > 1 && r->workspace ? r->order->others[r->workspace - 1] : &r->order->first;
+    coll__workspace **at = &order->workspaces[i];
+
+    if (!*at) *at = (coll__workspace *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    return *at;
 }
 
 static void coll__order_leave(coll__order *order)
@@ -85,8 +91,7 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    coll__workspace_clear(&order->first);
-    coll__workspaces_give(order);
+    coll__workspaces_give(order, 0);
 }
 
 static void coll__comm_free(coll_comm *comm)

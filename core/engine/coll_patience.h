@@ -89,14 +89,14 @@ typedef struct coll__patience {
 #define COLL__PATIENCE_FRESH                                                                                                   \
     { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
 
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
-    p->spin_end = p->began + (int64_t)session->spin_us * 1000;
+    p->spin_end = p->began + (int64_t)spin_us * 1000;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
@@ -146,14 +146,14 @@ typedef struct coll__patience {
 
 #define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
     const int64_t began = coll__clock(session);
 
     p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)session->spin_us * 1000;
+    p->spin_end = began + (int64_t)spin_us * 1000;
     p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
                                                                       : coll__never;
     p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
@@ -192,14 +192,15 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const int spin_us = coll__spin_now(session);
+    const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
 
     for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
-            if (!has_begun) coll__patience_begin(&p, goal->request);
+            if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
             has_begun = true;
             const int64_t now = coll__clock(session);
             if (coll__patience_check(&p, goal->request, now) < 0) return;

@@ -53,9 +53,10 @@ static void coll__unready(coll_request *r)
 }
 
 /* Check the call in r->call and make the request ready to be launched. */
-static coll_status coll__ready(coll_comm *comm, coll_request *r)
+static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blocking)
 {
     coll__request_init(r, comm);
+    r->is_blocking = is_blocking;
     const bool is_extended = coll__is_extended(comm);
     coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
     if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
@@ -79,7 +80,6 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_cal
     r->call = call;
     if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
     coll__request_init(r, comm);
-    r->is_blocking = false;
     r->has_head = true;
     r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
     r->carrier = plan->carrier;
@@ -97,7 +97,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
     memset(r, 0, sizeof *r);
     r->call = *call;
-    const coll_status status = coll__ready(comm, r);
+    const coll_status status = coll__ready(comm, r, false);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
     coll__give(r);

@@ -111,13 +111,35 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
+/* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
+ * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we spin no more for a while, and
+ * longer each time that we find it again. */
+static inline void coll__give_way(coll__session *session)
+{
+    enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
+    const int64_t began = coll__now();
+
+    coll__yield();
+    const int64_t now = coll__now();
+    if (now - began < (int64_t)TURN_US * 1000) return;
+    const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
+    session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
+    session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
+}
+
+/* How long a wait that begins now may spin. */
+static inline int coll__spin_now(const coll__session *session)
+{
+    return session->busy_until && coll__now() < session->busy_until ? 0 : session->spin_us;
+}
+
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
  * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(const coll__session *session, int looks)
+static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__yield();
+    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__give_way(session);
     else coll__relax();
 }
 

@@ -5,7 +5,7 @@
 
 /* ---- >>requests begin ---- */
 
-/* Everything of a request but the execution, which its start sets, and what its caller says of itself (is_blocking). */
+/* Everything of a request but the execution, which its start sets. */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
@@ -13,7 +13,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->comm = comm;
     r->next = NULL;
     r->workspace = 0;
-    r->is_started = r->is_prepared = r->is_known = r->has_head = false;
+    r->is_started = r->is_prepared = r->is_known = r->has_head = r->is_blocking = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
     r->whole = NULL;

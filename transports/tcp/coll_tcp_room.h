@@ -17,9 +17,9 @@
 enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
 /* Bytes of the hub, and the most and the least of a room. */
-#define COLL__ROOM_HUB   ((size_t)16 << 20)
+#define COLL__ROOM_HUB   ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 #define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
-#define COLL__ROOM_LEAST ((size_t)32 << 20)
+#define COLL__ROOM_LEAST (2 * COLL__ROOM_HUB)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
 typedef enum coll__host_room_word {

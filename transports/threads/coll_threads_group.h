@@ -70,7 +70,8 @@ static inline unsigned char *coll__group_bag(coll__group *group, int member, int
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 
-static void *coll__hub_take(coll__hub *hub, size_t length)
+/* `end`: so far may what nobody has had yet be given.  NULL: there is no more. */
+static void *coll__hub_take(coll__hub *hub, size_t length, size_t end)
 {
     for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
         coll__gap *gap = (coll__gap *)coll__hub_at(hub, *at);
@@ -78,7 +79,7 @@ static void *coll__hub_take(coll__hub *hub, size_t length)
         *at = gap->next;
         return memset(gap, 0, length);
     }
-    if (hub->room_end - hub->room_at < length) return NULL;
+    if (end < hub->room_at || end - hub->room_at < length) return NULL;
     hub->room_at += length;
     return coll__hub_at(hub, (int64_t)(hub->room_at - length));
 }
@@ -101,21 +102,33 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
     else coll__unreserve(group, group->length);
 }
 
+/* Memory for a group of `count` ranks whose longer eager messages have this length.  NULL: there is no more. */
+static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
+{
+    const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * bag_length), COLL__PAGE);
+    const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
+    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
+
+    if (group) group->length = length;
+    if (group) group->bag_length = bag_length;
+    return group;
+}
+
 /* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t n = (size_t)count, longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
     const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
-    const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
-    const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
-    const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * like.bag_length), COLL__PAGE);
-    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
+    const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
+    coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
 
+    if (!group) group = coll__group_take(hub, count, 0);
     if (!group) return NULL;
-    *group = like;
-    group->length = length;
+    group->id = id;
+    group->count = group->holders = count;
+    group->next = 0;
     for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }

@@ -278,7 +278,7 @@ pub struct coll_config {
     pub liveness_timeout_ms: c_int,
     /// an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit
     pub stall_timeout_ms: c_int,
-    /// busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us, 10 us where the host has more ranks than processors
+    /// busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us, 10 us where the host has more ranks than processors; and none while other programs are found to use a rank's processor
     pub spin_us: c_int,
     /// default: COLL_DEBUG, or COLL_LOG_WARN
     pub log_level: coll_log_level,

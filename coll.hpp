@@ -1,0 +1,1240 @@
+// coll.hpp - coll.h for C++17 and later: communicators and requests that free themselves, sizes and types that are inferred
+// and checked, results that are returned, errors that are exceptions.  One file of templates above what coll.h declares.
+//
+//     #include "coll.hpp"                               g++ -std=c++17 train.cpp coll.o -pthread, or -lcoll
+//
+//     int main()
+//     {
+//         coll::spawn(4, [](coll::communicator &comm) {         four ranks, threads of this process
+//             std::vector<float> x = { float(comm.rank()), 1 };
+//             comm.allreduce(coll::in_place(x));
+//             std::printf("rank %d of %d: %g %g\n", comm.rank(), comm.size(), double(x[0]), double(x[1]));
+//         });
+//     }
+//
+// Between processes: coll::communicator comm = coll::init().  The library is C11, in a C file of its own (coll.c), or libcoll.
+// The manual in coll.h tells what the calls mean, docs/cpp.md the rest.
+//
+//     buffers     x                        input alone: the result is returned, as a std::vector, or for one element as it is
+//                 coll::from_to(x, y)      input and output
+//                 coll::in_place(x)        the input is replaced; where there are blocks for all ranks, x is all of them
+//                 coll::into(y)            output alone: for who has no input
+//                 Each of x and y is a std::vector, std::array, std::span, coll::span, coll::buffer, C array, or one element.
+//                 One that is moved in is kept, and what it has become is returned.
+//     forms       comm.allreduce(x)                    returns when it is done
+//                 comm.start().allreduce(x)            returns a coll::request, whose wait() gives the result
+//                 comm.prepare().allreduce(...)        returns a coll::prepared: planned once, started many times
+//                 comm.explain().allreduce(x)          returns the text of coll_explain
+//     elements    integers, bool, float, double, std::complex, coll::f16, bf16, f8e4m3, f8e5m2, coll::located<value, index>.
+//                 Any other type that is trivially copyable is moved as it is, and reduced by operations of your own
+//     operations  coll::sum, prod, min, max, avg, band, ...; a function (low, high) that returns an element, or one of
+//                 (coll::span<const T> low, coll::span<T> high) that changes `high`.  Low is of lower ranks
+//     errors      coll::error is thrown: status(), rank(), what().  Where exceptions are off (-fno-exceptions, or
+//                 COLL_CPP_NO_EXCEPTIONS), and for a communicator with throwing(false), results are empty after an error
+//                 instead, and comm.last() is the error, or false
+#ifndef COLL_HPP
+#define COLL_HPP
+
+#include "coll.h"
+
+#include <complex>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#if !defined(COLL_CPP_NO_EXCEPTIONS) && !defined(__cpp_exceptions)
+#define COLL_CPP_NO_EXCEPTIONS 1
+#endif
+
+namespace coll {
+// The two ways to compile it may meet in one program.
+#if defined(COLL_CPP_NO_EXCEPTIONS)
+inline namespace quiet {
+#else
+inline namespace throwing {
+#endif
+// ---- >>elements: which coll_type a type is
+
+// A float of 16 or 8 bits: its bits, which convert from and to float as the library does, rounding to nearest even.
+template <coll_type Type, class Bits, Bits (*Round)(float), float (*Widen)(Bits)> struct small_float {
+    Bits bits;
+
+    small_float() = default;
+    small_float(float value) : bits(Round(value)) {}
+    operator float() const { return Widen(bits); }
+};
+
+using f16 = small_float<COLL_F16, std::uint16_t, coll_f32_to_f16, coll_f16_to_f32>;
+using bf16 = small_float<COLL_BF16, std::uint16_t, coll_f32_to_bf16, coll_bf16_to_f32>;
+using f8e4m3 = small_float<COLL_F8E4M3, std::uint8_t, coll_f32_to_f8e4m3, coll_f8e4m3_to_f32>;
+using f8e5m2 = small_float<COLL_F8E5M2, std::uint8_t, coll_f32_to_f8e5m2, coll_f8e5m2_to_f32>;
+
+// An element of coll::minloc and coll::maxloc.
+template <class Value, class Index> struct located {
+    Value value;
+    Index index;
+};
+
+namespace detail {
+
+template <class T, class = void> struct element : std::integral_constant<coll_type, COLL_BLOB(sizeof(T))> {
+    static_assert(std::is_trivially_copyable<T>::value && !std::is_pointer<T>::value,
+                  "coll: an element has to be trivially copyable, and no pointer (std::vector<bool> is no range of elements)");
+};
+constexpr coll_type integer(std::size_t length, coll_type shortest)
+{ return length == 1 ? shortest : integer(length / 2, shortest) + 1; }
+template <class T> struct element<T, std::enable_if_t<std::is_integral<T>::value>>
+    : std::integral_constant<coll_type, integer(sizeof(T), std::is_signed<T>::value ? COLL_I8 : COLL_U8)> {};
+
+template <coll_type Type> using is_type = std::integral_constant<coll_type, Type>;
+template <> struct element<bool> : is_type<COLL_BOOL> { static_assert(sizeof(bool) == 1, "coll: bool is one byte"); };
+template <> struct element<float> : is_type<COLL_F32> {};
+template <> struct element<double> : is_type<COLL_F64> {};
+template <> struct element<std::complex<float>> : is_type<COLL_C64> {};
+template <> struct element<std::complex<double>> : is_type<COLL_C128> {};
+template <> struct element<located<float, std::int32_t>> : is_type<COLL_F32_I32> {};
+template <> struct element<located<double, std::int32_t>> : is_type<COLL_F64_I32> {};
+template <> struct element<located<double, std::int64_t>> : is_type<COLL_F64_I64> {};
+template <> struct element<located<std::int32_t, std::int32_t>> : is_type<COLL_I32_I32> {};
+template <> struct element<located<std::int64_t, std::int32_t>> : is_type<COLL_I64_I32> {};
+template <> struct element<located<std::int64_t, std::int64_t>> : is_type<COLL_I64_I64> {};
+template <coll_type Type, class Bits, Bits (*Round)(float), float (*Widen)(Bits)>
+struct element<small_float<Type, Bits, Round, Widen>> : is_type<Type> {};
+
+template <class X, class = void> struct is_range : std::false_type {};
+template <class X>
+struct is_range<X, std::void_t<decltype(std::data(std::declval<X &>())), decltype(std::size(std::declval<X &>()))>>
+    : std::true_type {};
+
+} // namespace detail
+
+template <class T> constexpr coll_type type_of = detail::element<std::remove_cv_t<T>>::value;
+
+constexpr coll_op sum = COLL_SUM, prod = COLL_PROD, min = COLL_MIN, max = COLL_MAX, avg = COLL_AVG, band = COLL_BAND,
+                  bor = COLL_BOR, bxor = COLL_BXOR, land = COLL_LAND, lor = COLL_LOR, lxor = COLL_LXOR,
+                  minloc = COLL_MINLOC, maxloc = COLL_MAXLOC;
+
+// ---- >>spans: elements of somebody else's
+
+template <class T> class span {
+public:
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+
+    constexpr span() = default;
+    constexpr span(T *at, std::size_t count) : at_(at), count_(count) {}
+    template <class X, class = std::enable_if_t<
+        std::is_convertible<std::remove_pointer_t<decltype(std::data(std::declval<X &>()))> (*)[], T (*)[]>::value>>
+    constexpr span(X &&x) : at_(std::data(x)), count_(std::size(x)) {}
+
+    constexpr T *data() const { return at_; }
+    constexpr std::size_t size() const { return count_; }
+    constexpr bool empty() const { return count_ == 0; }
+    constexpr T &operator[](std::size_t i) const { return at_[i]; }
+    constexpr T *begin() const { return at_; }
+    constexpr T *end() const { return at_ + count_; }
+
+private:
+    T *at_ = nullptr;
+    std::size_t count_ = 0;
+};
+
+// Elements of a type that is known at run time; Void is void or const void.
+template <class Void> class any_span {
+public:
+    template <class X, class = std::enable_if_t<
+        detail::is_range<X>::value && std::is_convertible<decltype(std::data(std::declval<X &>())), Void *>::value>>
+    any_span(X &&x)
+        : at_(std::data(x)), count_(std::size(x)), type_(type_of<std::remove_pointer_t<decltype(std::data(x))>>) {}
+
+    Void *data() const { return at_; }
+    std::size_t size() const { return count_; }
+    coll_type type() const { return type_; }
+
+private:
+    Void *at_;
+    std::size_t count_;
+    coll_type type_;
+};
+
+// How many elements the blocks of a v form have, and where they begin; without offsets one after the other.
+struct blocks {
+    std::vector<std::size_t> counts, offsets;
+
+    blocks() = default;
+    blocks(std::initializer_list<std::size_t> of) : counts(of) {}
+    template <class C, class = std::enable_if_t<detail::is_range<C>::value>>
+    blocks(const C &of) : counts(std::begin(of), std::end(of)) {}
+    template <class C, class O>
+    blocks(const C &of, const O &at) : counts(std::begin(of), std::end(of)), offsets(std::begin(at), std::end(at)) {}
+};
+
+// ---- >>errors
+
+class error : public std::exception {
+public:
+    error() = default;
+    error(coll_status status, int rank, std::string sentence)
+        : status_(status), rank_(rank), sentence_(std::move(sentence))
+    { if (sentence_.empty()) sentence_ = coll_status_text(status); }
+
+    coll_status status() const noexcept { return status_; }
+    int rank() const noexcept { return rank_; }                           // on which it was found; COLL_NO_RANK: on none
+    const char *what() const noexcept override { return sentence_.c_str(); }
+    explicit operator bool() const noexcept { return status_ < 0; }       // is it one?
+
+private:
+    coll_status status_ = COLL_OK;
+    int rank_ = COLL_NO_RANK;
+    std::string sentence_;
+};
+
+// ---- >>options: of any call; zero means default
+
+struct options {
+    coll_type wire = 0, accumulate = 0;           // coll::type_of<coll::bf16>, COLL_MXI8, ...
+    double scale = 0;
+    unsigned flags = 0;                           // COLL_DETERMINISTIC | ...
+    std::uint64_t seed = 0;
+    bool not_commutative = false;
+    span<float> residual = {};                    // as long as the input; it must live until the call is finished
+    int timeout_ms = 0;
+    const char *algorithm = nullptr, *name = nullptr;
+};
+
+// What a receive got.
+struct received { int source = COLL_NO_RANK, tag = -1; std::size_t count = 0; };
+
+namespace detail {
+
+#if defined(COLL_CPP_NO_EXCEPTIONS)
+constexpr bool can_throw = false;
+[[noreturn]] inline void raise(const error &) { std::abort(); }
+template <class F> void guarded(std::exception_ptr &, F &&fn) { fn(); }
+inline void raise_again(const std::exception_ptr &) {}
+#else
+constexpr bool can_throw = true;
+[[noreturn]] inline void raise(const error &what) { throw what; }
+template <class F> void guarded(std::exception_ptr &thrown, F &&fn)       // C must not be unwound
+{
+    try { fn(); } catch (...) { if (!thrown) thrown = std::current_exception(); }
+}
+inline void raise_again(const std::exception_ptr &thrown) { if (thrown) std::rethrow_exception(thrown); }
+#endif
+
+// ---- >>shapes: the rows of core/contract/coll_shape.h, which tests/test_cpp.sh compares
+
+enum who { NOBODY, ALL, ROOT, LATER };
+enum over { ONE, RANKS, SOURCES, DESTINATIONS };
+enum from { COUNT, RECV_COUNT, OWN_RECV, LIST, RECV_LIST, TYPED };
+enum place { NEVER, SAME, ASIDE, BLOCK, START };
+
+struct side_shape { detail::who who; detail::over over; detail::from from; };
+struct shape { side_shape send, recv; detail::place in_place; };
+
+template <coll_kind> inline constexpr shape shape_of = {};
+#define COLL__CPP_SHAPE(kind, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place)                     \
+    template <> inline constexpr shape shape_of<COLL_##kind> = { { send_who, send_over, send_from },                         \
+                                                                 { recv_who, recv_over, recv_from }, in_place };
+COLL__CPP_SHAPE(BARRIER,             NOBODY, ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(BROADCAST,           NOBODY, ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(REDUCE,              ALL,    ONE,          COUNT,     ROOT,   ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(ALLREDUCE,           ALL,    ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(REDUCE_SCATTER,      ALL,    RANKS,        COUNT,     ALL,    ONE,     COUNT,      START)
+COLL__CPP_SHAPE(REDUCE_SCATTERV,     ALL,    RANKS,        RECV_LIST, ALL,    ONE,     OWN_RECV,   START)
+COLL__CPP_SHAPE(SCAN,                ALL,    ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(EXSCAN,              ALL,    ONE,          COUNT,     LATER,  ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(GATHER,              ALL,    ONE,          COUNT,     ROOT,   RANKS,   COUNT,      BLOCK)
+COLL__CPP_SHAPE(GATHERV,             ALL,    ONE,          COUNT,     ROOT,   RANKS,   LIST,       BLOCK)
+COLL__CPP_SHAPE(SCATTER,             ROOT,   RANKS,        COUNT,     ALL,    ONE,     COUNT,      BLOCK)
+COLL__CPP_SHAPE(SCATTERV,            ROOT,   RANKS,        LIST,      ALL,    ONE,     RECV_COUNT, BLOCK)
+COLL__CPP_SHAPE(ALLGATHER,           ALL,    ONE,          COUNT,     ALL,    RANKS,   COUNT,      BLOCK)
+COLL__CPP_SHAPE(ALLGATHERV,          ALL,    ONE,          COUNT,     ALL,    RANKS,   LIST,       BLOCK)
+COLL__CPP_SHAPE(ALLTOALL,            ALL,    RANKS,        COUNT,     ALL,    RANKS,   COUNT,      ASIDE)
+COLL__CPP_SHAPE(ALLTOALLV,           ALL,    RANKS,        LIST,      ALL,    RANKS,   LIST,       ASIDE)
+COLL__CPP_SHAPE(ALLTOALLW,           ALL,    RANKS,        TYPED,     ALL,    RANKS,   TYPED,      ASIDE)
+COLL__CPP_SHAPE(NEIGHBOR_ALLGATHER,  ALL,    ONE,          COUNT,     ALL,    SOURCES, COUNT,      NEVER)
+COLL__CPP_SHAPE(NEIGHBOR_ALLGATHERV, ALL,    ONE,          COUNT,     ALL,    SOURCES, LIST,       NEVER)
+COLL__CPP_SHAPE(NEIGHBOR_ALLTOALL,   ALL,    DESTINATIONS, COUNT,     ALL,    SOURCES, COUNT,      NEVER)
+COLL__CPP_SHAPE(NEIGHBOR_ALLTOALLV,  ALL,    DESTINATIONS, LIST,      ALL,    SOURCES, LIST,       NEVER)
+COLL__CPP_SHAPE(NEIGHBOR_ALLTOALLW,  ALL,    DESTINATIONS, TYPED,     ALL,    SOURCES, TYPED,      NEVER)
+COLL__CPP_SHAPE(ALLREDUCE_LIST,      NOBODY, ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(SEND,                ALL,    ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(RECV,                NOBODY, ONE,          COUNT,     ALL,    ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(SENDRECV,            ALL,    ONE,          COUNT,     ALL,    ONE,     RECV_COUNT, NEVER)
+#undef COLL__CPP_SHAPE
+
+// ---- >>state: a communicator as all that belongs to it shares it; the last one leaves
+
+struct state {
+    coll_comm *handle = nullptr;
+    bool throws = can_throw;
+    int rank = COLL_NO_RANK, size = 0, sources = 0, destinations = 0;
+    int buffers = 0;                              // that are not freed yet
+    error last;
+
+    state(coll_comm *comm, bool is_throwing) : handle(comm), throws(can_throw && is_throwing)
+    { if (comm) rank = coll_rank(comm), size = coll_size(comm); }
+    state(const state &) = delete;
+    state &operator=(const state &) = delete;
+    ~state() { coll_free(handle); }
+
+    bool fail(error what)
+    {
+        last = std::move(what);
+        if (throws) raise(last);
+        return false;
+    }
+    bool refuse(const std::string &why)
+    { return fail({ COLL_ERR_ARGUMENT, rank, "rank " + std::to_string(rank) + ": " + why }); }
+    bool check(coll_status status)                // did it go well?
+    {
+        if (status < 0) return fail({ status, rank, sentence(status) });
+        if (last) last = {};
+        return true;
+    }
+    std::string sentence(coll_status status) const
+    {
+        std::string text = handle ? coll_error(handle) : "";
+        return text.empty() && status == COLL_ERR_ARGUMENT ? coll_error(nullptr) : text;    // another thread's communicator
+    }
+    int count_of(over side) const
+    { return side == ONE ? 1 : side == RANKS ? size : side == SOURCES ? sources : destinations; }
+    bool has(side_shape side, int root) const
+    { return side.who == ALL || (side.who == ROOT && rank == root) || (side.who == LATER && rank > 0); }
+};
+
+using shared = std::shared_ptr<state>;
+
+inline state &of(const shared &comm, const char *what = "communicator")           // of one that may have been moved away
+{
+    static thread_local state nobody(nullptr, true);
+    if (comm && comm->handle) return *comm;
+    state &found = comm ? *comm : nobody;
+    found.fail({ COLL_ERR_ARGUMENT, found.rank, std::string("there is no ") + what
+                     + ": it was freed or moved away, or never made" });
+    return found;
+}
+
+// ---- >>buffers: what a call is given
+
+template <class T> span<T> view(T &one, std::false_type) { return { &one, 1 }; }
+template <class X> auto view(X &x, std::true_type)
+{ return span<std::remove_pointer_t<decltype(std::data(x))>>(std::data(x), std::size(x)); }
+template <class X> auto view(X &x) { return view(x, is_range<X>()); }
+
+template <class X, class = void> struct is_view : std::false_type {};
+template <class X>
+struct is_view<X, std::enable_if_t<is_range<X>::value && std::is_trivially_copyable<X>::value
+                                   && std::is_same<decltype(std::data(std::declval<X &>())),
+                                                   decltype(std::data(std::declval<const X &>()))>::value>> : std::true_type {};
+
+template <class T> void shorten(std::vector<T> &x, std::size_t count) { if (count < x.size()) x.resize(count); }
+template <class X> void shorten(X &, std::size_t) {}
+
+// X is as a forwarding reference has it: what comes as an lvalue, or is a view, stays where it is; the rest is kept here.
+template <class X, bool IsThere = std::is_lvalue_reference<X>::value || is_view<X>::value> struct kept {
+    using plain = std::remove_reference_t<X>;
+    using elements = decltype(detail::view(std::declval<plain &>()));
+    using value = typename elements::value_type;
+    using result = void;
+    static constexpr bool is_one = !is_range<plain>::value;
+    elements there;
+
+    explicit kept(plain &x) : there(detail::view(x)) {}
+    elements view() { return there; }
+    void take() {}
+    void shorten(std::size_t) {}
+};
+template <class X> struct kept<X, false> {
+    using plain = std::remove_const_t<X>;
+    using elements = decltype(detail::view(std::declval<plain &>()));
+    using value = typename elements::value_type;
+    using result = plain;
+    static constexpr bool is_one = !is_range<plain>::value;
+    plain object;
+
+    explicit kept(X &x) : object(std::move(x)) {}
+    elements view() { return detail::view(object); }
+    result take() { return std::move(object); }
+    void shorten(std::size_t count) { detail::shorten(object, count); }
+};
+
+constexpr std::size_t unknown = ~std::size_t();
+
+// A buffer as a call has it: where, and how many elements.
+struct given { const void *at = nullptr; std::size_t size = unknown; };
+template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
+
+// The forms in which buffers are given.  Each has send() and recv(), make() for a result that is not there yet, and take().
+template <class X> struct alone {
+    using plain = std::remove_reference_t<X>;
+    using input = kept<std::conditional_t<is_range<plain>::value, X, plain>>;             // one element is always copied
+    using value = typename input::value;
+    static constexpr bool is_in_place = false;
+    template <coll_kind K> static constexpr bool is_one = input::is_one && shape_of<K>.recv.over == ONE;
+    template <coll_kind K> static constexpr bool gives = shape_of<K>.recv.who != NOBODY;
+    template <coll_kind K>
+    using result = std::conditional_t<!gives<K>, void, std::conditional_t<is_one<K>, value, std::vector<value>>>;
+
+    input from;
+    std::conditional_t<std::is_same<value, bool>::value, std::vector<unsigned char>, std::vector<value>> made;
+
+    explicit alone(plain &x) : from(x) {}
+    given send() { return given_of(from.view()); }
+    given recv() { return {}; }
+    void *make(std::size_t count) { made.resize(count); return made.data(); }
+    template <coll_kind K> result<K> take()
+    {
+        if constexpr (!gives<K>) return;
+        else if constexpr (is_one<K>) return made.empty() ? value() : value(made[0]);
+        else {
+            static_assert(!std::is_same<value, bool>::value,
+                          "coll: a std::vector<bool> is no range of elements: give an output, by from_to");
+            return std::move(made);
+        }
+    }
+    void shorten(std::size_t count) { detail::shorten(made, count); }
+};
+
+struct unmade { static void *make(std::size_t) { return nullptr; } };
+
+template <class X, class Y> struct apart : unmade {
+    using value = typename kept<Y>::value;
+    static constexpr bool is_in_place = false;
+    template <coll_kind> using result = typename kept<Y>::result;
+    static_assert(std::is_same<typename kept<X>::value, value>::value, "coll: input and output have elements of the same type");
+    static_assert(!std::is_const<typename kept<Y>::elements::element_type>::value, "coll: an output is not const");
+
+    kept<X> from;
+    kept<Y> to;
+
+    apart(std::remove_reference_t<X> &x, std::remove_reference_t<Y> &y) : from(x), to(y) {}
+    given send() { return given_of(from.view()); }
+    given recv() { return given_of(to.view()); }
+    template <coll_kind> typename kept<Y>::result take() { return to.take(); }
+    void shorten(std::size_t count) { to.shorten(count); }
+};
+
+template <class X, bool IsInPlace> struct changed : unmade {
+    using value = typename kept<X>::value;
+    static constexpr bool is_in_place = IsInPlace;
+    template <coll_kind> using result = typename kept<X>::result;
+
+    kept<X> both;
+
+    explicit changed(std::remove_reference_t<X> &x) : both(x) {}
+    given send() { return IsInPlace ? given_of(both.view()) : given(); }
+    given recv() { return given_of(both.view()); }
+    template <coll_kind> typename kept<X>::result take() { return both.take(); }
+    void shorten(std::size_t count) { both.shorten(count); }
+    static_assert(!std::is_const<typename kept<X>::elements::element_type>::value, "coll: what is written is not const");
+};
+
+struct none : unmade {
+    using value = unsigned char;
+    static constexpr bool is_in_place = false;
+    template <coll_kind> using result = void;
+    given send() { return {}; }
+    given recv() { return {}; }
+    template <coll_kind> void take() {}
+    void shorten(std::size_t) {}
+};
+
+template <class B> struct form_of { using type = alone<B>; };
+template <class B> using form = typename form_of<B>::type;
+template <class X, class Y> struct form_of<apart<X, Y>> { using type = apart<X, Y>; };
+template <class X, bool I> struct form_of<changed<X, I>> { using type = changed<X, I>; };
+template <> struct form_of<none> { using type = none; };
+
+// ---- >>tasks: one call, and all that it points to
+
+// What else a call is told.
+struct details {
+    int root = 0, tag = 0, source = 0;
+    std::size_t expected = unknown;               // elements that come to this rank
+    blocks send = {}, recv = {};
+};
+inline details listing(blocks &&send, blocks &&recv, int root = 0, std::size_t expected = unknown)
+{ return { root, 0, 0, expected, std::move(send), std::move(recv) }; }
+
+struct task {
+    coll_call call{};
+    details more;
+    std::vector<coll_type> send_types, recv_types;
+    std::vector<coll_buffer> list;
+    std::string algorithm, name;
+    std::exception_ptr thrown;                    // by an operation of the program's own
+    received got;
+
+    task(coll_kind kind, details &&told, const options &with) : more(std::move(told))
+    {
+        call.kind = kind;
+        call.root = more.root, call.tag = more.tag, call.source = more.source;
+        call.wire = with.wire, call.accumulate = with.accumulate;
+        call.scale = with.scale, call.flags = with.flags, call.seed = with.seed;
+        call.not_commutative = with.not_commutative, call.residual = with.residual.data();
+        call.timeout_ms = with.timeout_ms;
+        if (with.algorithm) algorithm = with.algorithm, call.algorithm = algorithm.c_str();
+        if (with.name) name = with.name, call.name = name.c_str();
+    }
+    task(const task &) = delete;
+    task &operator=(const task &) = delete;
+
+    // Lists of the v forms: as many counts as there are blocks, and what they reach over.
+    static std::string listed(const blocks &from, int count, const char *what, std::size_t &extent)
+    {
+        const std::size_t n = static_cast<std::size_t>(count);
+        extent = 0;
+        if (from.counts.size() != n || (!from.offsets.empty() && from.offsets.size() != n))
+            return std::string("there are ") + std::to_string(from.counts.size()) + " counts and "
+                + std::to_string(from.offsets.size()) + " offsets for the " + std::to_string(n) + " blocks of the " + what;
+        for (std::size_t i = 0; i < n; i++) {
+            const std::size_t at = from.offsets.empty() ? extent : from.offsets[i], end = at + from.counts[i];
+            if (end < at) return std::string("the blocks of the ") + what + " reach beyond any memory";
+            if (from.counts[i] && end > extent) extent = end;
+        }
+        return {};
+    }
+
+    // One side of the call: fits `size`, the elements that were given, to its shape; where none were, says how many it takes.
+    std::string fit(const state &comm, side_shape side, bool is_send, std::size_t &size)
+    {
+        const char *what = is_send ? "input" : "output";
+        const int count = comm.count_of(side.over);
+        const blocks &lists = is_send && side.from != RECV_LIST ? more.send : more.recv;
+        const bool is_exact = side.from < LIST || lists.offsets.empty();
+        std::size_t needs = 0;
+
+        switch (side.from) {
+        case COUNT:      needs = static_cast<std::size_t>(count) * call.count; break;
+        case RECV_COUNT: needs = call.recv_count; break;
+        case OWN_RECV:   needs = more.recv.counts[static_cast<std::size_t>(comm.rank)]; break;
+        default: {
+            std::string wrong = listed(lists, count, what, needs);
+            if (!wrong.empty()) return wrong;
+        } }
+        if (size != unknown && (is_exact ? size != needs : size < needs))
+            return std::string("the ") + what + " has " + std::to_string(size) + " elements, and "
+                + (side.over == ONE ? "needs " : std::to_string(count) + " blocks are ") + std::to_string(needs);
+        if (size == unknown) size = needs;
+        return {};
+    }
+
+    // How many elements a block has, where all have the same number.
+    std::string measure(const state &comm, const shape &of, std::size_t send, std::size_t recv)
+    {
+        const bool sends = send != unknown && of.send.from == COUNT, receives = recv != unknown && of.recv.from == COUNT;
+        const std::size_t size = sends ? send : recv;
+        const int count = comm.count_of(sends ? of.send.over : of.recv.over);
+
+        call.count = more.expected != unknown ? more.expected : 0;
+        call.recv_count = recv != unknown ? recv : more.expected != unknown ? more.expected : send;
+        if (!sends && !receives) return {};
+        if (count ? size % static_cast<std::size_t>(count) : size)
+            return std::string("the ") + (sends ? "input" : "output") + " has " + std::to_string(size)
+                + " elements, which is no multiple of its " + std::to_string(count) + " blocks";
+        if (count) call.count = size / static_cast<std::size_t>(count);
+        return more.expected != unknown && more.expected != call.count && of.recv.from == COUNT
+            ? "the blocks have " + std::to_string(call.count) + " elements, and " + std::to_string(more.expected)
+                + " were to come" : std::string();
+    }
+
+    // Everything of the call that follows from its shape and from what was given.  Returns what is wrong, or nothing;
+    // `recv.size` becomes what the result takes.
+    std::string bind(const state &comm, const shape &of, given &send, given &recv, bool is_in_place, std::size_t length)
+    {
+        const bool sends = comm.has(of.send, call.root), receives = comm.has(of.recv, call.root);
+        const bool is_blocks = is_in_place && (of.in_place == BLOCK || of.in_place == START);
+        const bool is_whole_send = of.send.over == RANKS, has_whole = is_whole_send ? sends : receives;
+
+        if (is_blocks) (is_whole_send == has_whole ? recv : send).size = unknown;          // x is the other one
+        if (is_in_place && of.in_place == ASIDE) more.send = more.recv;
+        if (!sends) send.size = unknown;
+        if (!receives && of.recv.who != LATER) recv.size = unknown;
+        if (sends && send.size == unknown && !is_in_place) return "this rank sends, and has no input";
+        if (!sends && of.send.who == ROOT && recv.size == unknown && more.expected == unknown)
+            return "this rank has no input: it has to be told how many elements come, or be given an output";
+        std::string wrong = measure(comm, of, send.size, recv.size);
+        const std::vector<std::size_t> &counts = (is_whole_send ? more.send : more.recv).counts;
+        if (is_blocks && has_whole && counts.size() == static_cast<std::size_t>(comm.size))     // one's own is among them
+            (is_whole_send ? call.recv_count : call.count) = counts[static_cast<std::size_t>(comm.rank)];
+        if (wrong.empty() && sends) wrong = fit(comm, of.send, true, send.size);
+        if (wrong.empty() && of.recv.from == OWN_RECV && more.recv.counts.size() != static_cast<std::size_t>(comm.size))
+            wrong = "there is a count for every rank";
+        if (wrong.empty() && (receives || of.recv.who == LATER)) wrong = fit(comm, of.recv, false, recv.size);
+        if (!wrong.empty()) return wrong;
+
+        call.send_counts = more.send.counts.data(), call.recv_counts = more.recv.counts.data();
+        call.send_offsets = more.send.offsets.empty() ? nullptr : more.send.offsets.data();
+        call.recv_offsets = more.recv.offsets.empty() ? nullptr : more.recv.offsets.data();
+        call.send = sends ? send.at : nullptr;
+        call.recv = receives ? const_cast<void *>(recv.at) : nullptr;
+        if (!is_blocks || !has_whole) return {};
+        if (of.in_place == BLOCK) {
+            if (is_whole_send) call.recv = COLL_IN_PLACE;
+            else call.send = COLL_IN_PLACE;
+        } else {
+            std::size_t at = static_cast<std::size_t>(comm.rank) * call.count;
+            if (of.recv.from == OWN_RECV) {
+                at = 0;
+                for (int i = 0; i < comm.rank; i++) at += more.recv.counts[static_cast<std::size_t>(i)];
+            }
+            call.recv = static_cast<unsigned char *>(const_cast<void *>(recv.at)) + at * length;
+        }
+        return {};
+    }
+};
+
+// An operation of the library, or of the program's own, for elements or for ranges of them.
+template <class T, class Op> struct folding {
+    Op op;
+    task *of;
+
+    void set(coll_call &call)
+    {
+        if constexpr (std::is_convertible<Op, coll_op>::value) call.op = op;
+        else call.op = COLL_USER, call.fn = fold, call.fn_context = this;
+    }
+    static void fold(const void *in, void *inout, std::size_t count, coll_type, void *context)
+    {
+        folding &self = *static_cast<folding *>(context);
+        const span<const T> low(static_cast<const T *>(in), count);
+        const span<T> high(static_cast<T *>(inout), count);
+
+        guarded(self.of->thrown, [&] {
+            if constexpr (std::is_invocable_r<T, Op &, const T &, const T &>::value)
+                for (std::size_t i = 0; i < count; i++) high[i] = self.op(low[i], high[i]);
+            else {
+                static_assert(std::is_invocable<Op &, span<const T>, span<T>>::value,
+                              "coll: an operation is (low, high) -> element, or (span<const T> low, span<T> high)");
+                self.op(low, high);
+            }
+        });
+    }
+};
+
+// Wait, and note what a receive got.
+inline coll_status finish(coll_request *request, task &of)
+{
+    const coll_status status = coll_wait(request);
+    if (status == COLL_OK) coll_received(request, &of.got.source, &of.got.tag, &of.got.count);
+    return status;
+}
+
+template <class R> struct task_of : task {
+    using task::task;
+    virtual ~task_of() = default;
+    virtual R result() = 0;
+
+    shared home;                                  // of one that was started, which waits before it goes
+    coll_request *handle = nullptr;
+    struct drop {
+        void operator()(task_of *one) const
+        {
+            if (one->handle) coll_wait(one->handle), coll_request_free(one->handle);
+            delete one;
+        }
+    };
+    using owner = std::unique_ptr<task_of, drop>;
+};
+
+// A collective or a message: its buffers, and its operation.
+template <coll_kind K, class B, class Op> struct call_task final : task_of<typename B::template result<K>> {
+    using result_type = typename B::template result<K>;
+    using value = typename B::value;
+    static constexpr bool is_receive = K == COLL_RECV || K == COLL_SENDRECV;
+    static_assert(!B::is_in_place || shape_of<K>.in_place != NEVER, "coll: this call has no form in place");
+
+    B buffers;
+    folding<value, Op> operation;
+    std::size_t residual;
+
+    call_task(B &&given_buffers, Op &&op, details &&told, const options &with)
+        : task_of<result_type>(K, std::move(told), with), buffers(std::move(given_buffers)),
+          operation{ std::move(op), this }, residual(with.residual.size()) {}
+
+    std::string ready(const state &comm)
+    {
+        given send = buffers.send(), recv = buffers.recv();
+        const bool is_given = recv.size != unknown;
+        const std::size_t sent = send.size;
+
+        this->call.type = type_of<value>;
+        operation.set(this->call);
+        if (residual && residual != sent)
+            return "the residual has " + std::to_string(residual) + " elements, and the input " + std::to_string(sent);
+        std::string wrong = this->bind(comm, shape_of<K>, send, recv, B::is_in_place, sizeof(value));
+        if (wrong.empty() && !is_given && recv.size != unknown) {
+            void *made = buffers.make(recv.size);
+            if (this->call.recv == nullptr && comm.has(shape_of<K>.recv, this->call.root)) this->call.recv = made;
+        }
+        return wrong;
+    }
+    result_type result() override
+    {
+        if (is_receive) buffers.shorten(this->got.count);
+        return buffers.template take<K>();
+    }
+};
+
+// Blocks of any types: allreduce_list and the w forms.
+template <coll_kind K, class Op> struct list_task final : task_of<void> {
+    using result_type = void;
+    static constexpr bool is_receive = false;
+
+    std::vector<any_span<const void>> from;
+    std::vector<any_span<void>> to;
+    folding<unsigned char, Op> operation;
+
+    list_task(std::vector<any_span<const void>> &&sent, std::vector<any_span<void>> &&taken, Op &&op, details &&told,
+              const options &with)
+        : task_of<void>(K, std::move(told), with), from(std::move(sent)), to(std::move(taken)),
+          operation{ std::move(op), this } {}
+
+    // Offsets are bytes from the block that comes first in memory.
+    template <class Span>
+    static const void *lay(const std::vector<Span> &blocks_of, blocks &lists, std::vector<coll_type> &types)
+    {
+        const auto at = [](const Span &one) { return reinterpret_cast<std::uintptr_t>(one.data()); };
+        std::uintptr_t first = ~std::uintptr_t();
+
+        for (const Span &one : blocks_of) if (one.size() && at(one) < first) first = at(one);
+        for (const Span &one : blocks_of) {
+            lists.counts.push_back(one.size());
+            lists.offsets.push_back(one.size() ? at(one) - first : 0);
+            types.push_back(one.type());
+        }
+        return first == ~std::uintptr_t() ? nullptr : reinterpret_cast<const void *>(first);
+    }
+    std::string ready(const state &comm)
+    {
+        operation.set(call);
+        if (K == COLL_ALLREDUCE_LIST) {
+            for (const any_span<void> &one : to) list.push_back({ one.data(), one.data(), one.size(), one.type() });
+            call.list = list.data(), call.list_count = static_cast<int>(list.size());
+            return {};
+        }
+        const int sends = comm.count_of(shape_of<K>.send.over), receives = comm.count_of(shape_of<K>.recv.over);
+        if (from.size() != static_cast<std::size_t>(sends) || to.size() != static_cast<std::size_t>(receives))
+            return "there are " + std::to_string(from.size()) + " blocks to send and " + std::to_string(to.size())
+                + " to receive, and it takes " + std::to_string(sends) + " and " + std::to_string(receives);
+        call.send = lay(from, more.send, send_types);
+        call.recv = const_cast<void *>(lay(to, more.recv, recv_types));
+        call.send_counts = more.send.counts.data(), call.send_offsets = more.send.offsets.data();
+        call.recv_counts = more.recv.counts.data(), call.recv_offsets = more.recv.offsets.data();
+        call.send_types = send_types.data(), call.recv_types = recv_types.data();
+        return {};
+    }
+    void result() override {}
+};
+
+template <class Task> bool is_ready(state &comm, Task &made)
+{
+    if (!comm.handle) return false;
+    const std::string wrong = made.ready(comm);
+    return wrong.empty() || comm.refuse(std::string(coll_kind_name(made.call.kind)) + ": " + wrong);
+}
+
+} // namespace detail
+
+// x is input and output.  Where one of the two has blocks for all ranks, x is that one, with this rank's block in its place.
+template <class X> auto in_place(X &&x) { return detail::changed<X, true>(x); }
+
+// x is the input, y the output.
+template <class X, class Y> auto from_to(X &&x, Y &&y) { return detail::apart<X, Y>(x, y); }
+
+// y is the output, and there is no input, as in a scatter where this rank is not the root.
+template <class Y> auto into(Y &&y) { return detail::changed<Y, false>(y); }
+
+// ---- >>requests
+
+// A call that was started, and what it works on.  wait() gives the result, once.  The destructor waits, and drops errors.
+template <class R> class request {
+public:
+    request() = default;
+    explicit request(typename detail::task_of<R>::owner made) : task_(std::move(made)) {}
+
+    bool valid() const { return handle() != nullptr; }       // is there a result to wait for?
+    coll_request *handle() const { return task_ ? task_->handle : nullptr; }
+
+    // Move all operations on, and say whether this one is finished; what became of it is told by wait.
+    bool test() { return !valid() || coll_test(handle()) != COLL_PENDING; }
+
+    R wait()
+    {
+        if (!is_there()) return R();
+        const typename detail::task_of<R>::owner over = std::move(task_);
+        const coll_status status = detail::finish(over->handle, *over);
+        detail::raise_again(over->thrown);
+        return over->home->check(status) ? over->result() : R();
+    }
+
+protected:
+    bool is_there() const                         // one that could not be started has told why
+    {
+        if (!task_) detail::of(nullptr, "request");
+        return valid();
+    }
+
+    typename detail::task_of<R>::owner task_;
+};
+
+// A call that is planned once, and started many times, each time on what its buffers then hold.
+class prepared : public request<void> {
+public:
+    using request<void>::request;
+
+    void restart() { if (is_there()) task_->home->check(coll_restart(handle())); }
+    void wait()
+    {
+        if (!is_there()) return;
+        const coll_status status = detail::finish(handle(), *task_);
+        detail::raise_again(std::exchange(task_->thrown, nullptr));
+        task_->home->check(status);
+    }
+    void operator()() { restart(), wait(); }
+};
+
+// Wait for all of a range of requests.  Returns their results, if they have any.
+template <class R> auto wait_all(std::vector<request<R>> &requests)
+{
+    if constexpr (std::is_void<R>::value) for (request<R> &one : requests) one.wait();
+    else {
+        std::vector<R> results;
+        for (request<R> &one : requests) results.push_back(one.wait());
+        return results;
+    }
+}
+
+// Wait for requests of any kinds; what they give is dropped.
+template <class... R> void wait_all(request<R> &...requests) { ((void)requests.wait(), ...); }
+
+// Wait for one: which of them is finished and was not handed out yet; its wait() then gives the result, or what went wrong.
+// Nothing: none is left.
+template <class R> std::optional<std::size_t> wait_any(std::vector<request<R>> &requests)
+{
+    std::vector<coll_request *> handles;
+    int index = -1;
+    for (request<R> &one : requests) handles.push_back(one.handle());
+    coll_wait_any(static_cast<int>(handles.size()), handles.data(), &index);
+    return index < 0 ? std::nullopt : std::optional<std::size_t>(static_cast<std::size_t>(index));
+}
+
+// ---- >>forms: what is done with a call, once it is put together.  A form is given a task where it lies.
+
+namespace detail {
+
+struct running {
+    template <class Task, class... A> static typename Task::result_type take(const shared &to, A &&...a)
+    {
+        using R = typename Task::result_type;
+        state &comm = of(to);
+        Task made(std::forward<A>(a)...);
+        if (!is_ready(comm, made)) return R();
+        const coll_status status = Task::is_receive ? receive(comm, made) : coll_run(comm.handle, &made.call);
+        raise_again(made.thrown);
+        return comm.check(status) ? made.result() : R();
+    }
+
+private:
+    static coll_status receive(state &comm, task &made)
+    {
+        coll_request *request = nullptr;
+        coll_status status = coll_start(comm.handle, &made.call, &request);
+        if (status >= 0) status = finish(request, made);
+        coll_request_free(request);
+        return status;
+    }
+};
+
+template <bool IsPrepared> struct starting {
+    template <class Task, class... A> static auto take(const shared &to, A &&...a)
+    {
+        using R = typename Task::result_type;
+        using request_type = std::conditional_t<IsPrepared, prepared, request<R>>;
+        static_assert(!IsPrepared || std::is_void<R>::value,
+                      "coll: a prepared call is given buffers that stay: in_place or from_to, of what is not moved in");
+        state &comm = of(to);
+        Task *made = new Task(std::forward<A>(a)...);
+        request_type request{ typename task_of<R>::owner(made) };
+        made->home = to;
+        constexpr auto begin = IsPrepared ? coll_prepare : coll_start;
+        if (is_ready(comm, *made)) comm.check(begin(comm.handle, &made->call, &made->handle));
+        return request;
+    }
+};
+
+struct explaining {
+    template <class Task, class... A> static std::string take(const shared &to, A &&...a)
+    {
+        state &comm = of(to);
+        Task made(std::forward<A>(a)...);
+        char text[1024] = "";
+        if (!is_ready(comm, made)) return {};
+        const int length = coll_explain(comm.handle, &made.call, text, sizeof text);
+        return comm.check(length < 0 ? static_cast<coll_status>(length) : COLL_OK) ? text : std::string();
+    }
+};
+
+struct nothing { template <class... A> void operator()(A &&...) const {} operator coll_op() const { return COLL_SUM; } };
+
+} // namespace detail
+
+// ---- >>calls: every collective and message, in the form that Form is.  `x` is any form of buffers (see above); n is the
+// number of ranks.  What is said to be returned is what a request's wait() gives.
+
+template <class Form> class calls {
+public:
+    explicit calls(detail::shared comm) : comm_(std::move(comm)) {}
+
+    // Return when every rank has called it.
+    auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), nothing(), {}, with); }
+
+    // Every rank gets the root's elements, in x.  One that is moved in is returned.
+    template <class X> auto broadcast(X &&x, int root = 0, const options &with = {}) const
+    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), nothing(), { root }, with); }
+
+    // The root gets x of all ranks, combined by op.  Nothing comes to the others.
+    template <class X, class Op = coll_op> auto reduce(X &&x, Op op = Op(), int root = 0, const options &with = {}) const
+    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { root }, with); }
+
+    // Every rank gets x of all ranks, combined by op, with the same bits.
+    template <class X, class Op = coll_op> auto allreduce(X &&x, Op op = Op(), const options &with = {}) const
+    { return make<COLL_ALLREDUCE>(std::forward<X>(x), std::move(op), {}, with); }
+
+    // The same for every one of some ranges of any types, in place: comm.allreduce_list({ weights, biases }, coll::avg).
+    template <class Op = coll_op>
+    auto allreduce_list(std::vector<any_span<void>> list, Op op = Op(), const options &with = {}) const
+    { return make_list<COLL_ALLREDUCE_LIST>({}, std::move(list), std::move(op), with); }
+
+    // x has n blocks, which are combined by op; rank r gets block r.  In place: block r of x.
+    template <class X, class Op = coll_op> auto reduce_scatter(X &&x, Op op = Op(), const options &with = {}) const
+    { return make<COLL_REDUCE_SCATTER>(std::forward<X>(x), std::move(op), {}, with); }
+    // The same with a number of elements for every block, equal on all ranks.
+    template <class X, class Op = coll_op>
+    auto reduce_scatterv(X &&x, blocks counts, Op op = Op(), const options &with = {}) const
+    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), detail::listing({}, std::move(counts)), with); }
+
+    // Rank r gets x of ranks 0 to r, combined by op.  There is no avg.
+    template <class X, class Op = coll_op> auto scan(X &&x, Op op = Op(), const options &with = {}) const
+    { return make<COLL_SCAN>(std::forward<X>(x), std::move(op), {}, with); }
+    // Of ranks 0 to r - 1.  On rank 0 an output stays as it was, and what is returned is zeros.
+    template <class X, class Op = coll_op> auto exscan(X &&x, Op op = Op(), const options &with = {}) const
+    { return make<COLL_EXSCAN>(std::forward<X>(x), std::move(op), {}, with); }
+
+    // The root gets x of all ranks, one behind the other.
+    template <class X> auto gather(X &&x, int root = 0, const options &with = {}) const
+    { return make<COLL_GATHER>(std::forward<X>(x), nothing(), { root }, with); }
+    // The same where x is of any size; counts are the root's: comm.gatherv(x, comm.gather(x.size())).
+    template <class X> auto gatherv(X &&x, blocks counts, int root = 0, const options &with = {}) const
+    { return make<COLL_GATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts), root), with); }
+
+    // Rank r gets block r of the root's x.  Other ranks give an output (coll::into), or the count that comes and any x.
+    template <class X>
+    auto scatter(X &&x, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
+    { return make<COLL_SCATTER>(std::forward<X>(x), nothing(), { root, 0, 0, count }, with); }
+    // The same with the root's number of elements for every block; `count` comes to this rank.
+    template <class X>
+    auto scatterv(X &&x, blocks counts, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
+    { return make<COLL_SCATTERV>(std::forward<X>(x), nothing(), detail::listing(std::move(counts), {}, root, count), with); }
+
+    // Every rank gets x of all ranks, one behind the other.
+    template <class X> auto allgather(X &&x, const options &with = {}) const
+    { return make<COLL_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    // The same where x is of any size; all ranks know the counts: comm.allgatherv(x, comm.allgather(x.size())).
+    template <class X> auto allgatherv(X &&x, blocks counts, const options &with = {}) const
+    { return make<COLL_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+
+    // Block r of x goes to rank r, block r of the result comes from rank r.
+    template <class X> auto alltoall(X &&x, const options &with = {}) const
+    { return make<COLL_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    // The same with counts: comm.alltoallv(x, sends, comm.alltoall(sends)).  In place both ways have the counts of `receives`.
+    template <class X> auto alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
+    {
+        return make<COLL_ALLTOALLV>(std::forward<X>(x), nothing(),
+                                    detail::listing(std::move(sends), std::move(receives)), with);
+    }
+    // The same for ranges that lie anywhere, each of its own type: range r goes to rank r, range r of `to` comes from it.
+    auto alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to, const options &with = {}) const
+    { return make_list<COLL_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
+
+    // The neighbours of communicator::neighbors: x goes to every destination, block i of the result comes from source i.
+    template <class X> auto neighbor_allgather(X &&x, const options &with = {}) const
+    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    template <class X> auto neighbor_allgatherv(X &&x, blocks counts, const options &with = {}) const
+    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+    // Block i of x goes to destination i, block i of the result comes from source i.
+    template <class X> auto neighbor_alltoall(X &&x, const options &with = {}) const
+    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    template <class X> auto neighbor_alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
+    {
+        return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), nothing(),
+                                             detail::listing(std::move(sends), std::move(receives)), with);
+    }
+    auto neighbor_alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to,
+                            const options &with = {}) const
+    { return make_list<COLL_NEIGHBOR_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
+
+    // Messages, matched by (source, tag), in the order sent.
+    template <class X> auto send(X &&x, int dest, int tag = 0, const options &with = {}) const
+    { return make<COLL_SEND>(std::forward<X>(x), nothing(), { dest, tag }, with); }
+    // x is room for what comes.  One that is moved in is returned, no longer than what has come (as a std::vector).
+    template <class X>
+    auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
+    { return make<COLL_RECV>(into(std::forward<X>(x)), nothing(), { source, tag }, with); }
+    // Both at once.  Without an output there is room for as many elements as x has.
+    template <class X> auto sendrecv(X &&x, int dest, int source, int tag = 0, const options &with = {}) const
+    { return make<COLL_SENDRECV>(std::forward<X>(x), nothing(), { dest, tag, source }, with); }
+
+protected:
+    using nothing = detail::nothing;
+
+    // The one place in which a call is put together: the kind, its buffers, its operation, and what else it is told.
+    template <coll_kind K, class X, class Op>
+    auto make(X &&x, Op &&op, detail::details &&more, const options &with) const
+    {
+        using buffers = detail::form<std::remove_reference_t<X>>;
+        if constexpr (std::is_same<buffers, detail::alone<std::remove_reference_t<X>>>::value) {
+            using task = detail::call_task<K, detail::alone<X>, std::decay_t<Op>>;
+            return Form::template take<task>(comm_, detail::alone<X>(x), std::move(op), std::move(more), with);
+        } else {
+            using task = detail::call_task<K, buffers, std::decay_t<Op>>;
+            return Form::template take<task>(comm_, std::move(x), std::move(op), std::move(more), with);
+        }
+    }
+    template <coll_kind K, class Op>
+    auto make_list(std::vector<any_span<const void>> &&from, std::vector<any_span<void>> &&to, Op &&op,
+                   const options &with) const
+    {
+        using task = detail::list_task<K, std::decay_t<Op>>;
+        return Form::template take<task>(comm_, std::move(from), std::move(to), std::move(op), detail::details(), with);
+    }
+
+    detail::shared comm_;
+};
+
+// ---- >>memory: what the ranks of a host read and write where it lies (coll_alloc)
+
+template <class T> class buffer {
+public:
+    using value_type = T;
+    static_assert(std::is_trivially_copyable<T>::value, "coll: a buffer has elements that are trivially copyable");
+
+    T *data() { return at_.get(); }
+    const T *data() const { return at_.get(); }
+    std::size_t size() const { return at_ ? count_ : 0; }
+    T &operator[](std::size_t i) { return data()[i]; }
+    const T &operator[](std::size_t i) const { return data()[i]; }
+    T *begin() { return data(); }
+    T *end() { return data() + size(); }
+
+private:
+    struct give_back {
+        detail::shared comm;
+        void operator()(T *at) const { coll_alloc_free(comm->handle, at), comm->buffers--; }
+    };
+    std::unique_ptr<T[], give_back> at_;
+    std::size_t count_ = 0;
+
+    friend class communicator;
+    buffer(detail::shared comm, T *at, std::size_t count) : at_(at, give_back{ comm }), count_(count)
+    {
+        comm->buffers++;
+        for (T &one : *this) new (static_cast<void *>(&one)) T();
+    }
+
+public:
+    buffer() = default;
+};
+
+// ---- >>communicators
+
+namespace detail { template <class F> struct crew; }
+
+// Ranks that make collectives together.  It is left when it is gone, with the last request and buffer that came from it.
+class communicator : public calls<detail::running> {
+public:
+    communicator() : calls(nullptr) {}
+    explicit communicator(coll_comm *comm, bool is_throwing = true)       // one of C's, which is freed from here on
+        : calls(std::make_shared<detail::state>(comm, is_throwing)) {}
+    communicator(communicator &&) = default;
+    communicator &operator=(communicator &&) = default;
+
+    bool valid() const { return comm_ && comm_->handle; }
+    coll_comm *handle() const { return comm_ ? comm_->handle : nullptr; }
+    int rank() const { return detail::of(comm_).rank; }
+    int size() const { return detail::of(comm_).size; }
+    int local_rank() const { return coll_local_rank(detail::of(comm_).handle); }
+    int local_size() const { return coll_local_size(detail::of(comm_).handle); }
+    int parent_rank(int rank) const { return coll_parent_rank(detail::of(comm_).handle, rank); }
+
+    // Are errors thrown?  If not, last() is the error of the last call, or false.  What is made from it inherits that.
+    void throwing(bool is_throwing) { detail::of(comm_).throws = is_throwing && detail::can_throw; }
+    const error &last() const
+    {
+        static const error gone(COLL_ERR_ARGUMENT, COLL_NO_RANK, "there is no communicator: it was moved away, or never made");
+        return comm_ ? comm_->last : gone;
+    }
+
+    // The same calls in other forms.
+    calls<detail::starting<false>> start() const { return calls<detail::starting<false>>(comm_); }
+    calls<detail::starting<true>> prepare() const { return calls<detail::starting<true>>(comm_); }
+    calls<detail::explaining> explain() const { return calls<detail::explaining>(comm_); }
+
+    // Any call of C's, as a matrix with rows and strides takes.
+    void run(const coll_call &call) const
+    {
+        detail::state &comm = detail::of(comm_);
+        if (comm.handle) comm.check(coll_run(comm.handle, &call));
+    }
+
+    // Leave now.  Pending requests end with COLL_ERR_ABORTED.  Buffers go first.
+    void free()
+    {
+        if (!valid()) return;
+        if (comm_->buffers) return (void)comm_->refuse("free: there are buffers of this communicator; they go first");
+        coll_free(std::exchange(comm_->handle, nullptr));
+    }
+
+    // The ranks of the same color, ordered by key; COLL_NO_COLOR: none for this rank, which is not valid().
+    communicator split(int color, int key = 0) const
+    { return derived([&](coll_comm *comm, coll_comm **out) { return coll_split(comm, color, key, out); }); }
+    communicator split_host() const { return derived(coll_split_host); }
+    communicator dup() const { return derived(coll_dup); }
+    communicator shrink() const { return derived(coll_shrink); }
+    communicator create(span<const int> ranks, int tag = 0) const
+    {
+        return derived([&](coll_comm *comm, coll_comm **out) {
+            return coll_create(comm, ranks.data(), static_cast<int>(ranks.size()), tag, out);
+        });
+    }
+
+    void neighbors(span<const int> sources, span<const int> destinations) const
+    {
+        detail::state &comm = detail::of(comm_);
+        const int from = static_cast<int>(sources.size()), to = static_cast<int>(destinations.size());
+        if (comm.handle && comm.check(coll_neighbors(comm.handle, sources.data(), from, destinations.data(), to)))
+            comm.sources = from, comm.destinations = to;
+    }
+
+    // The ranks that are known to have failed, the one that ended the communicator first.
+    std::vector<int> failed_ranks() const
+    {
+        detail::state &comm = detail::of(comm_);
+        std::vector<int> ranks(static_cast<std::size_t>(comm.size));
+        const int count = coll_failed_ranks(comm.handle, ranks.data(), comm.size);
+        ranks.resize(static_cast<std::size_t>(count < 0 ? 0 : count < comm.size ? count : comm.size));
+        return ranks;
+    }
+    void abort(const char *why) const { coll_abort(detail::of(comm_).handle, why); }
+
+    // Memory that the ranks of this host read and write where it lies, in which every element is T().
+    template <class T> buffer<T> alloc(std::size_t count) const
+    {
+        detail::state &comm = detail::of(comm_);
+        void *at = count <= ~std::size_t() / sizeof(T) && comm.handle ? coll_alloc(comm.handle, count * sizeof(T)) : nullptr;
+        if (at) return buffer<T>(comm_, static_cast<T *>(at), count);
+        if (comm.handle) comm.fail({ COLL_ERR_MEMORY, comm.rank, coll_error(comm.handle) });
+        return {};
+    }
+
+private:
+    template <class F> friend struct detail::crew;
+    template <class F> communicator derived(F &&make) const
+    {
+        detail::state &comm = detail::of(comm_);
+        coll_comm *out = nullptr;
+        if (comm.handle) comm.check(make(comm.handle, &out));
+        communicator made(out, comm.throws);
+        if (!out) made.comm_->last = comm.last;
+        return made;
+    }
+};
+
+// Join the ranks of this job; what `settings` leaves at zero comes from the environment.  With `why` nothing is thrown, here or
+// by the communicator: *why is the error, or false.
+inline communicator init(const coll_config &settings = {}, error *why = nullptr)
+{
+    coll_comm *comm = nullptr;
+    const coll_status status = coll_init(&comm, &settings);
+    const error wrong = status < 0 ? error(status, settings.rank, coll_error(nullptr)) : error();
+    if (wrong && !why && detail::can_throw) detail::raise(wrong);
+    if (why) *why = wrong;
+    return communicator(comm, !why);
+}
+
+namespace detail {
+
+// Those who work under spawn, and what they bring back.
+template <class F> struct crew {
+    using R = std::invoke_result_t<F &, communicator &>;
+    using kept_result = std::conditional_t<std::is_void<R>::value, char, R>;
+
+    F &fn;
+    bool is_throwing;
+    std::mutex door;
+    std::exception_ptr thrown;                    // the first
+    error wrong;                                  // the first that was not thrown
+    std::vector<std::pair<int, kept_result>> results;
+
+    static int work(coll_comm *handle, void *arg)
+    {
+        crew &self = *static_cast<crew *>(arg);
+        std::exception_ptr thrown;
+        communicator comm(handle, self.is_throwing);
+        const std::weak_ptr<state> own = comm.comm_;
+        const int rank = coll_rank(handle);
+        guarded(thrown, [&] {
+            if constexpr (std::is_void<R>::value) self.fn(comm);
+            else {
+                R result = self.fn(comm);
+                const std::lock_guard<std::mutex> inside(self.door);
+                self.results.emplace_back(rank, std::move(result));
+            }
+        });
+        {
+            const std::lock_guard<std::mutex> inside(self.door);
+            if (thrown && !self.thrown) self.thrown = thrown;
+            if (comm.last() && comm.valid() && !self.wrong) self.wrong = comm.last();
+        }
+        comm = communicator();
+        if (const shared left = own.lock()) coll_free(std::exchange(left->handle, nullptr));      // a request was carried out
+        return thrown ? 1 : 0;
+    }
+};
+
+} // namespace detail
+
+// Call fn(comm) on `count` threads, each of them a rank.  Returns what they return, in the order of the ranks.  Throws what the
+// first one throws; the others then find that this rank is gone.  With `why` as init.
+template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {}, error *why = nullptr)
+{
+    using crew_type = detail::crew<std::remove_reference_t<F>>;
+    crew_type crew{ fn, !why, {}, {}, {}, {} };
+    const int status = coll_spawn_with(count, crew_type::work, &crew, &settings);
+    detail::raise_again(crew.thrown);
+    if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_NO_RANK, coll_error(nullptr));
+    if (status < 0 && !why && detail::can_throw) detail::raise(crew.wrong);
+    if (why) *why = crew.wrong;
+    if constexpr (!std::is_void<typename crew_type::R>::value) {
+        std::vector<typename crew_type::R> results;
+        for (int rank = 0; results.size() < crew.results.size(); rank++)
+            for (auto &one : crew.results) if (one.first == rank) results.push_back(std::move(one.second));
+        return results;
+    }
+}
+
+} // inline namespace
+} // namespace coll
+#endif // COLL_HPP
