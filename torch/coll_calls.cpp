@@ -100,6 +100,7 @@ static void reduces(Work &work, const at::Tensor &tensor, const c10d::ReduceOp &
 Begun Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
     look_at_one("coll:all_reduce", tensors);
+    if (tensors[0].layout() != at::kStrided) return allreduce_sparse(tensors[0], options);
     const Handle work = make(OpType::ALLREDUCE, "coll:all_reduce", tensors, { tensors });
     reduces(*work, tensors[0], options.reduceOp);
     return begin(work, COLL_ALLREDUCE, options.timeout);

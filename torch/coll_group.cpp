@@ -100,19 +100,29 @@ void Group::wake()
     if (write(bell, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
 }
 
-/* Start what the program has begun since. */
+/* Start what the program has begun since.  The calls of an operation that has several come one behind the other on all ranks, so
+ * collectives wait for its last one; messages, which have no such order, do not. */
 bool Group::take()
 {
-    std::deque<Handle> fresh;
+    const size_t before = running.size();
     {
         const std::lock_guard<std::mutex> lock(mutex);
-        fresh.swap(queue);
+        waiting.insert(waiting.end(), queue.begin(), queue.end());
+        queue.clear();
     }
-    for (const Handle &work : fresh) {
+    for (auto next = waiting.begin(); next != waiting.end();) {
+        const Handle work = *next;
+        if (chain && !chain->has_more()) chain.reset();
+        if (chain && !work->is_message()) {
+            ++next;
+            continue;
+        }
+        next = waiting.erase(next);
         work->start(comm);
         running.push_back(work);
+        if (work->has_more()) chain = work;
     }
-    return !fresh.empty();
+    return running.size() > before;
 }
 
 bool Group::end_those_that_are_over()
@@ -128,7 +138,7 @@ bool Group::end_those_that_are_over()
 /* What others may need of this rank goes out before it leaves. */
 bool Group::may_leave() const
 {
-    return std::all_of(running.begin(), running.end(), [](const Handle &one) { return one->is_receive(); })
+    return (waiting.empty() && std::all_of(running.begin(), running.end(), [](const Handle &one) { return one->is_receive(); }))
            || std::chrono::steady_clock::now() > leave_by;
 }
 
@@ -150,7 +160,7 @@ void Group::run()
     bool is_leaving = false;
 
     for (;;) {
-        const bool has_begun = take(), has_ended = end_those_that_are_over();
+        const bool has_ended = end_those_that_are_over(), has_begun = take();
         {
             const std::lock_guard<std::mutex> lock(mutex);
             is_leaving = closing && queue.empty();
@@ -165,8 +175,9 @@ void Group::run()
     comm = nullptr;
     lock.unlock();
     coll_free(left);
+    running.insert(running.end(), waiting.begin(), waiting.end());
     for (const Handle &one : running) one->end("the process group was destroyed before this operation was over");
-    running.clear();
+    running.clear(), waiting.clear(), chain.reset();
 }
 
 void Group::end_on_purpose(const std::string &why)

@@ -10,7 +10,6 @@
 #include "coll_work.h"
 
 #include <atomic>
-#include <deque>
 #include <thread>
 
 #include <unistd.h>
@@ -67,6 +66,8 @@ public:
     void setSequenceNumberForGroup() override {}  /* every rank counts from 0 */
     uint64_t getSequenceNumberForGroup() override { return made; }
 
+    Begun allreduce_sparse(const at::Tensor &tensor, const c10d::AllreduceOptions &options);
+
     /* allreduce whose messages have another type: the buffers are of 16 to 64 bits, the wire of as many or fewer. */
     Begun allreduce_wire(at::Tensor &tensor, const c10d::ReduceOp &op, const Wire &wire);
 
@@ -101,7 +102,9 @@ private:
     std::chrono::steady_clock::time_point leave_by;
 
     const pid_t owner;                            /* a forked child, such as a worker of a DataLoader, has no threads of ours */
-    std::vector<Handle> running;                  /* of the thread */
+    std::vector<Handle> running;                  /* of the thread, as the next two */
+    std::deque<Handle> waiting;                   /* behind `chain`, to keep the order */
+    Handle chain;                                 /* an operation that has calls left to start */
     int bell = -1;                                /* an eventfd: there is something to do for the thread */
     std::thread runner;
 };

@@ -172,15 +172,37 @@ void Work::copies(const at::Tensor &to, const at::Tensor &from)
 
 /* ---- its life ---- */
 
-void Work::start(coll_comm *comm)
+void Work::launch(coll_comm *comm)
 {
     if (!send_counts.empty()) call.send_counts = send_counts.data();
     if (!recv_counts.empty()) call.recv_counts = recv_counts.data();
     if (!list.empty()) call.list = list.data(), call.list_count = static_cast<int>(list.size());
     call.timeout_ms = 1;
-    deadline = std::chrono::steady_clock::now() + limit;
     const coll_status status = coll_start(comm, &call, &request);
     if (status < 0) end(coll_error(comm));
+}
+
+void Work::start(coll_comm *comm)
+{
+    deadline = std::chrono::steady_clock::now() + limit;
+    launch(comm);
+}
+
+/* The call is over, and another one follows. */
+void Work::go_on(coll_comm *comm)
+{
+    const std::function<void()> fill = std::move(following.front());
+    const at::NoGradGuard no_grad;
+
+    following.pop_front();
+    coll_request_free(request);
+    request = nullptr;
+    try {
+        fill();
+    } catch (...) {
+        return end(std::current_exception());
+    }
+    launch(comm);
 }
 
 /* The library looks at time limits inside coll_wait, in which the thread of the group cannot be while there may be new calls.
@@ -199,14 +221,19 @@ bool Work::is_over(coll_comm *comm)
         const std::string late = title + ": timeout of " + std::to_string(limit.count()) + " ms: ";
         return end((tested == COLL_PENDING ? late : "") + coll_error(comm)), true;
     }
+    if (has_more()) return go_on(comm), ended;
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
-    end("");
+    end(std::exception_ptr());
     return true;
 }
 
 void Work::end(const std::string &why)
 {
-    std::exception_ptr wrong = why.empty() ? nullptr : std::make_exception_ptr(std::runtime_error(why));
+    end(std::make_exception_ptr(std::runtime_error(why)));
+}
+
+void Work::end(std::exception_ptr wrong)
+{
     const at::NoGradGuard no_grad;
 
     try {
@@ -215,7 +242,7 @@ void Work::end(const std::string &why)
     } catch (...) {
         wrong = std::current_exception();
     }
-    kept.clear(), afterwards.clear();
+    kept.clear(), afterwards.clear(), following.clear();
     const std::lock_guard<std::mutex> lock(future_mutex); /* whoever has waited and asks for the future then sees it done */
     finish(wrong);
     ended = true;

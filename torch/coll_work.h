@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -59,11 +60,19 @@ public:
     /* When all is over, `to` becomes what is in `from`. */
     void copies(const at::Tensor &to, const at::Tensor &from);
 
-    void start(coll_comm *comm);                  /* the next three: on the thread of the group */
+    /* When all is over, on the thread of the group. */
+    void ends_with(std::function<void()> step) { afterwards.push_back(std::move(step)); }
+
+    /* A further call, which needs what those before have brought: `fill` writes it into `call` when they are over. */
+    void follows(std::function<void()> fill) { following.push_back(std::move(fill)); }
+
+    void start(coll_comm *comm);                  /* the next four: on the thread of the group  */
     bool is_over(coll_comm *comm);                /* and if so, it has been ended               */
-    void end(const std::string &why);             /* "": well                                   */
+    void end(const std::string &why);             /* with an exception of these words           */
+    bool has_more() const { return !following.empty(); }          /* calls to start             */
 
     bool is_receive() const { return call.kind == COLL_RECV; }
+    bool is_message() const { return is_receive() || call.kind == COLL_SEND; }
 
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
@@ -72,6 +81,9 @@ public:
 
 private:
     coll_status look_at_the_clock();
+    void launch(coll_comm *comm);
+    void go_on(coll_comm *comm);
+    void end(std::exception_ptr wrong);           /* NULL: well */
     void settle(const c10::intrusive_ptr<c10::ivalue::Future> &which);
 
     const std::string title;
@@ -79,6 +91,7 @@ private:
     std::shared_ptr<Endings> endings;
     Tensors kept;
     std::vector<std::function<void()>> afterwards;
+    std::deque<std::function<void()>> following;
     coll_request *request = nullptr;
     int source = -1;
     std::chrono::steady_clock::time_point deadline;

@@ -236,6 +236,97 @@ def test_futures():
     assert dist.barrier(async_op=True).get_future().wait() == []
 
 
+def sparse_of(r, sizes, sparse_dims, dtype, stored):
+    """That of rank r: some places are those of others, and some come twice."""
+    draw = torch.Generator().manual_seed(r)
+    indices = torch.stack([torch.randint(n, (stored,), generator=draw) for n in sizes[:sparse_dims]])
+    values = torch.randint(2 if dtype == torch.bool else 4, (stored,) + tuple(sizes[sparse_dims:]), generator=draw).to(dtype)
+    return torch.sparse_coo_tensor(indices, values, sizes)
+
+
+def dense(x):
+    """torch itself makes no dense tensors of bool and of half from places that come twice."""
+    out = torch.zeros(x.shape, dtype=torch.cdouble if x.dtype in COMPLEX else torch.double)
+    out.index_put_(tuple(x._indices()), x._values().to(out.dtype), accumulate=True)
+    return out if x.dtype != torch.bool else (out > 0).double()
+
+
+def test_sparse():
+    for dtype in ALL:
+        for sizes, sparse_dims in (((9,), 1), ((5, 3), 1), ((4, 3, 2), 2), ((3, 2, 2), 3), ((6, 0), 1)):
+            for stored in (lambda r: r + 1, lambda r: 7 * (r % 2), lambda r: 0):
+                all_of_them = [sparse_of(r, sizes, sparse_dims, dtype, stored(r)) for r in range(size())]
+                x = all_of_them[rank()].clone()
+                coll_torch._of(None).allreduce([x]).wait()            # dist. itself has no sparse complex numbers
+                wanted = sum(dense(one) for one in all_of_them)
+                same(dense(x), wanted if dtype != torch.bool else (wanted > 0).double(), (dtype, sizes))
+                assert x.dtype == dtype and x.is_coalesced() and x.sparse_dim() == sparse_dims
+                assert torch.equal(x._indices(), x.clone()._coalesced_(False).coalesce()._indices()), "in order"
+
+
+def test_sparse_in_the_order_of_ranks():
+    values = [(1e8, 1, -1e8, 3)[r] for r in range(size())]
+    x = torch.sparse_coo_tensor([[4]], [values[rank()]], (5,), dtype=torch.float32)
+    dist.all_reduce(x)
+    same(x._values(), fold(torch.add, [torch.tensor([v], dtype=torch.float32) for v in values]))
+    x = torch.sparse_coo_tensor([[4]], torch.tensor([1 + 2.0 ** -7 * (rank() > 0)], dtype=torch.bfloat16), (5,))
+    dist.all_reduce(x)                            # rounded once
+    same(x._values(), torch.tensor([size() + 2.0 ** -7 * (size() - 1)]).to(torch.bfloat16))
+
+
+def test_sparse_among_others():
+    """Collectives behind it keep their places, and messages do not wait for it."""
+    after, before = (rank() + 1) % size(), (rank() - 1) % size()
+    xs = [sparse_of(rank(), (50, 4), 1, torch.float64, 20) for _ in range(8)]
+    ys = [torch.full((n + 1,), float(rank())) for n in range(8)]
+    begun = []
+    for x, y in zip(xs, ys):
+        begun += [dist.all_reduce(x, async_op=True), dist.all_reduce(y, async_op=True)]
+    for work in begun:
+        work.wait()
+    for x, y in zip(xs, ys):
+        same(x.to_dense(), sum(dense(sparse_of(r, (50, 4), 1, torch.float64, 20)) for r in range(size())))
+        same(y, torch.full_like(y, sum(range(size()))))
+    early, got = rank() % 2 == 0, torch.zeros(1)  # half of the ranks begin it before the message without which the others do not
+    work = dist.all_reduce(xs[0], async_op=True) if early else None
+    dense_work = dist.all_reduce(ys[0], async_op=True) if early else None
+    sent = dist.isend(torch.full((1,), float(rank())), after)
+    dist.recv(got, before)
+    same(got, torch.full((1,), float(before)))
+    for one in (sent, work or dist.all_reduce(xs[0], async_op=True), dense_work or dist.all_reduce(ys[0], async_op=True)):
+        one.wait()
+
+
+def test_sparse_that_do_not_match():
+    """All ranks say the same, and the group goes on."""
+    odd = rank() == size() - 1
+    for other, word in ((torch.sparse_coo_tensor([[0]], [1.0], (4,)), "[4] of Float"),
+                        (torch.sparse_coo_tensor([[0]], [1], (3,)), "[3] of Long"),
+                        (torch.sparse_coo_tensor([[0], [0]], [1.0], (3, 2)), "[3, 2] of Float")):
+        told(lambda: dist.all_reduce(other if odd else torch.sparse_coo_tensor([[0]], [1.0], (3,))),
+             "rank 0 is [3] of Float with 1 sparse and 0 dense", f"rank {size() - 1} is {word}")
+    dist.barrier()
+    group = dist.new_group()
+    told(lambda: dist.all_reduce(torch.ones(3) if odd else torch.ones(3).to_sparse(), group=group), "rank", "allgather", "allreduce")
+
+
+def test_objects():
+    root, mine = size() - 1, {"rank": rank(), "long": "x" * (1000 * rank())}
+    everybody = [{"rank": r, "long": "x" * (1000 * r)} for r in range(size())]
+    got = [None] * size()
+    dist.all_gather_object(got, mine)
+    assert got == everybody
+    got = [None] * size() if rank() == root else None
+    dist.gather_object(mine, got, root)
+    assert got == (everybody if rank() == root else None)
+    got = [mine, rank()] if rank() == root else [None, None]
+    dist.broadcast_object_list(got, root)
+    assert got == [everybody[root], root]
+    got = [None]
+    dist.scatter_object_list(got, everybody if rank() == root else [None] * size(), root)
+    assert got == [mine]
+
+
 def test_groups():
     pairs = [dist.new_group([0, r]) for r in range(1, size())]
     for r, group in enumerate(pairs, 1):
@@ -268,7 +359,10 @@ def told(call, *words):
 
 def test_refused():
     """Before anything moves; the group is as before."""
-    told(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense")
+    told(lambda: dist.broadcast(torch.ones(2).to_sparse(), 0), "dense")
+    told(lambda: dist.all_reduce(torch.ones(2, 2).to_sparse_csr()), "COO")
+    told(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), "SUM alone")
+    told(lambda: dist.all_gather([torch.ones(2)] * size(), torch.ones(3)), "equally large")
     told(lambda: dist._all_gather_base(torch.ones(3), torch.ones(2)), "times the 2 of a rank")
     told(lambda: coll_torch._of(None).alltoall([torch.ones(1)] * size(), [torch.ones(1, dtype=torch.int)] * size()), "one type")
     told(lambda: dist.all_gather([torch.ones(1)] * (size() + 1), torch.ones(1)), "a tensor for each")
@@ -384,6 +478,55 @@ def test_ddp():
     train(alone, 20, torch.cat([data_of(r) for r in range(size())]))
     equal_everywhere(weights(model))
     assert torch.allclose(weights(model), weights(alone), atol=1e-5)
+
+
+class Looked(torch.nn.Module):
+    def __init__(self, sparse):
+        super().__init__()
+        torch.manual_seed(2)
+        self.table, self.net = torch.nn.Embedding(40, 8, sparse=sparse), Small()
+
+    def forward(self, rows):
+        return self.net(self.table(rows))
+
+
+def test_ddp_with_sparse_gradients():
+    models, losses = [DistributedDataParallel(Looked(True)), Looked(False)], []
+    rows = [torch.randint(40, (16,), generator=torch.Generator().manual_seed(r)) for r in range(size())]
+    for model, seen in zip(models, (rows[rank()], torch.cat(rows))):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = ((model(seen) - seen.reshape(-1, 1) / 40) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+    assert models[0].module.table.weight.grad.is_sparse
+    equal_everywhere(weights(models[0]))
+    assert torch.allclose(weights(models[0]), weights(models[1]), atol=1e-5)
+
+
+def test_zero_redundancy():
+    """The state of the optimizer is divided among the ranks; the weights are as without."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    ends, states = [], []
+    for divided in (False, True):
+        model = DistributedDataParallel(Small())
+        make = torch.optim.Adam if not divided else \
+            lambda p, lr: ZeroRedundancyOptimizer(p, optimizer_class=torch.optim.Adam, lr=lr)
+        optimizer = make(model.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(data_of(rank())).square().mean().backward()
+            optimizer.step()
+        ends.append(weights(model))
+        states.append(len((optimizer.optim if divided else optimizer).state))
+    same(ends[0], ends[1])
+    equal_everywhere(ends[1])
+    assert states[1] < states[0] or size() == 1
+    optimizer.consolidate_state_dict(0)
+    if rank() == 0:
+        assert len(optimizer.state_dict()["state"]) == states[0]
 
 
 def test_ddp_over_a_wire():
