@@ -45,14 +45,19 @@ if [ "$1" != conformance ]; then
     all=$(grep -c '^def test_' "$ranks")
     for n in 2 3 4; do launched "$all" $n; done
     launched 1 3 last_death
-    alone="test_broadcast test_allreduce_and_reduce test_gathering test_all_to_all test_many_at_once test_futures test_ddp"
-    launched 7 1 $alone
+    alone="test_broadcast test_allreduce_and_reduce test_gathering test_all_to_all test_many_at_once test_futures test_ddp
+        test_average test_coalesced test_whole_tensors test_sparse test_sparse_in_the_order_of_ranks test_objects test_zero_redundancy
+        test_ddp_with_sparse_gradients"
+    launched 15 1 $alone
     export COLL_ADDR="file:$dir/meeting"          # the library's own rendezvous
     launched 2 3 test_average test_groups
     unset COLL_ADDR
     export COLL_NETWORK=lo
     launched 2 3 test_average test_groups
     unset COLL_NETWORK
+    export TORCH_DISTRIBUTED_DEBUG=DETAIL         # torch's own wrapper, which waits for all ranks in every call
+    launched 7 3 watched_mismatch test_average test_coalesced test_groups test_sparse test_ddp test_ddp_over_a_wire
+    unset TORCH_DISTRIBUTED_DEBUG
 fi
 conforms 2
 [ "$1" != conformance ] || conforms 3

@@ -17,6 +17,7 @@ from . import _c
 
 __version__ = _c.VERSION
 _groups = weakref.WeakSet()
+_inside = weakref.WeakKeyDictionary()             # of a wrapper, see _watched
 
 
 def _host():
@@ -46,7 +47,19 @@ def _create(options, _pg_options=None):
                       timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout,
                       str(options.group_id), "" if by_library else _host())
     _groups.add(group)
-    return group
+    return _watched(group, options) if dist.get_debug_level() == dist.DebugLevel.DETAIL else group
+
+
+def _watched(group, options):
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL: inside the wrapper that compares all calls of all ranks before they begin, by Gloo.  torch
+    itself puts only its own back ends there."""
+    if not dist.is_gloo_available():
+        return group
+    wrapper = dist.distributed_c10d._create_process_group_wrapper(
+        wrapped_pg=group, store_prefix="coll", store=options.store, rank=options.group_rank, world_size=options.group_size,
+        timeout=options.timeout)
+    _inside[wrapper] = group
+    return wrapper
 
 
 def abort(group=None, why="the program has given up"):
@@ -65,7 +78,8 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 def _of(group):
     """The back end behind what torch.distributed hands out."""
     group = dist.distributed_c10d._get_default_group() if group is None else group
-    return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    group = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    return _inside.get(group, group)
 
 
 @atexit.register

@@ -28,10 +28,28 @@ def stand_in_for_expecttest():
         sys.modules["expecttest"].ACCEPT = False
 
 
+def help_with_dataclasses():
+    """torch.distributed._shard of 1.13 has defaults that Python 3.11 takes for mutable, because they have no hash."""
+    import dataclasses
+    import functools
+
+    def hashed(cls=None, **settings):
+        if cls is None:
+            return functools.partial(hashed, **settings)
+        return plain(cls, **{"unsafe_hash": "__hash__" not in vars(cls), **settings})
+
+    plain, dataclasses.dataclass = dataclasses.dataclass, hashed
+    try:
+        import torch.distributed._shard  # noqa: F401
+    finally:
+        dataclasses.dataclass = plain
+
+
 def prepare():
     """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it
     sees Gloo then, and coll is asked for all that Gloo is asked for."""
     stand_in_for_expecttest()
+    help_with_dataclasses()
     backend, os.environ["BACKEND"] = os.environ["BACKEND"], "gloo"
     if backend == "coll":
         import coll_torch
@@ -54,6 +72,12 @@ class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    def _test_accumulate_gradients_no_sync(self, *words, **settings):
+        """It asks BACKEND in which memory the model is to be, and knows the names of torch's own alone."""
+        backend, tests.BACKEND = tests.BACKEND, "gloo"
+        super()._test_accumulate_gradients_no_sync(*words, **settings)
+        tests.BACKEND = backend
 
 
 class Told(unittest.TextTestResult):

@@ -545,6 +545,15 @@ def test_ddp_over_a_wire():
     same(x, torch.full((64,), float(size())))
 
 
+def watched_mismatch():
+    """Under TORCH_DISTRIBUTED_DEBUG=DETAIL calls that differ are told before they begin, and the group goes on."""
+    told(lambda: dist.all_reduce(torch.ones(1 + rank() % 2)), "Detected mismatch between collectives on ranks")
+    told(lambda: dist.broadcast(torch.ones(1), 0) if rank() else dist.all_reduce(torch.ones(1)), "OpType=BROADCAST", "OpType=ALLREDUCE")
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    same(x, torch.full((1,), float(size())))
+
+
 def last_death():
     """The rank that dies is named; with it the group ends."""
     lost = size() - 1
