@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A step of training under DistributedDataParallel: this library's back end of torch.distributed beside Gloo's, in the same processes.
+"""A step of training under DistributedDataParallel: this library's back end of torch.distributed beside Gloo's, in the same
+processes.
 
 usage: ddp.py [--torch build/torch] [--ranks 2,4] [--millions 10,100] [--places host,1gbit] [--blocks 7] [--seconds 1]
 
@@ -98,7 +99,7 @@ def process(o):
     x = torch.randn(BATCH, width, generator=torch.Generator().manual_seed(rank))
     for way in ways.values():
         way.backward(x)
-    apart = {name: [agreed(v, None) for v in furthest(ways[name], ways['gloo'])] for name in ways if name not in ('gloo', 'alone')}
+    apart = {name: [agreed(v, None) for v in furthest(ways[name], ways['gloo'])] for name in ('coll', 'bf16') if name in ways}
     took, steps = {name: [] for name in ways}, {}
     for name, way in ways.items():                # DDP makes its buckets anew after the first step
         way.step(x)
@@ -120,8 +121,8 @@ def run(o, ranks, million, hosts):
         running = []
         for rank in range(ranks):
             space, interface = hosts[rank * len(hosts) // ranks]
-            command = [sys.executable, os.path.abspath(__file__), '--process', os.path.join(folder, 'store'), '--million', str(million),
-                       '--blocks', str(o.blocks), '--seconds', str(o.seconds), '--ways', ','.join(o.ways)]
+            command = [sys.executable, os.path.abspath(__file__), '--process', os.path.join(folder, 'store'),
+                       '--million', str(million), '--blocks', str(o.blocks), '--seconds', str(o.seconds), '--ways', ','.join(o.ways)]
             env = {k: v for k, v in os.environ.items() if not k.startswith('COLL_') or o.keep}
             env.update(RANK=str(rank), WORLD_SIZE=str(ranks), GLOO_SOCKET_IFNAME=interface, OMP_NUM_THREADS='1',
                        PYTHONPATH=os.path.abspath(o.torch), PYTHONWARNINGS='ignore')
@@ -174,8 +175,8 @@ def main():
     o.ways = o.ways.split(',')
     if o.store:
         return process(o)
-    print('%-6s %5s %8s  %-6s %-24s %-18s %s' % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)', 'of gloo [lo hi]',
-                                               'gradients differ from gloo\'s by at most'))
+    print('%-6s %5s %8s  %-6s %-24s %-18s %s' % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)',
+                                                 'of gloo [lo hi]', 'gradients differ from gloo\'s by'))
     for place in o.places.split(','):
         why_not = net.why_not() if place == '1gbit' else None
         for ranks, million in ((int(r), float(m)) for m in o.millions.split(',') for r in o.ranks.split(',')):

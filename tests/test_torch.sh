@@ -34,7 +34,7 @@ launched() { # expected ranks test...: as many lines "ok" as there are tests
 conforms() { # ranks: every test of PyTorch's ends as torch/tests/conformance.txt says
     BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" torch/tests/conformance.py > "$dir/verdicts" 2> "$dir/log"
     awk -v ranks="$1" '
-        FILENAME == ARGV[1] { if (/^[^#]/) wanted[$1] = ranks == 2 ? $3 : $5; next }
+        FILENAME == ARGV[1] { if (/^[^#]/) wanted[$1] = $(2 * ranks - 1); next }
         $2 in wanted { count++; if ($1 == wanted[$2]) right++; else print "FAILED - " $2 ": " $1 ", and not " wanted[$2] }
         END { for (name in wanted) all++; print right + 0, all - right }' torch/tests/conformance.txt "$dir/verdicts" > "$dir/sum"
     grep FAILED "$dir/sum" && cat "$dir/log"
@@ -45,9 +45,9 @@ if [ "$1" != conformance ]; then
     all=$(grep -c '^def test_' "$ranks")
     for n in 2 3 4; do launched "$all" $n; done
     launched 1 3 last_death
-    alone="test_broadcast test_allreduce_and_reduce test_gathering test_all_to_all test_many_at_once test_futures test_ddp
-        test_average test_coalesced test_whole_tensors test_sparse test_sparse_in_the_order_of_ranks test_objects test_zero_redundancy
-        test_ddp_with_sparse_gradients"
+    alone="test_broadcast test_allreduce_and_reduce test_average test_coalesced test_gathering test_whole_tensors test_all_to_all
+        test_many_at_once test_futures test_sparse test_sparse_in_the_order_of_ranks test_objects test_ddp
+        test_ddp_with_sparse_gradients test_zero_redundancy"
     launched 15 1 $alone
     export COLL_ADDR="file:$dir/meeting"          # the library's own rendezvous
     launched 2 3 test_average test_groups
@@ -60,6 +60,6 @@ if [ "$1" != conformance ]; then
     unset TORCH_DISTRIBUTED_DEBUG
 fi
 conforms 2
-[ "$1" != conformance ] || conforms 3
+[ "$1" != conformance ] || { conforms 3; conforms 4; }
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -219,7 +219,7 @@ Begun Group::begin(const Handle &work, coll_kind kind, Milliseconds timeout)
 
     if (closing) throw std::runtime_error("the process group has been destroyed");
     work->call.kind = kind;
-    work->limit = timeout > kNoTimeout ? timeout : timeout_;
+    work->call.timeout_ms = as_ms(timeout > kNoTimeout ? timeout : timeout_);
     if (kind != COLL_SEND && kind != COLL_RECV) made++;
     queue.push_back(work);
     wake();

@@ -172,20 +172,13 @@ void Work::copies(const at::Tensor &to, const at::Tensor &from)
 
 /* ---- its life ---- */
 
-void Work::launch(coll_comm *comm)
+void Work::start(coll_comm *comm)
 {
     if (!send_counts.empty()) call.send_counts = send_counts.data();
     if (!recv_counts.empty()) call.recv_counts = recv_counts.data();
     if (!list.empty()) call.list = list.data(), call.list_count = static_cast<int>(list.size());
-    call.timeout_ms = 1;
     const coll_status status = coll_start(comm, &call, &request);
     if (status < 0) end(coll_error(comm));
-}
-
-void Work::start(coll_comm *comm)
-{
-    deadline = std::chrono::steady_clock::now() + limit;
-    launch(comm);
 }
 
 /* The call is over, and another one follows. */
@@ -202,25 +195,15 @@ void Work::go_on(coll_comm *comm)
     } catch (...) {
         return end(std::current_exception());
     }
-    launch(comm);
-}
-
-/* The library looks at time limits inside coll_wait, in which the thread of the group cannot be while there may be new calls.
- * So it looks itself, and a wait of a millisecond then ends the communicator, and says who is late. */
-coll_status Work::look_at_the_clock()
-{
-    return std::chrono::steady_clock::now() < deadline ? COLL_PENDING : coll_wait(request);
+    start(comm);
 }
 
 bool Work::is_over(coll_comm *comm)
 {
     if (ended) return true;
-    const coll_status tested = coll_test(request), status = tested == COLL_PENDING ? look_at_the_clock() : tested;
+    const coll_status status = coll_test(request);
     if (status == COLL_PENDING) return false;
-    if (status < 0) {
-        const std::string late = title + ": timeout of " + std::to_string(limit.count()) + " ms: ";
-        return end((tested == COLL_PENDING ? late : "") + coll_error(comm)), true;
-    }
+    if (status < 0) return end(coll_error(comm)), true;
     if (has_more()) return go_on(comm), ended;
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
     end(std::exception_ptr());

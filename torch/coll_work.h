@@ -77,11 +77,8 @@ public:
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
     std::vector<coll_buffer> list;
-    Milliseconds limit{ 0 };                      /* of time, from when it is started */
 
 private:
-    coll_status look_at_the_clock();
-    void launch(coll_comm *comm);
     void go_on(coll_comm *comm);
     void end(std::exception_ptr wrong);           /* NULL: well */
     void settle(const c10::intrusive_ptr<c10::ivalue::Future> &which);
@@ -94,7 +91,6 @@ private:
     std::deque<std::function<void()>> following;
     coll_request *request = nullptr;
     int source = -1;
-    std::chrono::steady_clock::time_point deadline;
     std::mutex future_mutex;
     c10::intrusive_ptr<c10::ivalue::Future> future;
     bool ended = false;

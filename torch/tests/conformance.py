@@ -80,6 +80,14 @@ class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
         tests.BACKEND = backend
 
 
+def ask_for_what_gloo_lacks():
+    """all_to_all in the memory of the CPU, which the file leaves to MPI alone."""
+    for name in dir(Conformance):
+        test = getattr(Conformance, name)
+        if getattr(test, "__unittest_skip_why__", "").startswith("Only MPI supports"):
+            test.__unittest_skip__ = False
+
+
 class Told(unittest.TextTestResult):
     """A line for each test."""
     sums = {"ok": 0, "FAILED": 0, "skipped": 0}
@@ -106,6 +114,8 @@ class Told(unittest.TextTestResult):
 
 
 def main():
+    if tests.BACKEND == "coll":
+        ask_for_what_gloo_lacks()
     wanted = names or sorted(name for name in dir(Conformance) if name.startswith("test_"))
     suite = unittest.TestSuite(Conformance(name) for name in wanted)
     unittest.TextTestRunner(stream=sys.stderr, resultclass=Told).run(suite)

@@ -307,7 +307,8 @@ def test_sparse_that_do_not_match():
              "rank 0 is [3] of Float with 1 sparse and 0 dense", f"rank {size() - 1} is {word}")
     dist.barrier()
     group = dist.new_group()
-    told(lambda: dist.all_reduce(torch.ones(3) if odd else torch.ones(3).to_sparse(), group=group), "rank", "allgather", "allreduce")
+    mixed = torch.ones(3) if odd else torch.ones(3).to_sparse()
+    told(lambda: dist.all_reduce(mixed, group=group), "rank", "allgather", "allreduce")
 
 
 def test_objects():
@@ -353,7 +354,7 @@ def told(call, *words):
     except (RuntimeError, ValueError) as error:
         for word in words:
             assert word in str(error), (word, str(error))
-        return
+        return str(error)
     raise AssertionError(f"no exception that tells {words}")
 
 
@@ -382,7 +383,8 @@ def test_mismatch():
 def test_timeout():
     group = dist.new_group(timeout=datetime.timedelta(milliseconds=400))
     if rank() == 0:
-        told(lambda: dist.all_reduce(torch.ones(1), group=group), "timeout of 400 ms", "no word from rank")
+        why = told(lambda: dist.all_reduce(torch.ones(1), group=group), "no word from rank", "(rank 0 waited)")
+        assert 0.4 <= float(why.split(" in ")[1].split(" s ")[0]) < 5, why
     dist.barrier()
     work = dist.irecv(torch.zeros(1), (rank() + 1) % size())
     told(lambda: work.wait(datetime.timedelta(milliseconds=10)), "10 ms")
@@ -548,8 +550,8 @@ def test_ddp_over_a_wire():
 def watched_mismatch():
     """Under TORCH_DISTRIBUTED_DEBUG=DETAIL calls that differ are told before they begin, and the group goes on."""
     told(lambda: dist.all_reduce(torch.ones(1 + rank() % 2)), "Detected mismatch between collectives on ranks")
-    told(lambda: dist.broadcast(torch.ones(1), 0) if rank() else dist.all_reduce(torch.ones(1)), "OpType=BROADCAST", "OpType=ALLREDUCE")
     x = torch.ones(1)
+    told(lambda: dist.broadcast(x, 0) if rank() else dist.all_reduce(x), "OpType=BROADCAST", "OpType=ALLREDUCE")
     dist.all_reduce(x)
     same(x, torch.full((1,), float(size())))
 
