@@ -25,6 +25,7 @@ GIGABIT = 1e9
 WIDTHS = {1: 512, 10: 1024, 100: 2048}            # of a layer, by millions of parameters
 WAYS = ['gloo', 'coll', 'bf16', 'alone']
 BATCH = 4
+ROW = '%-6s %5s %8s  %-6s %-24s %-18s %s'
 
 
 # ---- a process
@@ -149,8 +150,8 @@ def report(place, ranks, said):
     took, apart = said['took'], said['apart']
     for name in took:
         far = '%.1e of %.1e' % tuple(apart[name]) if name in apart else ''
-        print('%-6s %5d %8.1f  %-6s %-24s %-18s %s' % (place, ranks, said['parameters'] / 1e6, name, milliseconds(took[name]),
-                                                     ratios(took[name], took['gloo']), far), flush=True)
+        print(ROW % (place, ranks, '%.1f' % (said['parameters'] / 1e6), name, milliseconds(took[name]),
+                     ratios(took[name], took['gloo']), far), flush=True)
 
 
 def enough_memory(ranks, million, ways):
@@ -175,15 +176,13 @@ def main():
     o.ways = o.ways.split(',')
     if o.store:
         return process(o)
-    print('%-6s %5s %8s  %-6s %-24s %-18s %s' % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)',
-                                                 'of gloo [lo hi]', 'gradients differ from gloo\'s by'))
+    print(ROW % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)', 'of gloo [lo hi]', 'gradients differ by'))
     for place in o.places.split(','):
-        why_not = net.why_not() if place == '1gbit' else None
+        no_space = net.why_not() if place == '1gbit' else None
         for ranks, million in ((int(r), float(m)) for m in o.millions.split(',') for r in o.ranks.split(',')):
-            if not why_not and not enough_memory(ranks, million, o.ways):
-                print('%-6s %5d %8.1f  left out: not enough memory' % (place, ranks, million))
-            elif why_not:
-                print('%-6s %5d %8.1f  left out: %s' % (place, ranks, million, why_not))
+            why_not = no_space or ('' if enough_memory(ranks, million, o.ways) else 'not enough memory')
+            if why_not:
+                print(ROW % (place, ranks, million, 'left out: ' + why_not, '', '', ''))
             elif place == 'host':
                 report(place, ranks, run(o, ranks, million, [(None, 'lo')]))
             else:

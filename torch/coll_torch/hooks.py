@@ -28,9 +28,13 @@ class Wire:
 
 
 def wire_hook(state, bucket):
-    """The average of the bucket over all ranks, rounded to the wire once at each end."""
+    """The average of the bucket over all ranks, rounded to the wire once at each end; sparse gradients travel as they are."""
     state.calls += 1
-    work = _c.allreduce_wire(_of(state.group), bucket.buffer(), state.wire, average=True,
-                             residual=state.residual(bucket) if state.feedback else None,
-                             flags=_c.STOCHASTIC if state.stochastic else 0, seed=state.seed + state.calls)
+    group, gradients = _of(state.group), bucket.buffer()
+    if gradients.is_sparse:
+        work = group.allreduce([gradients.div_(group.size())])
+    else:
+        work = _c.allreduce_wire(group, gradients, state.wire, average=True,
+                                 residual=state.residual(bucket) if state.feedback else None,
+                                 flags=_c.STOCHASTIC if state.stochastic else 0, seed=state.seed + state.calls)
     return work.get_future().then(lambda future: future.value()[0])

@@ -239,7 +239,7 @@ def test_futures():
 def sparse_of(r, sizes, sparse_dims, dtype, stored):
     """That of rank r: some places are those of others, and some come twice."""
     draw = torch.Generator().manual_seed(r)
-    indices = torch.stack([torch.randint(n, (stored,), generator=draw) for n in sizes[:sparse_dims]])
+    indices = torch.stack([torch.randint(n or 1, (stored,), generator=draw) for n in sizes[:sparse_dims]])
     values = torch.randint(2 if dtype == torch.bool else 4, (stored,) + tuple(sizes[sparse_dims:]), generator=draw).to(dtype)
     return torch.sparse_coo_tensor(indices, values, sizes)
 
@@ -253,8 +253,8 @@ def dense(x):
 
 def test_sparse():
     for dtype in ALL:
-        for sizes, sparse_dims in (((9,), 1), ((5, 3), 1), ((4, 3, 2), 2), ((3, 2, 2), 3), ((6, 0), 1)):
-            for stored in (lambda r: r + 1, lambda r: 7 * (r % 2), lambda r: 0):
+        for sizes, sparse_dims in (((9,), 1), ((5, 3), 1), ((4, 3, 2), 2), ((3, 2, 2), 3), ((6, 0), 1), ((0, 3), 1)):
+            for stored in (lambda r: r + 1, lambda r: 7 * (r % 2), lambda r: 0) if sizes[0] else (lambda r: 0,):
                 all_of_them = [sparse_of(r, sizes, sparse_dims, dtype, stored(r)) for r in range(size())]
                 x = all_of_them[rank()].clone()
                 coll_torch._of(None).allreduce([x]).wait()            # dist. itself has no sparse complex numbers
@@ -493,9 +493,10 @@ class Looked(torch.nn.Module):
 
 
 def test_ddp_with_sparse_gradients():
-    models, losses = [DistributedDataParallel(Looked(True)), Looked(False)], []
+    models = [DistributedDataParallel(Looked(True)), Looked(False), DistributedDataParallel(Looked(True))]
+    models[2].register_comm_hook(coll_torch.Wire("bf16"), coll_torch.wire_hook)
     rows = [torch.randint(40, (16,), generator=torch.Generator().manual_seed(r)) for r in range(size())]
-    for model, seen in zip(models, (rows[rank()], torch.cat(rows))):
+    for model, seen in zip(models, (rows[rank()], torch.cat(rows), rows[rank()])):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(10):
             optimizer.zero_grad()
@@ -503,8 +504,9 @@ def test_ddp_with_sparse_gradients():
             loss.backward()
             optimizer.step()
     assert models[0].module.table.weight.grad.is_sparse
-    equal_everywhere(weights(models[0]))
-    assert torch.allclose(weights(models[0]), weights(models[1]), atol=1e-5)
+    for model, close in ((models[0], 1e-5), (models[2], 1e-2)):
+        equal_everywhere(weights(model))
+        assert torch.allclose(weights(model), weights(models[1]), atol=close)
 
 
 def test_zero_redundancy():
