@@ -2,18 +2,20 @@
 """A step of training under DistributedDataParallel: this library's back end of torch.distributed beside Gloo's, in the same
 processes.
 
-usage: ddp.py [--torch build/torch] [--ranks 2,4] [--millions 10,100] [--places host,1gbit] [--blocks 7] [--seconds 1]
+usage: ddp.py [--torch build/torch] [--ranks 2,4] [--millions 10,100] [--places host,1gbit] [--blocks 7]
+              [--seconds 1]
 
 A model of so many million parameters, layers of nn.Linear with little to compute in them, is trained by as many processes, one
-thread each.  Each has a model for every way, with the same weights: Gloo, coll, coll over a wire of bf16, and `alone`, which is
+thread each.  Each has a model for every way, with the same weights: Gloo, coll, coll over a wire of bf16; `alone` is a step of
 Gloo's model without its messages.  First the gradients of one step are compared.  Then come rounds: in each all ways have a block
 of steps (forward, backward with the sums of gradients, SGD), beginning with another one each time.  Printed are the median of a
-step over the blocks and its quartiles, and of the ratios to Gloo of the same round the median, lowest and highest.
+step over the blocks and its quartiles, of the ratios to Gloo of the same round the median, lowest and highest, and the median of
+the processors' time that a step takes of a process, with all its threads: it says more than the other on a machine with others.
 
     host     the processes of this host
     1gbit    two network namespaces with half of the processes each, joined by links of 1 Gbit/s (root; iproute2)
 
-Takes PyTorch with Gloo, `make torch`, and memory: 100 million parameters are 2.4 GB a process."""
+Takes PyTorch with Gloo, `make torch`, and memory: 100 million parameters are 2.6 GB a process."""
 import argparse, copy, json, os, statistics, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,7 +27,7 @@ GIGABIT = 1e9
 WIDTHS = {1: 512, 10: 1024, 100: 2048}            # of a layer, by millions of parameters
 WAYS = ['gloo', 'coll', 'bf16', 'alone']
 BATCH = 4
-ROW = '%-6s %5s %8s  %-6s %-24s %-18s %s'
+ROW = '%-6s %5s %8s  %-6s %-24s %-18s %-10s %s'
 
 
 # ---- a process
@@ -41,14 +43,12 @@ def layers(millions):
 class Way:
     """A model, and how its gradients are summed."""
 
-    def __init__(self, name, model, group):
+    def __init__(self, name, model):
         import coll_torch, torch
-        from torch.nn.parallel import DistributedDataParallel
-        self.name = name
-        self.model = DistributedDataParallel(copy.deepcopy(model), process_group=group, gradient_as_bucket_view=True)
+        self.name, self.model = name, model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         if name == 'bf16':
-            self.model.register_comm_hook(coll_torch.Wire('bf16', group=group), coll_torch.wire_hook)
+            model.register_comm_hook(coll_torch.Wire('bf16', group=model.process_group), coll_torch.wire_hook)
 
     def backward(self, x):
         self.optimizer.zero_grad()
@@ -69,22 +69,22 @@ def furthest(way, other):
     return max(float((g - h).abs().max()) for g, h in pairs), max(float(h.abs().max()) for _, h in pairs)
 
 
-def agreed(value, group):
+def most(*values):
     """The largest of all ranks."""
     import torch, torch.distributed as dist
-    x = torch.tensor(value, dtype=torch.float64)
-    dist.all_reduce(x, dist.ReduceOp.MAX, group=group)
-    return float(x)
+    x = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(x, dist.ReduceOp.MAX)
+    return x.tolist()
 
 
-def block(way, x, steps, group):
-    """Seconds a step, of the slowest rank."""
+def block(way, x, steps):
+    """Seconds a step, and of processors: those of the ranks that take most."""
     import torch.distributed as dist
-    dist.barrier(group=group)
-    began = time.perf_counter()
+    dist.barrier()
+    began, worked = time.perf_counter(), time.process_time()
     for _ in range(steps):
         way.step(x)
-    return agreed(time.perf_counter() - began, group) / steps
+    return [v / steps for v in most(time.perf_counter() - began, time.process_time() - worked)]
 
 
 def process(o):
@@ -92,23 +92,24 @@ def process(o):
     torch.set_num_threads(1)
     rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
     import coll_torch  # noqa: F401
+    from torch.nn.parallel import DistributedDataParallel
     dist.init_process_group('gloo', init_method='file://' + o.store, rank=rank, world_size=size)
-    groups = {'gloo': dist.new_group(backend='gloo'), 'coll': dist.new_group(backend='coll')}
-    groups['bf16'], groups['alone'] = groups['coll'], groups['gloo']
-    model, width = layers(o.million)
-    ways = {name: Way(name, model, groups[name]) for name in o.ways}
+    coll, (model, width) = dist.new_group(backend='coll'), layers(o.million)
+    ways = {name: Way(name, DistributedDataParallel(copy.deepcopy(model), process_group=group, gradient_as_bucket_view=True))
+            for name, group in (('gloo', None), ('coll', coll), ('bf16', coll))}
+    ways['alone'] = Way('alone', ways['gloo'].model)
     x = torch.randn(BATCH, width, generator=torch.Generator().manual_seed(rank))
-    for way in ways.values():
-        way.backward(x)
-    apart = {name: [agreed(v, None) for v in furthest(ways[name], ways['gloo'])] for name in ('coll', 'bf16') if name in ways}
-    took, steps = {name: [] for name in ways}, {}
+    for name in ('gloo', 'coll', 'bf16'):
+        ways[name].backward(x)
+    apart = {name: most(*furthest(ways[name], ways['gloo'])) for name in ('coll', 'bf16')}
+    took, steps = {name: [] for name in WAYS}, {}
     for name, way in ways.items():                # DDP makes its buckets anew after the first step
         way.step(x)
-        steps[name] = max(int(o.seconds / block(way, x, 1, None)), 1)
+        steps[name] = max(int(o.seconds / block(way, x, 1)[0]), 1)
     for n in range(o.blocks):
-        turn = n % len(o.ways)
-        for name in o.ways[turn:] + o.ways[:turn]:
-            took[name].append(block(ways[name], x, steps[name], None))
+        turn = n % len(WAYS)
+        for name in WAYS[turn:] + WAYS[:turn]:
+            took[name].append(block(ways[name], x, steps[name]))
     if rank == 0:
         print(json.dumps({'took': took, 'apart': apart, 'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     dist.barrier()
@@ -123,7 +124,7 @@ def run(o, ranks, million, hosts):
         for rank in range(ranks):
             space, interface = hosts[rank * len(hosts) // ranks]
             command = [sys.executable, os.path.abspath(__file__), '--process', os.path.join(folder, 'store'),
-                       '--million', str(million), '--blocks', str(o.blocks), '--seconds', str(o.seconds), '--ways', ','.join(o.ways)]
+                       '--million', str(million), '--blocks', str(o.blocks), '--seconds', str(o.seconds)]
             env = {k: v for k, v in os.environ.items() if not k.startswith('COLL_') or o.keep}
             env.update(RANK=str(rank), WORLD_SIZE=str(ranks), GLOO_SOCKET_IFNAME=interface, OMP_NUM_THREADS='1',
                        PYTHONPATH=os.path.abspath(o.torch), PYTHONWARNINGS='ignore')
@@ -147,17 +148,19 @@ def ratios(took, beside):
 
 
 def report(place, ranks, said):
-    took, apart = said['took'], said['apart']
-    for name in took:
+    apart = said['apart']
+    took = {name: [seconds for seconds, _ in of] for name, of in said['took'].items()}
+    for name in WAYS:
+        worked = 1e3 * statistics.median(processors for _, processors in said['took'][name])
         far = '%.1e of %.1e' % tuple(apart[name]) if name in apart else ''
         print(ROW % (place, ranks, '%.1f' % (said['parameters'] / 1e6), name, milliseconds(took[name]),
-                     ratios(took[name], took['gloo']), far), flush=True)
+                     ratios(took[name], took['gloo']), '%.4g' % worked, far), flush=True)
 
 
-def enough_memory(ranks, million, ways):
+def enough_memory(ranks, million):
     with open('/proc/meminfo') as file:
         free = next(int(line.split()[1]) * 1024 for line in file if line.startswith('MemAvailable'))
-    return ranks * (2 * 4 * million * 1e6 * len(ways) + 3e8) < 0.9 * free
+    return ranks * (6 * 4 * million * 1e6 + 3e8) < 0.9 * free     # weights and gradients of three models
 
 
 def main():
@@ -166,23 +169,22 @@ def main():
     p.add_argument('--ranks', default='2,4')
     p.add_argument('--millions', default='10,100')
     p.add_argument('--places', default='host,1gbit')
-    p.add_argument('--ways', default=','.join(WAYS))
     p.add_argument('--blocks', type=int, default=7)
     p.add_argument('--seconds', type=float, default=1, help='of a block, if a step is not longer')
     p.add_argument('--keep', action='store_true', help='keep the variables COLL_... of the environment')
     p.add_argument('--process', dest='store', help=argparse.SUPPRESS)
     p.add_argument('--million', type=float, help=argparse.SUPPRESS)
     o = p.parse_args()
-    o.ways = o.ways.split(',')
     if o.store:
         return process(o)
-    print(ROW % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)', 'of gloo [lo hi]', 'gradients differ by'))
+    print(ROW % ('place', 'ranks', 'million', 'way', 'ms a step (quartiles)', 'of gloo [lo hi]', 'processor',
+                 'gradients differ by'))
     for place in o.places.split(','):
         no_space = net.why_not() if place == '1gbit' else None
         for ranks, million in ((int(r), float(m)) for m in o.millions.split(',') for r in o.ranks.split(',')):
-            why_not = no_space or ('' if enough_memory(ranks, million, o.ways) else 'not enough memory')
+            why_not = no_space or ('' if enough_memory(ranks, million) else 'not enough memory')
             if why_not:
-                print(ROW % (place, ranks, million, 'left out: ' + why_not, '', '', ''))
+                print(ROW % (place, ranks, million, 'left out: ' + why_not, '', '', '', ''))
             elif place == 'host':
                 report(place, ranks, run(o, ranks, million, [(None, 'lo')]))
             else:
