@@ -203,7 +203,8 @@ bool Work::is_over(coll_comm *comm)
     if (ended) return true;
     const coll_status status = coll_test(request);
     if (status == COLL_PENDING) return false;
-    if (status < 0) return end(coll_error(comm)), true;
+    const std::string timed_out = status == COLL_ERR_TIMEOUT ? title + " ended by a timeout - " : "";
+    if (status < 0) return end(timed_out + coll_error(comm)), true;
     if (has_more()) return go_on(comm), ended;
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
     end(std::exception_ptr());
