@@ -383,7 +383,8 @@ def test_mismatch():
 def test_timeout():
     group = dist.new_group(timeout=datetime.timedelta(milliseconds=400))
     if rank() == 0:
-        why = told(lambda: dist.all_reduce(torch.ones(1), group=group), "coll:all_reduce ended by a timeout - ", "no word from rank")
+        x = torch.ones(1)
+        why = told(lambda: dist.all_reduce(x, group=group), "coll:all_reduce ended by a timeout - ", "no word from rank")
         assert 0.4 <= float(why.split(" in ")[1].split(" s ")[0]) < 5, why
     dist.barrier()
     work = dist.irecv(torch.zeros(1), (rank() + 1) % size())
