@@ -52,7 +52,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
         footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
-        bench-record bench-nccl bench-python bindings precision dist deps ptx clean lib man \
+        bench-record bench-nccl bench-python bench-ddp bindings precision dist deps ptx clean lib man torch \
         abi install uninstall all
 .DEFAULT_GOAL := help
 
@@ -109,6 +109,11 @@ bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside 
 bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
 	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
+
+bench-ddp: torch ## steps of training under PyTorch beside Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7
+	@$$(python3 -c 'import torch.version' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/ddp.py \
+	    $(if $(RANKS),--ranks $(RANKS)) $(if $(MILLIONS),--millions $(MILLIONS)) $(if $(PLACES),--places $(PLACES)) \
+	    $(if $(BLOCKS),--blocks $(BLOCKS))
 
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
 	@for mpi in openmpi mpich; do \
@@ -247,6 +252,9 @@ install: $(TOOLS) lib man ## put header, library, tools, man pages and what find
 uninstall:       ## remove what `make install` has written there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	-rmdir $(DESTDIR)$(LIBDIR)/cmake/coll 2> /dev/null
+
+torch:           ## the back end of torch.distributed, as build/torch/coll_torch (takes PyTorch; see docs/torch.md)
+	@$(MAKE) --no-print-directory -f torch/Makefile
 
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h

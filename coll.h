@@ -373,7 +373,7 @@
  *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   Late.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log names
  * it, and over TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness
- * into COLL_ERR_TIMEOUT.
+ * into COLL_ERR_TIMEOUT.  They count from when the program begins to wait; or to test, while each test finds the call running.
  *   Dead.  A process that dies is noticed at once.  One that sends no heartbeat for liveness_timeout_ms is dead: it is stopped,
  * or its host, or its cable.  A small thread of each rank sends heartbeats to rank 0, also while the program computes, and rank
  * 0 sends them to all: eight times in liveness_timeout_ms.

@@ -379,7 +379,7 @@
  *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   Late.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log names
  * it, and over TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness
- * into COLL_ERR_TIMEOUT.
+ * into COLL_ERR_TIMEOUT.  They count from when the program begins to wait; or to test, while each test finds the call running.
  *   Dead.  A process that dies is noticed at once.  One that sends no heartbeat for liveness_timeout_ms is dead: it is stopped,
  * or its host, or its cable.  A small thread of each rank sends heartbeats to rank 0, also while the program computes, and rank
  * 0 sends them to all: eight times in liveness_timeout_ms.
@@ -11676,6 +11676,7 @@ struct coll_request {
     bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
                                                      or never started it                                      */
     coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
+    int64_t      tested_at;                       /* when a test first found it running; 0: none has          */
     bool         has_head;                        /* the fingerprint is that of a call like this one          */
     uint32_t     sequence;
     uint64_t     record;                          /* the observer's own; 0 in the beginning                   */
@@ -18202,6 +18203,13 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
     *report_at = coll__never;
 }
 
+/* For how many ms its caller waits: its own limit, or the communicator's; INT_MAX: for as long as it takes. */
+static int coll__limit_ms(const coll_request *r)
+{
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
+    return limit_ms > 0 ? limit_ms : INT_MAX;
+}
+
 #if !defined(COLL_NO_WATCH)
 
 COLL__FOR_SIZE
@@ -18262,6 +18270,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
+
 COLL__FOR_SPEED
 
 /* ---- >>patience ---- */
@@ -18278,7 +18288,7 @@ typedef struct coll__patience {
 static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int limit_ms = coll__limit_ms(r);
 
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
@@ -18287,7 +18297,7 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-    p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
@@ -18304,7 +18314,7 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 {
     const coll__session *session = r->comm->session;
 
-    if (now >= p->deadline) return coll__late(r, now - p->began, COLL__LATE_FAIL);
+    if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
@@ -18325,6 +18335,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 #else
 
 /* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    (void)waited_ns;
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
 typedef struct coll__patience {
     bool    is_virtual;
     int64_t spin_end, report_at, deadline;
@@ -18335,31 +18354,40 @@ typedef struct coll__patience {
 static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int limit_ms = coll__limit_ms(r);
     const int64_t began = coll__clock(session);
 
     p->is_virtual = session->transport->now != NULL;
     p->spin_end = began + (int64_t)spin_us * 1000;
     p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
                                                                       : coll__never;
-    p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
+    p->deadline = limit_ms < INT_MAX ? began + (int64_t)limit_ms * COLL__MS : coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
 
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    if (now >= p->deadline) {
-        coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
-        return coll__comm_fail(r->comm, &failure);
-    }
+    if (now >= p->deadline) return coll__out_of_time(r, 0);
     coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
 
 #endif
+
+/* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
+static void coll__test_late(coll_request *r)
+{
+    const int limit_ms = coll__limit_ms(r);
+
+    if (limit_ms == INT_MAX) return;
+    const int64_t now = coll__clock(r->comm->session);
+    if (r->tested_at == 0) r->tested_at = now;
+    if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
+    r->comm->waiting = r;                         /* so that the sentence names it                            */
+    (void)coll__out_of_time(r, now - r->tested_at);
+    r->comm->waiting = NULL;
+}
 
 /* ---- >>waiting ---- */
 
@@ -18570,6 +18598,7 @@ static coll_status coll__launch(coll_request *r)
 
     r->status = COLL_PENDING;
     r->is_started = false;
+    r->tested_at = 0;
     if (r->carrier->traits & COLL__AT_CALL) return r->carrier->start(r);
     if (r->call.residual) coll__feedback_start(r);
     coll__begin_request(r, coll__next_number(r));
@@ -19259,6 +19288,7 @@ COLL_API coll_status coll_test(coll_request *request)
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
     (void)coll__advance(comm->session, 0);
+    if (coll__is_pending(request)) coll__test_late(request);
     if (coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
@@ -19347,12 +19377,6 @@ static coll_status coll__watch_enter(coll__watch *w)
 }
 
 /* ---- >>one of several: waiting ---- */
-
-static int coll__limit_ms(const coll_request *r)
-{
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
-    return limit_ms > 0 ? limit_ms : INT_MAX;
-}
 
 /* Let the requests of the session that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
  * One that has ended already is all that we wait for. */
@@ -19445,6 +19469,18 @@ static coll_status coll__watch_many(coll__watch *w)
     return COLL_OK;
 }
 
+/* Just look. */
+static void coll__watch_test(coll__watch *w, coll_comm *chief)
+{
+    coll__watch_take(chief);
+    (void)coll__advance(chief->session, 0);
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (r && coll__is_pending(r) && r->comm->session == chief->session) coll__test_late(r);
+    }
+    coll__watch_drop(chief);
+}
+
 /* Wait until one has ended, or just look. */
 static coll_status coll__watch_all(int count, coll_request **requests, bool waits)
 {
@@ -19454,12 +19490,8 @@ static coll_status coll__watch_all(int count, coll_request **requests, bool wait
     if (status < 0) return status;
     if (waits && w.sessions == 1) coll__watch_one(&w, w.comms);
     if (waits && w.sessions > 1) status = coll__watch_many(&w);
-    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside) {
-        if (!comm->is_chief) continue;
-        coll__watch_take(comm);
-        (void)coll__advance(comm->session, 0);
-        coll__watch_drop(comm);
-    }
+    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside)
+        if (comm->is_chief) coll__watch_test(&w, comm);
     coll__watch_leave(&w);
     return status;
 }

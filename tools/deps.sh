@@ -55,6 +55,8 @@ if [ "$want" = rest ]; then                       # tests/test_packages.sh, test
         dpkg-buildpackage:dpkg-dev fakeroot:fakeroot lintian:lintian abidw:abigail-tools git:git; do
         command -v "${pair%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
     done
+    /usr/bin/python3 -c 'import torch.version' 2> /dev/null \
+        || packages="$packages python3-torch libtorch-dev pybind11-dev python3-dev" # tests/test_torch.sh
 fi
 [ -n "$packages" ] || exit 0
 

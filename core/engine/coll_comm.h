@@ -142,6 +142,7 @@ struct coll_request {
     bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
                                                      or never started it                                      */
     coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
+    int64_t      tested_at;                       /* when a test first found it running; 0: none has          */
     bool         has_head;                        /* the fingerprint is that of a call like this one          */
     uint32_t     sequence;
     uint64_t     record;                          /* the observer's own; 0 in the beginning                   */

@@ -16,6 +16,13 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
     *report_at = coll__never;
 }
 
+/* For how many ms its caller waits: its own limit, or the communicator's; INT_MAX: for as long as it takes. */
+static int coll__limit_ms(const coll_request *r)
+{
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
+    return limit_ms > 0 ? limit_ms : INT_MAX;
+}
+
 #if !defined(COLL_NO_WATCH)
 
 COLL__FOR_SIZE
@@ -76,6 +83,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
+
 COLL__FOR_SPEED
 
 /* ---- >>patience ---- */
@@ -92,7 +101,7 @@ typedef struct coll__patience {
 static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int limit_ms = coll__limit_ms(r);
 
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
@@ -101,7 +110,7 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-    p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
@@ -118,7 +127,7 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 {
     const coll__session *session = r->comm->session;
 
-    if (now >= p->deadline) return coll__late(r, now - p->began, COLL__LATE_FAIL);
+    if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
@@ -139,6 +148,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 #else
 
 /* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    (void)waited_ns;
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
 typedef struct coll__patience {
     bool    is_virtual;
     int64_t spin_end, report_at, deadline;
@@ -149,31 +167,40 @@ typedef struct coll__patience {
 static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int limit_ms = coll__limit_ms(r);
     const int64_t began = coll__clock(session);
 
     p->is_virtual = session->transport->now != NULL;
     p->spin_end = began + (int64_t)spin_us * 1000;
     p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
                                                                       : coll__never;
-    p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
+    p->deadline = limit_ms < INT_MAX ? began + (int64_t)limit_ms * COLL__MS : coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
 
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    if (now >= p->deadline) {
-        coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
-        return coll__comm_fail(r->comm, &failure);
-    }
+    if (now >= p->deadline) return coll__out_of_time(r, 0);
     coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
 
 #endif
+
+/* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
+static void coll__test_late(coll_request *r)
+{
+    const int limit_ms = coll__limit_ms(r);
+
+    if (limit_ms == INT_MAX) return;
+    const int64_t now = coll__clock(r->comm->session);
+    if (r->tested_at == 0) r->tested_at = now;
+    if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
+    r->comm->waiting = r;                         /* so that the sentence names it                            */
+    (void)coll__out_of_time(r, now - r->tested_at);
+    r->comm->waiting = NULL;
+}
 
 /* ---- >>waiting ---- */
 

@@ -26,6 +26,7 @@ static coll_status coll__launch(coll_request *r)
 
     r->status = COLL_PENDING;
     r->is_started = false;
+    r->tested_at = 0;
     if (r->carrier->traits & COLL__AT_CALL) return r->carrier->start(r);
     if (r->call.residual) coll__feedback_start(r);
     coll__begin_request(r, coll__next_number(r));

@@ -29,6 +29,7 @@ COLL_API coll_status coll_test(coll_request *request)
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
     (void)coll__advance(comm->session, 0);
+    if (coll__is_pending(request)) coll__test_late(request);
     if (coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
@@ -117,12 +118,6 @@ static coll_status coll__watch_enter(coll__watch *w)
 }
 
 /* ---- >>one of several: waiting ---- */
-
-static int coll__limit_ms(const coll_request *r)
-{
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
-    return limit_ms > 0 ? limit_ms : INT_MAX;
-}
 
 /* Let the requests of the session that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
  * One that has ended already is all that we wait for. */
@@ -215,6 +210,18 @@ static coll_status coll__watch_many(coll__watch *w)
     return COLL_OK;
 }
 
+/* Just look. */
+static void coll__watch_test(coll__watch *w, coll_comm *chief)
+{
+    coll__watch_take(chief);
+    (void)coll__advance(chief->session, 0);
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (r && coll__is_pending(r) && r->comm->session == chief->session) coll__test_late(r);
+    }
+    coll__watch_drop(chief);
+}
+
 /* Wait until one has ended, or just look. */
 static coll_status coll__watch_all(int count, coll_request **requests, bool waits)
 {
@@ -224,12 +231,8 @@ static coll_status coll__watch_all(int count, coll_request **requests, bool wait
     if (status < 0) return status;
     if (waits && w.sessions == 1) coll__watch_one(&w, w.comms);
     if (waits && w.sessions > 1) status = coll__watch_many(&w);
-    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside) {
-        if (!comm->is_chief) continue;
-        coll__watch_take(comm);
-        (void)coll__advance(comm->session, 0);
-        coll__watch_drop(comm);
-    }
+    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside)
+        if (comm->is_chief) coll__watch_test(&w, comm);
     coll__watch_leave(&w);
     return status;
 }

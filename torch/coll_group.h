@@ -1,0 +1,114 @@
+/* coll_group.h - a process group of torch.distributed over this library.
+ *
+ * Each group has a communicator of its own, which one thread uses: it starts the calls in the order in which the program has
+ * made them, and ends each when the library has.  Between them it sleeps, until there is a new call or the library's descriptor
+ * (coll_fd) says that something has ended.
+ */
+#ifndef COLL_TORCH_GROUP_H
+#define COLL_TORCH_GROUP_H
+
+#include "coll_work.h"
+
+#include <atomic>
+#include <thread>
+
+#include <unistd.h>
+
+namespace coll_torch {
+
+using Handle = c10::intrusive_ptr<Work>;
+using Begun = c10::intrusive_ptr<c10d::Work>;
+using Lists = std::vector<Tensors>;
+
+struct Settings {
+    c10::intrusive_ptr<c10d::Store> store;
+    int rank, size;
+    Milliseconds timeout;
+    std::string name;                             /* tells groups apart that meet at one address                          */
+    std::string host;                             /* where rank 0 listens; "*": the library knows; "": its environment
+                                                     tells all ranks, and the store is not asked                       */
+};
+
+/* How a sum goes over the wire (coll_call.wire, ...). */
+struct Wire {
+    coll_type type = 0;
+    unsigned flags = 0;
+    uint64_t seed = 0;
+    at::Tensor residual;
+};
+
+class Group : public Base {
+public:
+    explicit Group(const Settings &settings);
+    ~Group() override;
+
+    const std::string getBackendName() const override { return "coll"; }
+
+    Begun broadcast(Tensors &tensors, const c10d::BroadcastOptions &options = {}) override;
+    Begun allreduce(Tensors &tensors, const c10d::AllreduceOptions &options = {}) override;
+    Begun allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &options = {}) override;
+    Begun reduce(Tensors &tensors, const c10d::ReduceOptions &options = {}) override;
+    Begun allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options = {}) override;
+    Begun _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options = {}) override;
+    Begun allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options = {}) override;
+    Begun gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &options = {}) override;
+    Begun scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options = {}) override;
+    Begun reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceScatterOptions &options = {}) override;
+    Begun _reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &options = {}) override;
+    Begun alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
+                        std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options = {}) override;
+    Begun alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options = {}) override;
+    Begun send(Tensors &tensors, int peer, int tag) override;
+    Begun recv(Tensors &tensors, int peer, int tag) override;
+    Begun recvAnysource(Tensors &tensors, int tag) override;
+    Begun barrier(const c10d::BarrierOptions &options = {}) override;
+    void monitoredBarrier(const c10d::BarrierOptions &options = {}, bool wait_all_ranks = false) override;
+    void setSequenceNumberForGroup() override {}  /* every rank counts from 0 */
+    uint64_t getSequenceNumberForGroup() override { return made; }
+
+    Begun allreduce_sparse(const at::Tensor &tensor, const c10d::AllreduceOptions &options);
+
+    /* allreduce whose messages have another type: the buffers are of 16 to 64 bits, the wire of as many or fewer. */
+    Begun allreduce_wire(at::Tensor &tensor, const c10d::ReduceOp &op, const Wire &wire);
+
+    void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
+    void close();                                 /* end what runs, and leave; the destructor does it too       */
+
+private:
+    Handle make(c10d::OpType type, const char *title, Tensors inputs, std::vector<Tensors> outputs);
+    Begun begin(const Handle &work, coll_kind kind, Milliseconds timeout);
+    Begun receive(Tensors &tensors, int peer, int tag, c10d::OpType type, const char *title);
+    void look_at(const char *title, const Tensors &tensors) const;
+    void look_at_one(const char *title, const Tensors &tensors) const;
+    void look_at_root(const char *title, int64_t root) const;
+    void meet(const Settings &settings);
+    void run();
+    bool take();
+    bool end_those_that_are_over();
+    bool may_leave() const;
+    void sleep();
+    void wake();
+
+    const Milliseconds timeout_;
+    const c10::intrusive_ptr<c10d::Store> store_;
+    const std::shared_ptr<Endings> endings = Endings::make();
+    std::atomic<uint64_t> made{ 0 };
+    uint64_t monitored = 0;
+
+    std::mutex mutex;                             /* of the next four */
+    coll_comm *comm = nullptr;
+    std::deque<Handle> queue;
+    bool closing = false;
+    std::chrono::steady_clock::time_point leave_by;
+
+    const pid_t owner;                            /* a forked child, such as a worker of a DataLoader, has no threads of ours */
+    std::vector<Handle> running;                  /* of the thread, as the next two */
+    std::deque<Handle> waiting;                   /* behind `chain`, to keep the order */
+    Handle chain;                                 /* an operation that has calls left to start */
+    int bell = -1;                                /* an eventfd: there is something to do for the thread */
+    std::thread runner;
+};
+
+} // namespace coll_torch
+
+#endif

@@ -1,0 +1,104 @@
+/* coll_work.h - one operation of a process group: the call, what it keeps alive, and how it ends. */
+#ifndef COLL_TORCH_WORK_H
+#define COLL_TORCH_WORK_H
+
+#include "coll_version.h"
+
+#include "../coll.h"
+
+#include <ATen/ATen.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace coll_torch {
+
+using Tensors = std::vector<at::Tensor>;
+using Milliseconds = std::chrono::milliseconds;
+
+/* Threads on which futures end.  What a program has chained to a future may wait for another one; so each is given to a thread
+ * that has nothing else to do, and to a new one where there is none. */
+class Endings {
+public:
+    static std::shared_ptr<Endings> make() { return std::make_shared<Endings>(); }
+    static void hand(const std::shared_ptr<Endings> &to, std::function<void()> ending);
+    void close();                                 /* threads that have nothing to do end                          */
+
+private:
+    static void serve(std::shared_ptr<Endings> endings);
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::function<void()>> waiting;
+    size_t idle = 0;
+    bool closed = false;
+};
+
+class Work : public c10d::Work {
+public:
+    Work(int rank, c10d::OpType type, const char *title, Tensors inputs, std::vector<Tensors> outputs,
+         std::shared_ptr<Endings> endings);
+    ~Work() override;
+
+    bool wait(Milliseconds timeout = kNoTimeout) override;
+    int sourceRank() const override { return source; }
+    Tensors result() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+    /* Tensors as the library wants them, in one piece.  `reads` is the tensor or a copy; `writes` a place whose contents are in
+     * the tensor when the operation ends; `changes` is both.  `packs` and `spreads` do so for many tensors. */
+    at::Tensor reads(const at::Tensor &tensor);
+    at::Tensor writes(const at::Tensor &tensor);
+    at::Tensor changes(const at::Tensor &tensor);
+    at::Tensor packs(const Tensors &tensors);
+    at::Tensor spreads(const Tensors &tensors);
+
+    /* When all is over, `to` becomes what is in `from`. */
+    void copies(const at::Tensor &to, const at::Tensor &from);
+
+    /* When all is over, on the thread of the group. */
+    void ends_with(std::function<void()> step) { afterwards.push_back(std::move(step)); }
+
+    /* A further call, which needs what those before have brought: `fill` writes it into `call` when they are over. */
+    void follows(std::function<void()> fill) { following.push_back(std::move(fill)); }
+
+    void start(coll_comm *comm);                  /* the next four: on the thread of the group  */
+    bool is_over(coll_comm *comm);                /* and if so, it has been ended               */
+    void end(const std::string &why);             /* with an exception of these words           */
+    bool has_more() const { return !following.empty(); }          /* calls to start             */
+
+    bool is_receive() const { return call.kind == COLL_RECV; }
+    bool is_message() const { return is_receive() || call.kind == COLL_SEND; }
+
+    coll_call call{};
+    std::vector<size_t> send_counts, recv_counts;
+    std::vector<coll_buffer> list;
+
+private:
+    void go_on(coll_comm *comm);
+    void end(std::exception_ptr wrong);           /* NULL: well */
+    void settle(const c10::intrusive_ptr<c10::ivalue::Future> &which);
+
+    const std::string title;
+    const std::vector<Tensors> outputs;
+    std::shared_ptr<Endings> endings;
+    Tensors kept;
+    std::vector<std::function<void()>> afterwards;
+    std::deque<std::function<void()>> following;
+    coll_request *request = nullptr;
+    int source = -1;
+    std::mutex future_mutex;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    bool ended = false;
+};
+
+/* What the library calls the elements of this tensor; those that it only moves are opaque. */
+coll_type type_of(const at::Tensor &tensor);
+
+} // namespace coll_torch
+
+#endif

@@ -1,0 +1,127 @@
+"""conformance.py - PyTorch's own tests of back ends (torch.testing._internal.distributed.distributed_test), one by one.
+
+    BACKEND=coll WORLD_SIZE=2 python3 conformance.py [NAME...]         one line a test: ok, skipped or FAILED, and its name
+
+With BACKEND=gloo the same tests run over Gloo.  What went wrong is told on stderr.
+"""
+import os
+import sys
+import tempfile
+import unittest
+
+import torch
+
+os.environ.setdefault("TEMP_DIR", tempfile.gettempdir())
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+names = sys.argv[1:]                              # torch reads the rest as it is imported
+sys.argv = sys.argv[:1]
+
+
+def stand_in_for_expecttest():
+    """torch's tests derive from expecttest.TestCase, which Debian 12 does not have; those of back ends use nothing of it."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:
+        import types
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        sys.modules["expecttest"].TestCase = unittest.TestCase
+        sys.modules["expecttest"].ACCEPT = False
+
+
+def help_with_dataclasses():
+    """torch.distributed._shard of 1.13 has defaults that Python 3.11 takes for mutable, because they have no hash."""
+    import dataclasses
+    import functools
+
+    def hashed(cls=None, **settings):
+        if cls is None:
+            return functools.partial(hashed, **settings)
+        return plain(cls, **{"unsafe_hash": "__hash__" not in vars(cls), **settings})
+
+    plain, dataclasses.dataclass = dataclasses.dataclass, hashed
+    try:
+        import torch.distributed._shard  # noqa: F401
+    finally:
+        dataclasses.dataclass = plain
+
+
+def prepare():
+    """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it
+    sees Gloo then, and coll is asked for all that Gloo is asked for."""
+    stand_in_for_expecttest()
+    help_with_dataclasses()
+    backend, os.environ["BACKEND"] = os.environ["BACKEND"], "gloo"
+    if backend == "coll":
+        import coll_torch
+        torch.distributed.monitored_barrier = coll_torch.monitored_barrier
+    import torch.testing._internal.common_distributed as common
+    from torch.testing._internal.distributed import distributed_test
+    common.DistTestCases.backend_feature["plugin"].add("coll")
+    common.TIMEOUT_DEFAULT = 100                  # seconds
+    common.TIMEOUT_OVERRIDE.clear()
+    os.environ["BACKEND"] = distributed_test.BACKEND = backend
+    return distributed_test
+
+
+tests = prepare()
+
+
+class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
+    """Every rank is a process that is forked: sooner there than one that is spawned."""
+
+    def setUp(self):
+        super().setUp()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    def _test_accumulate_gradients_no_sync(self, *words, **settings):
+        """It asks BACKEND in which memory the model is to be, and knows the names of torch's own alone."""
+        backend, tests.BACKEND = tests.BACKEND, "gloo"
+        super()._test_accumulate_gradients_no_sync(*words, **settings)
+        tests.BACKEND = backend
+
+
+def ask_for_what_gloo_lacks():
+    """all_to_all in the memory of the CPU, which the file leaves to MPI alone."""
+    for name in dir(Conformance):
+        test = getattr(Conformance, name)
+        if getattr(test, "__unittest_skip_why__", "").startswith("Only MPI supports"):
+            test.__unittest_skip__ = False
+
+
+class Told(unittest.TextTestResult):
+    """A line for each test."""
+    sums = {"ok": 0, "FAILED": 0, "skipped": 0}
+
+    def tell(self, verdict, test):
+        self.sums[verdict] += 1
+        print(verdict, test._testMethodName, flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.tell("ok", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.tell("skipped", test)
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.tell("FAILED", test)
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.tell("FAILED", test)
+
+
+def main():
+    if tests.BACKEND == "coll":
+        ask_for_what_gloo_lacks()
+    wanted = names or sorted(name for name in dir(Conformance) if name.startswith("test_"))
+    suite = unittest.TestSuite(Conformance(name) for name in wanted)
+    unittest.TextTestRunner(stream=sys.stderr, resultclass=Told).run(suite)
+    print("{ok} passed, {FAILED} failed, {skipped} skipped".format(**Told.sums))
+    sys.exit(Told.sums["FAILED"] > 0)
+
+
+if __name__ == "__main__":
+    main()
