@@ -12764,7 +12764,7 @@ static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
     coll__workspace **at = &order->workspaces[i];
 
-    if (!*at) *at = (coll__workspace *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    if (!*at) *at = (coll__workspace *)coll__allocate(coll__like(order->comm), sizeof **at);
     return *at;
 }
 
@@ -15658,9 +15658,10 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 static coll_status coll__execution_start(coll_request *r)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
-    coll__execution *const execution = r->execution = w ? &w->execution : NULL;
 
-    if (!w || coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (!w) return COLL_ERR_MEMORY;
+    coll__execution *const execution = r->execution = &w->execution;
+    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
     if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */

@@ -528,9 +528,10 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 static coll_status coll__execution_start(coll_request *r)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
-    coll__execution *const execution = r->execution = w ? &w->execution : NULL;
 
-    if (!w || coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (!w) return COLL_ERR_MEMORY;
+    coll__execution *const execution = r->execution = &w->execution;
+    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
     if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */

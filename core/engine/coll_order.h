@@ -97,7 +97,7 @@ static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
     coll__workspace **at = &order->workspaces[i];
 
-    if (!*at) *at = (coll__workspace *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    if (!*at) *at = (coll__workspace *)coll__allocate(coll__like(order->comm), sizeof **at);
     return *at;
 }
 
