@@ -11812,6 +11812,9 @@ struct coll__session {
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
     int   busy_ms;                                /* for how long that was found last                         */
+    bool  is_busy;                                /* the wait that is going on began in that time             */
+    int64_t spin_began;                           /* the last wait of a time when that was found              */
+    int   spin_misses, spin_tries;                /* waits of that time that did not end while we spun, one after the other */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
@@ -17919,8 +17922,8 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 }
 
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
- * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we spin no more for a while, and
- * longer each time that we find it again. */
+ * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
+ * while, and longer each time that we find it again. */
 static inline void coll__give_way(coll__session *session)
 {
     enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
@@ -17934,10 +17937,27 @@ static inline void coll__give_way(coll__session *session)
     session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
 }
 
-/* How long a wait that begins now may spin. */
-static inline int coll__spin_now(const coll__session *session)
+enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
+
+/* How long a wait that begins now may spin.  Where others compute, for a moment and without giving way, as long as that pays: it
+ * does for ranks that have a processor each, if they have it; where two have been put on one, whom we wait for cannot come while
+ * we spin.  After some misses it is tried but now and then; and not for what the transport carries as a whole, where a wake-up is
+ * short. */
+static inline int coll__spin_now(coll__session *session, bool is_whole)
 {
-    return session->busy_until && coll__now() < session->busy_until ? 0 : session->spin_us;
+    if (session->busy_until) session->spin_began = coll__now();
+    session->is_busy = session->spin_began < session->busy_until;
+    if (!session->is_busy) return session->spin_us;
+    const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
+    return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
+}
+
+/* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
+static inline void coll__spin_note(coll__session *session, bool has_slept)
+{
+    if (!session->is_busy) return;
+    if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
+    else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
 }
 
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
@@ -17946,7 +17966,8 @@ static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__give_way(session);
+    if (!session->is_busy && (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0))
+        coll__give_way(session);
     else coll__relax();
 }
 
@@ -18407,12 +18428,13 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int spin_us = coll__spin_now(session);
+    const int spin_us = coll__spin_now(session, goal->request->carrier && goal->request->carrier->traits & COLL__AS_A_WHOLE);
     const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
+    int looks;
 
-    for (int looks = 1; *status == COLL_PENDING; looks++) {
+    for (looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
             if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
@@ -18428,6 +18450,7 @@ static void coll__wait_until_reached(const coll__goal *goal)
         else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(session, looks);
         if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__patience_next(&p))) return;
     }
+    if (spin_us > 0 && looks > 2) coll__spin_note(session, has_slept);        /* not what was there at the first look     */
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
@@ -19447,7 +19470,7 @@ static coll_status coll__watch_many(coll__watch *w)
         coll__watch_take(comm);
         t->goal = coll__watch_begin(w, comm);
         if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
+            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session, false));
             coll__wait_begin(&t->goal);
         }
         coll__watch_drop(comm);
@@ -19615,9 +19638,9 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 /* ---- >>at once ---- */
 
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
-static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
+static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
+    const int most = coll__spin_now(session, true) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {

@@ -30,17 +30,24 @@ static int busy_worker(coll_comm *comm, void *arg)
     coll__session *const session = comm->session;
 
     (void)arg;
-    CHECK(coll__spin_now(session) == session->spin_us && session->spin_us > 0, "%s: it does not spin at first", case_name);
+    CHECK(coll__spin_now(session, true) == session->spin_us && session->spin_us > 0, "%s: it does not spin at first", case_name);
     coll__give_way(session);
-    CHECK(coll__spin_now(session) > 0, "%s: a short yield counts", case_name);
+    CHECK(coll__spin_now(session, true) > 0, "%s: a short yield counts", case_name);
     CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
     for (int ms = LEAST_MS; ms <= 4 * LEAST_MS; ms *= 2) {
         coll__give_way(session);
-        CHECK(coll__spin_now(session) == 0, "%s: it spins though others compute", case_name);
+        CHECK(coll__spin_now(session, true) == 0, "%s: it spins though others compute", case_name);
+        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not spin for a moment", case_name);
+        for (int i = 0; i < COLL__SPIN_MISSES; i++) coll__spin_note(session, true);
+        for (int i = 1; i < COLL__SPIN_TRIES; i++)
+            CHECK(coll__spin_now(session, false) == 0, "%s: it spins in vain", case_name);
+        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not try again", case_name);
+        coll__spin_note(session, false);
+        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not spin once that has paid", case_name);
         CHECK(session->busy_ms == ms, "%s: %d ms, and %d are due", case_name, session->busy_ms, ms);
         await_calm(session);
-        CHECK(coll__spin_now(session) > 0, "%s: it does not spin again", case_name);
+        CHECK(coll__spin_now(session, true) > 0, "%s: it does not spin again", case_name);
     }
     session->busy_ms = MOST_MS;
     coll__give_way(session);

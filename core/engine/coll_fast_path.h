@@ -8,9 +8,9 @@
 /* ---- >>at once ---- */
 
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
-static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
+static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
+    const int most = coll__spin_now(session, true) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {

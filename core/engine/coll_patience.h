@@ -219,12 +219,13 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int spin_us = coll__spin_now(session);
+    const int spin_us = coll__spin_now(session, goal->request->carrier && goal->request->carrier->traits & COLL__AS_A_WHOLE);
     const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
+    int looks;
 
-    for (int looks = 1; *status == COLL_PENDING; looks++) {
+    for (looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
             if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
@@ -240,6 +241,7 @@ static void coll__wait_until_reached(const coll__goal *goal)
         else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(session, looks);
         if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__patience_next(&p))) return;
     }
+    if (spin_us > 0 && looks > 2) coll__spin_note(session, has_slept);        /* not what was there at the first look     */
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 

@@ -112,8 +112,8 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 }
 
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
- * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we spin no more for a while, and
- * longer each time that we find it again. */
+ * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
+ * while, and longer each time that we find it again. */
 static inline void coll__give_way(coll__session *session)
 {
     enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
@@ -127,10 +127,27 @@ static inline void coll__give_way(coll__session *session)
     session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
 }
 
-/* How long a wait that begins now may spin. */
-static inline int coll__spin_now(const coll__session *session)
+enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
+
+/* How long a wait that begins now may spin.  Where others compute, for a moment and without giving way, as long as that pays: it
+ * does for ranks that have a processor each, if they have it; where two have been put on one, whom we wait for cannot come while
+ * we spin.  After some misses it is tried but now and then; and not for what the transport carries as a whole, where a wake-up is
+ * short. */
+static inline int coll__spin_now(coll__session *session, bool is_whole)
 {
-    return session->busy_until && coll__now() < session->busy_until ? 0 : session->spin_us;
+    if (session->busy_until) session->spin_began = coll__now();
+    session->is_busy = session->spin_began < session->busy_until;
+    if (!session->is_busy) return session->spin_us;
+    const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
+    return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
+}
+
+/* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
+static inline void coll__spin_note(coll__session *session, bool has_slept)
+{
+    if (!session->is_busy) return;
+    if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
+    else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
 }
 
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
@@ -139,7 +156,8 @@ static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__give_way(session);
+    if (!session->is_busy && (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0))
+        coll__give_way(session);
     else coll__relax();
 }
 
