@@ -17921,6 +17921,10 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
+/* ---- >>a machine on which others compute ---- */
+
+#if !defined(COLL_NO_OS)
+
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
  * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
  * while, and longer each time that we find it again. */
@@ -17959,6 +17963,14 @@ static inline void coll__spin_note(coll__session *session, bool has_slept)
     if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
     else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
 }
+
+#else
+
+static inline void coll__give_way(const coll__session *session) { (void)session; }
+static inline int coll__spin_now(const coll__session *session, bool is_whole) { return (void)is_whole, session->spin_us; }
+static inline void coll__spin_note(const coll__session *session, bool has_slept) { (void)session, (void)has_slept; }
+
+#endif
 
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
  * more ranks than processors, else after a few microseconds of spinning. */
