@@ -208,15 +208,15 @@ static inline void coll__move_bytes(const coll__turn *t, void *to, const void *f
     else memcpy(to, from, length);
 }
 
-/* Bytes that a rank sends to all, or receives from all; nothing of what it has not is looked at. */
+/* Bytes that a rank sends to all, or receives from all; a list that it has not is not looked at. */
 static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
 {
     const int count = t->m->count;
     size_t total = 0;
 
-    if (!coll__is_held(shape, t->m->rank, t->call->root)) return 0;
     if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
     if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
+    if (!coll__is_held(shape, t->m->rank, t->call->root)) return 0;
     for (int i = 0; counts && i < count; i++) total += counts[i];
     return total * t->unit;
 }
