@@ -687,11 +687,12 @@ static void test_programs(void)
 static void test_text(void)
 {
     static const char *const wrong[] = { "latency", "latency=", "latency=x", "latency=1kg", "speed=3", "kill=4", "kill=1@",
-                                         "cut=1-9", "late=1>2", "lose=1>", "=3", "gbit=-1", "seed=1seed=2" };
+                                         "cut=1-9", "late=1>2", "lose=1>", "=3", "gbit=-1", "seed=1seed=2", "slow=1",
+                                         "slow=9:0.5", "slow=1:", "slow=1:0.5@" };
     static const struct { const char *text, *sentence; } says[] = {
         { "hosts=2 speed=3", "COLL_SIM for 4 ranks, and 32 faults at most: \"speed=3\" begins with an unknown name; there is: "
           "latency, overhead, local_latency, jitter, detection, wire, reduce, local, gbit, hosts, per_host, capacity, seed, "
-          "stack, kill, stop, cut, lose, late, pieces" },
+          "stack, kill, stop, cut, lose, late, pieces, slow" },
         { "kill=4@1", "COLL_SIM for 4 ranks, and 32 faults at most: \"kill=4@1\" makes no sense: kill is a rank and its call or "
           "a time, like 3@120 or 3@1.5ms" },
         { "gbit=fast", "COLL_SIM for 4 ranks, and 32 faults at most: \"gbit=fast\" makes no sense: gbit is a number of Gbit/s, "

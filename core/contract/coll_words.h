@@ -135,7 +135,7 @@ static bool coll__words_read(const coll__word *words, void *fields, const char *
 /* The sentence about it; `where` tells which text this is. */
 static coll_status coll__words_failed(const coll__word *words, const coll__wrong_word *wrong, const char *where)
 {
-    char known[160] = "";
+    char known[200] = "";
     const int length = (int)coll__least(wrong->length, 40);
 
     if (wrong->word)
