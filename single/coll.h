@@ -9047,17 +9047,13 @@ static inline const coll__rank_run *coll__run_of(const coll__shares *s, int rank
     return &s->runs[i];
 }
 
-/* Groups in front of part `part` of the vector's `groups`. */
-static inline size_t coll__shares_before(const coll__shares *s, size_t groups, uint32_t part)
-{
-    return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
-}
-
-/* In front of a rank's. */
+/* Of the vector's `groups`, how many lie in front of a rank's share. */
 static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int rank)
 {
     const coll__rank_run *const run = coll__run_of(s, rank);
-    return coll__shares_before(s, groups, run->before + (uint32_t)(rank - run->first) * run->each);
+    const uint32_t part = run->before + (uint32_t)(rank - run->first) * run->each;
+
+    return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
 
 #if !defined(COLL_NO_TUNER)
@@ -11156,11 +11152,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     return true;
 }
 
-#define COLL__TAKE_FASTER(name, field) \
-    { name, "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster, \
-      offsetof(coll__numbers, field), 0, NULL, 0, 0 },
-#else
-#define COLL__TAKE_FASTER(name, field)
 #endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
@@ -11171,7 +11162,10 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
-    COLL__TAKE_FASTER("faster", shares)
+#if !defined(COLL_NO_TUNER)
+    { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
+      offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
+#endif
     { .name = NULL }
 };
 
@@ -11812,7 +11806,6 @@ struct coll__session {
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
     int   busy_ms;                                /* for how long that was found last                         */
-    bool  is_busy;                                /* the wait that is going on began in that time             */
     int64_t spin_began;                           /* the last wait of a time when that was found              */
     int   spin_misses, spin_tries;                /* waits of that time that did not end while we spun, one after the other */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
@@ -17923,6 +17916,9 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 
 /* ---- >>a machine on which others compute ---- */
 
+/* Is this a wait of a time in which others compute? */
+static inline bool coll__is_busy(const coll__session *session) { return session->spin_began < session->busy_until; }
+
 #if !defined(COLL_NO_OS)
 
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
@@ -17950,8 +17946,7 @@ enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
 static inline int coll__spin_now(coll__session *session, bool is_whole)
 {
     if (session->busy_until) session->spin_began = coll__now();
-    session->is_busy = session->spin_began < session->busy_until;
-    if (!session->is_busy) return session->spin_us;
+    if (!coll__is_busy(session)) return session->spin_us;
     const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
     return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
 }
@@ -17959,7 +17954,7 @@ static inline int coll__spin_now(coll__session *session, bool is_whole)
 /* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
 static inline void coll__spin_note(coll__session *session, bool has_slept)
 {
-    if (!session->is_busy) return;
+    if (!coll__is_busy(session)) return;
     if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
     else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
 }
@@ -17977,9 +17972,9 @@ static inline void coll__spin_note(const coll__session *session, bool has_slept)
 static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
+    const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
-    if (!session->is_busy && (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0))
-        coll__give_way(session);
+    if (is_due && !coll__is_busy(session)) coll__give_way(session);
     else coll__relax();
 }
 
@@ -20946,8 +20941,8 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
     return coll__hash_end(hash) & 0x7fffffff;
 }
 
-/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  They have the numbers, of
- * all of them; or as ranks[i] (NULL: the same) of the communicator that has these. */
+/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.
+ * The numbers are those of a communicator that calls them `ranks` (NULL: the same). */
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
                                 const coll__numbers *numbers, const int *ranks)
 {
@@ -21797,7 +21792,10 @@ static void coll__measure_settle_rates(const coll_comm *comm, const int *host_of
     const int count = coll__measure_peers(comm->size, peers);
     double most = 0, seen = 0;
 
-    for (int i = 0; i < hosts; i++) most = coll__longer(most, seconds[i] = coll__longer(0, seconds[i] - latency));
+    for (int i = 0; i < hosts; i++) {
+        seconds[i] = coll__longer(0, seconds[i] - latency);
+        most = coll__longer(most, seconds[i]);
+    }
     if (most < latency / 4) return;
     for (int i = -1; i < count; i++)
         seen = coll__longer(seen, seconds[host_of[i < 0 ? 0 : peers[i]]]);

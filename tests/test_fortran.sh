@@ -12,27 +12,7 @@ if ! command -v "$FC" > /dev/null 2>&1; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
-passed=0 failed=0
-for name in $(env | sed -n 's/^\(COLL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-
-check() { # name command...
-    what=$1; shift
-    if "$@" > "$dir/log" 2>&1; then passed=$((passed + 1)); echo "ok - $what"
-    else failed=$((failed + 1)); echo "FAILED - $what: $(tail -n 20 "$dir/log")"; fi
-}
-counted() { # name processes command...: each process says "N passed, N failed"
-    what=$1 processes=$2; shift 2
-    timeout 300 "$@" > "$dir/log" 2>&1
-    status=$?
-    # shellcheck disable=SC2046
-    set -- $(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3; n++ } END { print n + 0, p + 0, f + 0 }' "$dir/log")
-    if [ "$1" -ne "$processes" ] || { [ $status -ne 0 ] && [ "$3" -eq 0 ]; }; then set -- "$1" "$2" $(($3 + 1)); fi
-    passed=$((passed + $2)) failed=$((failed + $3))
-    if [ "$3" -eq 0 ]; then echo "ok - $what: $2"; else echo "FAILED - $what: $(head -n 12 "$dir/log")"; fi
-}
+. tests/checks.sh
 
 make --no-print-directory config=plain "$(folder plain)/coll-run" "$(folder plain)/coll.o" || exit 1
 run=$PWD/$(folder plain)/coll-run object=$PWD/$(folder plain)/coll.o source=$PWD/bindings/fortran
@@ -46,12 +26,12 @@ compile() { # program flags...
 }
 check "the contract is compiled, with bounds checked and without a warning" compile checked -O0 -g -fbounds-check
 check "and optimised" compile fast -O2
-counted "1 to 5 threads" 1 "$dir/checked.out"
-counted "1 to 5 threads, optimised" 1 "$dir/fast.out"
-counted "1 to 5 simulated ranks" 1 env COLL_TRANSPORT=sim "$dir/fast.out"
+counted "1 to 5 threads" 1 timeout 300 "$dir/checked.out"
+counted "1 to 5 threads, optimised" 1 timeout 300 "$dir/fast.out"
+counted "1 to 5 simulated ranks" 1 timeout 300 env COLL_TRANSPORT=sim "$dir/fast.out"
 for ranks in 1 2 3 5; do
-    counted "$ranks processes" $ranks "$run" -n $ranks --no-prefix "$dir/checked.out"
-    counted "$ranks processes, TCP" $ranks env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$dir/fast.out"
+    counted "$ranks processes" $ranks timeout 300 "$run" -n $ranks --no-prefix "$dir/checked.out"
+    counted "$ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$dir/fast.out"
 done
 
 # ---- no function of a kind is left out

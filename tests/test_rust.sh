@@ -13,27 +13,8 @@ if ! command -v cargo > /dev/null 2>&1; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
-passed=0 failed=0
-for name in $(env | sed -n 's/^\(COLL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+. tests/checks.sh
 
-check() { # name command...
-    what=$1; shift
-    if "$@" > "$dir/log" 2>&1; then passed=$((passed + 1)); echo "ok - $what"
-    else failed=$((failed + 1)); echo "FAILED - $what: $(tail -n 30 "$dir/log")"; fi
-}
-counted() { # name processes command...: each process says "N passed, N failed"
-    what=$1 processes=$2; shift 2
-    timeout 300 "$@" > "$dir/log" 2>&1
-    status=$?
-    # shellcheck disable=SC2046
-    set -- $(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3; n++ } END { print n + 0, p + 0, f + 0 }' "$dir/log")
-    if [ "$1" -ne "$processes" ] || { [ $status -ne 0 ] && [ "$3" -eq 0 ]; }; then set -- "$1" "$2" $(($3 + 1)); fi
-    passed=$((passed + $2)) failed=$((failed + $3))
-    if [ "$3" -eq 0 ]; then echo "ok - $what: $2"; else echo "FAILED - $what: $(grep -aE 'FAILED|error' "$dir/log" | head)"; fi
-}
 cd_cargo() { (cd "$dir/rust" && cargo "$@"); }
 
 make --no-print-directory config=plain "$(folder plain)/coll-run" || exit 1
@@ -48,10 +29,10 @@ check "what must not compile does not; the rest of the documentation runs" cd_ca
 cp "$dir/log" "$dir/programs"
 check "five programs in the documentation" grep -q '^test result: ok. 5 passed' "$dir/programs"
 test=$(find "$dir/target/debug/deps" -name 'contract-*' -type f ! -name '*.*' | head -n 1)
-counted "the contract: 1 to 5 threads" 1 "$test"
+counted "the contract: 1 to 5 threads" 1 timeout 300 "$test"
 for ranks in 1 2 3 5; do
-    counted "the contract: $ranks processes" $ranks "$run" -n $ranks --no-prefix "$test"
-    counted "the contract: $ranks processes, TCP" $ranks env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$test"
+    counted "the contract: $ranks processes" $ranks timeout 300 "$run" -n $ranks --no-prefix "$test"
+    counted "the contract: $ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$test"
 done
 
 # ---- examples and the page

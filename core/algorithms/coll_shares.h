@@ -52,17 +52,13 @@ static inline const coll__rank_run *coll__run_of(const coll__shares *s, int rank
     return &s->runs[i];
 }
 
-/* Groups in front of part `part` of the vector's `groups`. */
-static inline size_t coll__shares_before(const coll__shares *s, size_t groups, uint32_t part)
-{
-    return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
-}
-
-/* In front of a rank's. */
+/* Of the vector's `groups`, how many lie in front of a rank's share. */
 static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int rank)
 {
     const coll__rank_run *const run = coll__run_of(s, rank);
-    return coll__shares_before(s, groups, run->before + (uint32_t)(rank - run->first) * run->each);
+    const uint32_t part = run->before + (uint32_t)(rank - run->first) * run->each;
+
+    return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
 
 #if !defined(COLL_NO_TUNER)

@@ -37,11 +37,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     return true;
 }
 
-#define COLL__TAKE_FASTER(name, field) \
-    { name, "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster, \
-      offsetof(coll__numbers, field), 0, NULL, 0, 0 },
-#else
-#define COLL__TAKE_FASTER(name, field)
 #endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
@@ -52,7 +47,10 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
-    COLL__TAKE_FASTER("faster", shares)
+#if !defined(COLL_NO_TUNER)
+    { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
+      offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
+#endif
     { .name = NULL }
 };
 

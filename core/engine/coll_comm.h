@@ -278,7 +278,6 @@ struct coll__session {
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
     int   busy_ms;                                /* for how long that was found last                         */
-    bool  is_busy;                                /* the wait that is going on began in that time             */
     int64_t spin_began;                           /* the last wait of a time when that was found              */
     int   spin_misses, spin_tries;                /* waits of that time that did not end while we spun, one after the other */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */

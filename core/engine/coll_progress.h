@@ -113,6 +113,9 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 
 /* ---- >>a machine on which others compute ---- */
 
+/* Is this a wait of a time in which others compute? */
+static inline bool coll__is_busy(const coll__session *session) { return session->spin_began < session->busy_until; }
+
 #if !defined(COLL_NO_OS)
 
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
@@ -140,8 +143,7 @@ enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
 static inline int coll__spin_now(coll__session *session, bool is_whole)
 {
     if (session->busy_until) session->spin_began = coll__now();
-    session->is_busy = session->spin_began < session->busy_until;
-    if (!session->is_busy) return session->spin_us;
+    if (!coll__is_busy(session)) return session->spin_us;
     const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
     return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
 }
@@ -149,7 +151,7 @@ static inline int coll__spin_now(coll__session *session, bool is_whole)
 /* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
 static inline void coll__spin_note(coll__session *session, bool has_slept)
 {
-    if (!session->is_busy) return;
+    if (!coll__is_busy(session)) return;
     if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
     else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
 }
@@ -167,9 +169,9 @@ static inline void coll__spin_note(const coll__session *session, bool has_slept)
 static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
+    const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
-    if (!session->is_busy && (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0))
-        coll__give_way(session);
+    if (is_due && !coll__is_busy(session)) coll__give_way(session);
     else coll__relax();
 }
 

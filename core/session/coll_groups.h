@@ -104,8 +104,8 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
     return coll__hash_end(hash) & 0x7fffffff;
 }
 
-/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  They have the numbers, of
- * all of them; or as ranks[i] (NULL: the same) of the communicator that has these. */
+/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.
+ * The numbers are those of a communicator that calls them `ranks` (NULL: the same). */
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
                                 const coll__numbers *numbers, const int *ranks)
 {

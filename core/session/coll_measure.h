@@ -283,7 +283,10 @@ static void coll__measure_settle_rates(const coll_comm *comm, const int *host_of
     const int count = coll__measure_peers(comm->size, peers);
     double most = 0, seen = 0;
 
-    for (int i = 0; i < hosts; i++) most = coll__longer(most, seconds[i] = coll__longer(0, seconds[i] - latency));
+    for (int i = 0; i < hosts; i++) {
+        seconds[i] = coll__longer(0, seconds[i] - latency);
+        most = coll__longer(most, seconds[i]);
+    }
     if (most < latency / 4) return;
     for (int i = -1; i < count; i++)
         seen = coll__longer(seen, seconds[host_of[i < 0 ? 0 : peers[i]]]);
