@@ -31697,7 +31697,8 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
     coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
-/* The connect is decided, or the greeting can go on. */
+/* The connect is decided, or the greeting can go on.  A hello that has waited for half the other side's patience, since the
+ * program was away, is not said any more: its refusal might already be on the way, and our first bytes would be lost. */
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__greet *g = s->greet;
@@ -31705,8 +31706,11 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
-    const bool is_refused = error && error != ECONNRESET && g->step == COLL__GREET_SAY && g->length == 0;
-    coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
+    const bool has_said_nothing = g->step == COLL__GREET_SAY && g->length == 0;
+    const bool is_refused = error && error != ECONNRESET && has_said_nothing;
+    const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__GREETING_MS / 2) * (int64_t)COLL__MS;
+    const bool is_late = has_said_nothing && coll__now() > said_by;
+    coll_status status = error || is_late ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
@@ -32049,13 +32053,17 @@ static bool coll__accept_all(coll__tcp *tcp)
     return false;
 }
 
-/* Those who have kept silent for too long go.  The heartbeat's thread gives no reasons, for it writes no log. */
+/* Those who have kept silent for too long go, after a last look: their hello may have come while nobody read it.  The heartbeat's
+ * thread gives no reasons, for it writes no log. */
 static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
         coll__greet *g = &tcp->greetings[i];
         const bool may_stay = !tcp->is_bootstrapping && !tcp->agreement && g->step > COLL__GREET_HEAR;
         if (g->pipe.fd < 0 || coll__now() < g->deadline || may_stay) continue;
+        const coll__greet_step step = g->step;
+        coll__greeting_event(tcp, i);
+        if (g->pipe.fd < 0 || g->step != step) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
         if (tcp->is_heartbeat_there || g->step == COLL__GREET_OVER) coll__pipe_close(&g->pipe);
         else coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");

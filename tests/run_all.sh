@@ -261,7 +261,7 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
-waits torch              sh tests/test_torch.sh
+suite torch              sh tests/test_torch.sh
 suite cpp                sh tests/test_cpp.sh
 suite rust               sh tests/test_rust.sh
 suite fortran            sh tests/test_fortran.sh

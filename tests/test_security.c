@@ -362,51 +362,118 @@ static void let_time_run_out(coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
-/* A rank dials, computes for longer than an unknown peer is waited for, and goes on.  Rank 2 accepts all the time. */
-static coll_status dial_and_compute(joiner *g)
+/* Rank 0 begins when `go` has come, and comes back to say its hello when `met` has. */
+static coll_status dial_and_be_away(joiner *g)
 {
     square *s = g->arg;
     int32_t n = 1;
     coll_request *r = NULL;
-    coll_status status;
 
-    if (coll_rank(g->comm) == 0) {
-        status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
-        while (status >= 0 && !s->port) {         /* until the clock of rank 1's listener has run out         */
-            event_await(&s->met, 1);
-            s->port = 1;
-        }
-        if (status >= 0) status = coll_wait(r);
-        coll_request_free(r);
-    } else {
-        coll__tcp *tcp = inside_tcp(g->comm);
-        status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
-        while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
-        let_time_run_out(tcp);
-        for (int i = 0; i < 100; i++) (void)coll_progress(g->comm);
-        event_raise(&s->met);
-        if (status >= 0) status = coll_wait(r);
-        coll_request_free(r);
-    }
+    event_await(&s->go, 1);
+    inside_tcp(g->comm)->looks = 1;               /* no events at the first look: the hello waits             */
+    coll_status status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
+    event_await(&s->met, 1);
+    if (status >= 0) status = coll_wait(r);
+    coll_request_free(r);
     return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
 }
 
-static void patience_case(const void *arg)
+/* Rank 0 dials, computes for longer than an unknown peer is waited for, and goes on. */
+static coll_status lose_patience(joiner *g)
 {
+    square *s = g->arg;
+    int32_t n = 1;
+    coll_request *r = NULL;
+
+    if (coll_rank(g->comm) == 0) return dial_and_be_away(g);
+    coll__tcp *tcp = inside_tcp(g->comm);
+    coll_status status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
+    event_raise(&s->go);
+    while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
+    let_time_run_out(tcp);
+    for (int i = 0; i < 100; i++) (void)coll_progress(g->comm);
+    event_raise(&s->met);
+    if (status >= 0) status = coll_wait(r);
+    coll_request_free(r);
+    return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
+}
+
+/* Two ranks that only move while they are inside a call: else none would be away. */
+static void two_meet(const coll_config *config, coll_status (*body)(joiner *g))
+{
+    coll_config alone = *config;
     journal said = JOURNAL;
     square s = { EVENT_INIT, EVENT_INIT, 0 };
     joiner joiners[2];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
+    alone.background = -1;
     for (int i = 0; i < 2; i++) {
-        joiners[i] = (joiner){ .config = *(const coll_config *)arg, .body = dial_and_compute, .arg = &s };
+        joiners[i] = (joiner){ .config = alone, .body = body, .arg = &s };
         joiner_start(&joiners[i], i, 2, address, &said);
     }
     for (int i = 0; i < 2; i++) joiner_join(&joiners[i]);
     for (int i = 0; i < 2; i++) expect_success(&joiners[i]);
     close(port);
 }
+
+static void patience_case(const void *arg) { two_meet(arg, lose_patience); }
+
+/* The hello of rank 0 lies unread in the socket when its time is up. */
+static coll_status hear_at_the_last_moment(joiner *g)
+{
+    square *s = g->arg;
+
+    if (coll_rank(g->comm) == 0) return dial_and_be_away(g);
+    coll__tcp *tcp = inside_tcp(g->comm);
+    struct pollfd listener = { .fd = tcp->listener, .events = POLLIN }, hello = { .events = POLLIN };
+    pthread_mutex_lock(&tcp->accept_lock);
+    event_raise(&s->go);
+    while (tcp->greeting_count == 0) {
+        (void)poll(&listener, 1, -1);
+        (void)coll__accept_all(tcp);
+    }
+    event_raise(&s->met);
+    hello.fd = tcp->greetings[0].pipe.fd;
+    (void)poll(&hello, 1, -1);
+    tcp->greetings[0].deadline = coll__now();
+    coll__greetings_expire(tcp);
+    pthread_mutex_unlock(&tcp->accept_lock);
+    return joiner_adds_up(g);
+}
+
+static void last_moment_case(const void *arg) { two_meet(arg, hear_at_the_last_moment); }
+
+/* Rank 0 has dialled, and comes back when the other side may have lost its patience: it dials again, and says nothing before. */
+static coll_status say_too_late(joiner *g)
+{
+    square *s = g->arg;
+    int32_t n = 1;
+    coll_request *r = NULL;
+
+    if (coll_rank(g->comm) == 1) {
+        event_await(&s->go, 1);
+        return joiner_adds_up(g);
+    }
+    coll__tcp *tcp = inside_tcp(g->comm);
+    coll__stream *calls = coll__stream_to(tcp, 1, COLL_CHANNEL_CALLS);
+    tcp->looks = 1;                               /* no events at the first look: the hello waits             */
+    coll_status status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
+    const bool is_silent = calls->state == COLL__STREAM_DIALLING && calls->greet->step == COLL__GREET_SAY;
+    CHECK(is_silent, "%s: the hello is out already", case_name);
+    if (is_silent) {
+        calls->greet->deadline -= (COLL__GREETING_MS / 2 + 1) * (int64_t)COLL__MS;
+        coll__stream_dialled(tcp, calls);
+        CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was said", case_name);
+    }
+    event_raise(&s->go);
+    if (status >= 0) status = coll_wait(r);
+    coll_request_free(r);
+    return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
+}
+
+static void too_late_case(const void *arg) { two_meet(arg, say_too_late); }
 
 static void test_crowds(void)
 {
@@ -418,6 +485,10 @@ static void test_crowds(void)
         run_case_within(CASE_SECONDS, square_case, &secured[i], name);
         snprintf(name, sizeof name, "a rank that computes while it dials, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, patience_case, &secured[i], name);
+        snprintf(name, sizeof name, "a hello heard at the last moment, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS, last_moment_case, &secured[i], name);
+        snprintf(name, sizeof name, "a hello that would be late, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS, too_late_case, &secured[i], name);
     }
 }
 
