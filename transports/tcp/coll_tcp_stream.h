@@ -21,6 +21,9 @@ enum {
     COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
 };
 
+/* Short messages on their way out, or in, while a call moves them: on the stack, for a stream is kept for every peer. */
+typedef struct coll__piece { unsigned char bytes[COLL_HEAD_LENGTH + COLL__EAGER_MOST]; } coll__piece;
+
 typedef struct coll__stream {
     coll__pipe pipe;
     int   peer, channel;
@@ -41,7 +44,6 @@ typedef struct coll__stream {
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
     unsigned char came[COLL_HEAD_LENGTH];         /* instead of it, where the stream has gone astray          */
-    unsigned char eager[COLL_HEAD_LENGTH + COLL__EAGER_MOST];             /* on its way out, or in            */
     struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
     struct msghdr push_message, pull_message;
 } coll__stream;
@@ -130,11 +132,12 @@ static inline bool coll__is_eager(const coll_xfer *x)
 static ssize_t coll__stream_send(coll__stream *s)
 {
     const coll_xfer *x = s->out.first;
+    coll__piece piece;
 
     if (x->next || !coll__is_eager(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
-    memcpy(s->eager, x->head, COLL_HEAD_LENGTH);
-    memcpy(s->eager + COLL_HEAD_LENGTH, x->buffer, x->length);
-    return coll__pipe_write(&s->pipe, s->eager, COLL_HEAD_LENGTH + x->length);
+    memcpy(piece.bytes, x->head, COLL_HEAD_LENGTH);
+    memcpy(piece.bytes + COLL_HEAD_LENGTH, x->buffer, x->length);
+    return coll__pipe_write(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
 }
 
 /* Send what the socket takes.  Gives the bytes moved; *error becomes an errno when the connection is gone. */
@@ -198,6 +201,7 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
 static ssize_t coll__stream_recv(coll__stream *s)
 {
     coll_xfer *x = s->in.first;
+    coll__piece piece;
 
     if (!coll__is_eager(x)) {
         struct msghdr *m = coll__pull_message(s);
@@ -205,22 +209,22 @@ static ssize_t coll__stream_recv(coll__stream *s)
         body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
         return coll__pipe_recv(&s->pipe, m);
     }
-    const ssize_t n = coll__pipe_read(&s->pipe, s->eager, COLL_HEAD_LENGTH + x->length);
+    const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
     if (n <= 0) return n;
     memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
     if (n <= COLL_HEAD_LENGTH) {
-        memcpy(x->head, s->eager, (size_t)n);
+        memcpy(x->head, piece.bytes, (size_t)n);
         return n;
     }
-    memcpy(x->head, s->eager, COLL_HEAD_LENGTH);
-    memcpy(x->buffer, s->eager + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
+    memcpy(x->head, piece.bytes, COLL_HEAD_LENGTH);
+    memcpy(x->buffer, piece.bytes + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
     return n;
 }
 
-/* Bytes of the next receives, as far as they have not begun and fit into `eager`; 0: of fewer than two. */
+/* Bytes of the next receives, as far as they have not begun and fit into a coll__piece; 0: of fewer than two. */
 static size_t coll__stream_awaits(const coll__stream *s)
 {
-    size_t room = sizeof s->eager, length = 0;
+    size_t room = sizeof(coll__piece), length = 0;
     int count = 0;
 
     for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next, count++) {
@@ -233,8 +237,9 @@ static size_t coll__stream_awaits(const coll__stream *s)
 /* Several short messages by one call: what has come is dealt out to them.  Behind a head that is wrong nothing is. */
 static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
 {
-    const ssize_t n = coll__pipe_read(&s->pipe, s->eager, length);
-    const unsigned char *at = s->eager, *const end = at + (n > 0 ? n : 0);
+    coll__piece piece;
+    const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, length);
+    const unsigned char *at = piece.bytes, *const end = at + (n > 0 ? n : 0);
 
     while (at < end && s->state == COLL__STREAM_OPEN) {
         coll_xfer *x = s->in.first;

@@ -271,11 +271,11 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
     tcp->streams = (coll__stream *)coll__allocate(c->allocator, streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(c->allocator, streams * sizeof *tcp->active.streams);
-    /* of those of coll_tcp_probe.h no page is touched before they are needed */
+    /* of what may never be needed no page is touched */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
     tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
-    tcp->greetings = (coll__greet *)coll__allocate(c->allocator, (size_t)tcp->greeting_room * sizeof *tcp->greetings);
+    tcp->greetings = (coll__greet *)coll__take_zeros(c->allocator, (size_t)tcp->greeting_room, sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
