@@ -25335,6 +25335,15 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
+/* Which congestion control a connection has.  Where it may not be had all stays as it is. */
+static void coll__congest_by(int fd, const char *name)
+{
+#if defined(TCP_CONGESTION)
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+#endif
+    (void)fd, (void)name;
+}
+
 #if !defined(COLL_PORTABLE)
 
 #include <linux/sockios.h>
@@ -27010,6 +27019,15 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 }
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
+
+/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and
+ * halves its speed; reno does not, and every program may have it. */
+static void coll__spare_pacing(int fd)
+{
+    const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
+
+    if (here.length > 0 && here.length == there.length && !memcmp(&here.at, &there.at, here.length)) coll__congest_by(fd, "reno");
+}
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
 static int coll__dial_result(int fd)
@@ -31561,6 +31579,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
 
+    coll__spare_pacing(fd);
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;

@@ -77,6 +77,31 @@ static void run_on(int processor)
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "%s: processor %d: %s", case_name, processor, strerror(errno));
 }
 
+static bool is_congested_by(int fd, const char *name)
+{
+    char has[32] = "";
+    socklen_t length = sizeof has - 1;
+
+    return !getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, has, &length) && !strcmp(has, name);
+}
+
+/* What stays within one kernel is not paced; what leaves it goes as this system will have it. */
+static void expect_pace(const joiner *g, coll__tcp *tcp)
+{
+    const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char usual[32] = "";
+    socklen_t length = sizeof usual - 1;
+
+    CHECK(fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length), "%s: no socket", case_name);
+    if (fresh >= 0) close(fresh);
+    for (int peer = 0; peer < tcp->size; peer++) {
+        const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_CALLS);
+        if (s->state != COLL__STREAM_OPEN || (g->network > 0 && coll__is_of_this_host(tcp, peer))) continue;
+        CHECK(is_congested_by(s->pipe.fd, g->network > 0 ? usual : "reno"), "%s: rank %d, %s rank %d: another congestion control",
+              case_name, g->config.rank, g->network > 0 ? "far from" : "at home with", peer);
+    }
+}
+
 static void *joiner_main(void *at)
 {
     joiner *g = at;
@@ -105,6 +130,7 @@ static void *joiner_main(void *at)
     }
     data[0] = 1;
     g->is_good = g->is_good && coll_allreduce(g->comm, data, data, 1, COLL_I32, COLL_SUM) == COLL_OK && data[0] == g->config.size;
+    expect_pace(g, inside_tcp(g->comm));
     if (!g->is_good) snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
     coll_free(g->comm);
     return NULL;
@@ -193,6 +219,7 @@ static void address_case(const void *arg)
         snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
         joiners[i].config.address = texts[i];
         joiners[i].config.size = size;
+        joiners[i].config.tcp.hub = -1;           /* so that ranks connect to one another                     */
     }
     close(held);                                  /* it is of one family and one address: rank 0 may want more */
     for (int i = size - 1; i >= 0; i--) joiner_start(&joiners[i]);

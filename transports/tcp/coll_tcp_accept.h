@@ -100,6 +100,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
 
+    coll__spare_pacing(fd);
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;

@@ -93,6 +93,15 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
 
+/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and
+ * halves its speed; reno does not, and every program may have it. */
+static void coll__spare_pacing(int fd)
+{
+    const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
+
+    if (here.length > 0 && here.length == there.length && !memcmp(&here.at, &there.at, here.length)) coll__congest_by(fd, "reno");
+}
+
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
 static int coll__dial_result(int fd)
 {
