@@ -46,6 +46,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -285,8 +286,7 @@ struct state {
 
     state(coll_comm *comm, bool is_throwing) : handle(comm), throws(can_throw && is_throwing)
     { if (comm) rank = coll_rank(comm), size = coll_size(comm); }
-    state(const state &) = delete;
-    state &operator=(const state &) = delete;
+    state(state &&) = delete;
     ~state() { coll_free(handle); }
 
     bool fail(error what)
@@ -328,10 +328,11 @@ inline state &of(const shared &comm, const char *what = "communicator")         
 
 // ---- >>buffers: what a call is given
 
-template <class T> span<T> view(T &one, std::false_type) { return { &one, 1 }; }
-template <class X> auto view(X &x, std::true_type)
-{ return span<std::remove_pointer_t<decltype(std::data(x))>>(std::data(x), std::size(x)); }
-template <class X> auto view(X &x) { return view(x, is_range<X>()); }
+template <class X> auto view(X &x)
+{
+    if constexpr (is_range<X>::value) return span<std::remove_pointer_t<decltype(std::data(x))>>(x);
+    else return span<X>(&x, 1);
+}
 
 template <class X, class = void> struct is_view : std::false_type {};
 template <class X>
@@ -342,39 +343,46 @@ struct is_view<X, std::enable_if_t<is_range<X>::value && std::is_trivially_copya
 template <class T> void shorten(std::vector<T> &x, std::size_t count) { if (count < x.size()) x.resize(count); }
 template <class X> void shorten(X &, std::size_t) {}
 
-// X is as a forwarding reference has it: what comes as an lvalue, or is a view, stays where it is; the rest is kept here.
-template <class X, bool IsThere = std::is_lvalue_reference<X>::value || is_view<X>::value> struct kept {
-    using plain = std::remove_reference_t<X>;
-    using elements = decltype(detail::view(std::declval<plain &>()));
-    using value = typename elements::value_type;
-    using result = void;
-    static constexpr bool is_one = !is_range<plain>::value;
-    elements there;
-
-    explicit kept(plain &x) : there(detail::view(x)) {}
-    elements view() { return there; }
-    void take() {}
-    void shorten(std::size_t) {}
-};
-template <class X> struct kept<X, false> {
-    using plain = std::remove_const_t<X>;
-    using elements = decltype(detail::view(std::declval<plain &>()));
-    using value = typename elements::value_type;
-    using result = plain;
-    static constexpr bool is_one = !is_range<plain>::value;
-    plain object;
-
-    explicit kept(X &x) : object(std::move(x)) {}
-    elements view() { return detail::view(object); }
-    result take() { return std::move(object); }
-    void shorten(std::size_t count) { detail::shorten(object, count); }
-};
-
 constexpr std::size_t unknown = ~std::size_t();
 
 // A buffer as a call has it: where, and how many elements.
 struct given { const void *at = nullptr; std::size_t size = unknown; };
 template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
+
+// X is as a forwarding reference has it: what comes as an lvalue, or is a view, stays where it is; the rest is kept here.
+template <class X> struct kept {
+    using told = std::remove_reference_t<X>;
+    static constexpr bool is_there = std::is_lvalue_reference<X>::value || is_view<X>::value;
+    using plain = std::conditional_t<is_there, told, std::remove_const_t<told>>;
+    using elements = decltype(detail::view(std::declval<plain &>()));
+    using value = typename elements::value_type;
+    using result = std::conditional_t<is_there, void, plain>;
+    static constexpr bool is_one = !is_range<plain>::value, is_const = std::is_const<typename elements::element_type>::value;
+    std::conditional_t<is_there, elements, plain> object;
+
+    explicit kept(told &x) : object(taken(x)) {}
+    static decltype(auto) taken(told &x)
+    {
+        if constexpr (is_there) return detail::view(x);
+        else return std::move(x);
+    }
+    given where() { return given_of(detail::view(object)); }
+    result take() { if constexpr (!is_there) return std::move(object); }
+    void shorten(std::size_t count) { detail::shorten(object, count); }
+};
+
+// No buffer, and an input that is the output.
+struct absent {};
+struct same {};
+template <> struct kept<absent> {
+    using value = unsigned char;
+    using result = void;
+    static constexpr bool is_const = false;
+    given where() { return {}; }
+    void take() {}
+    void shorten(std::size_t) {}
+};
+template <> struct kept<same> : kept<absent> {};
 
 // The forms in which buffers are given.  Each has send() and recv(), make() for a result that is not there yet, and take().
 template <class X> struct alone {
@@ -390,8 +398,8 @@ template <class X> struct alone {
     input from;
     std::conditional_t<std::is_same<value, bool>::value, std::vector<unsigned char>, std::vector<value>> made;
 
-    explicit alone(plain &x) : from(x) {}
-    given send() { return given_of(from.view()); }
+    explicit alone(plain &&x) : from(x) {}
+    given send() { return from.where(); }
     given recv() { return {}; }
     void *make(std::size_t count) { made.resize(count); return made.data(); }
     template <coll_kind K> result<K> take()
@@ -407,66 +415,38 @@ template <class X> struct alone {
     void shorten(std::size_t count) { detail::shorten(made, count); }
 };
 
-struct unmade { static void *make(std::size_t) { return nullptr; } };
-
-template <class X, class Y> struct apart : unmade {
+template <class X, class Y> struct placed {
     using value = typename kept<Y>::value;
-    static constexpr bool is_in_place = false;
+    static constexpr bool is_in_place = std::is_same<X, same>::value, has_input = !std::is_base_of<kept<absent>, kept<X>>::value;
     template <coll_kind> using result = typename kept<Y>::result;
-    static_assert(std::is_same<typename kept<X>::value, value>::value, "coll: input and output have elements of the same type");
-    static_assert(!std::is_const<typename kept<Y>::elements::element_type>::value, "coll: an output is not const");
+    static_assert(!has_input || std::is_same<typename kept<X>::value, value>::value,
+                  "coll: input and output have elements of the same type");
+    static_assert(!kept<Y>::is_const, "coll: an output is not const");
 
     kept<X> from;
     kept<Y> to;
 
-    apart(std::remove_reference_t<X> &x, std::remove_reference_t<Y> &y) : from(x), to(y) {}
-    given send() { return given_of(from.view()); }
-    given recv() { return given_of(to.view()); }
+    given send() { return is_in_place ? to.where() : from.where(); }
+    given recv() { return to.where(); }
+    static void *make(std::size_t) { return nullptr; }
     template <coll_kind> typename kept<Y>::result take() { return to.take(); }
     void shorten(std::size_t count) { to.shorten(count); }
 };
+using none = placed<absent, absent>;
 
-template <class X, bool IsInPlace> struct changed : unmade {
-    using value = typename kept<X>::value;
-    static constexpr bool is_in_place = IsInPlace;
-    template <coll_kind> using result = typename kept<X>::result;
-
-    kept<X> both;
-
-    explicit changed(std::remove_reference_t<X> &x) : both(x) {}
-    given send() { return IsInPlace ? given_of(both.view()) : given(); }
-    given recv() { return given_of(both.view()); }
-    template <coll_kind> typename kept<X>::result take() { return both.take(); }
-    void shorten(std::size_t count) { both.shorten(count); }
-    static_assert(!std::is_const<typename kept<X>::elements::element_type>::value, "coll: what is written is not const");
-};
-
-struct none : unmade {
-    using value = unsigned char;
-    static constexpr bool is_in_place = false;
-    template <coll_kind> using result = void;
-    given send() { return {}; }
-    given recv() { return {}; }
-    template <coll_kind> void take() {}
-    void shorten(std::size_t) {}
-};
-
-template <class B> struct form_of { using type = alone<B>; };
-template <class B> using form = typename form_of<B>::type;
-template <class X, class Y> struct form_of<apart<X, Y>> { using type = apart<X, Y>; };
-template <class X, bool I> struct form_of<changed<X, I>> { using type = changed<X, I>; };
-template <> struct form_of<none> { using type = none; };
+template <class B, class X> struct form_of { using type = alone<X>; };
+template <class A, class B, class X> struct form_of<placed<A, B>, X> { using type = placed<A, B>; };
+template <class X> using form = typename form_of<std::remove_cv_t<std::remove_reference_t<X>>, X>::type;
 
 // ---- >>tasks: one call, and all that it points to
 
 // What else a call is told.
 struct details {
-    int root = 0, tag = 0, source = 0;
-    std::size_t expected = unknown;               // elements that come to this rank
     blocks send = {}, recv = {};
+    int root = 0;
+    std::size_t expected = unknown;               // elements that come to this rank
+    int tag = 0, source = 0;
 };
-inline details listing(blocks &&send, blocks &&recv, int root = 0, std::size_t expected = unknown)
-{ return { root, 0, 0, expected, std::move(send), std::move(recv) }; }
 
 struct task {
     coll_call call{};
@@ -488,8 +468,7 @@ struct task {
         if (with.algorithm) algorithm = with.algorithm, call.algorithm = algorithm.c_str();
         if (with.name) name = with.name, call.name = name.c_str();
     }
-    task(const task &) = delete;
-    task &operator=(const task &) = delete;
+    task(task &&) = delete;
 
     // Lists of the v forms: as many counts as there are blocks, and what they reach over.
     static std::string listed(const blocks &from, int count, const char *what, std::size_t &extent)
@@ -585,11 +564,9 @@ struct task {
             if (is_whole_send) call.recv = COLL_IN_PLACE;
             else call.send = COLL_IN_PLACE;
         } else {
-            std::size_t at = static_cast<std::size_t>(comm.rank) * call.count;
-            if (of.recv.from == OWN_RECV) {
-                at = 0;
-                for (int i = 0; i < comm.rank; i++) at += more.recv.counts[static_cast<std::size_t>(i)];
-            }
+            const auto begin = more.recv.counts.begin();
+            const std::size_t at = of.recv.from == OWN_RECV ? std::accumulate(begin, begin + comm.rank, std::size_t())
+                                                            : static_cast<std::size_t>(comm.rank) * call.count;
             call.recv = static_cast<unsigned char *>(const_cast<void *>(recv.at)) + at * length;
         }
         return {};
@@ -749,13 +726,14 @@ template <class Task> bool is_ready(state &comm, Task &made)
 } // namespace detail
 
 // x is input and output.  Where one of the two has blocks for all ranks, x is that one, with this rank's block in its place.
-template <class X> auto in_place(X &&x) { return detail::changed<X, true>(x); }
+template <class X> auto in_place(X &&x) { return detail::placed<detail::same, X>{ {}, detail::kept<X>(x) }; }
 
 // x is the input, y the output.
-template <class X, class Y> auto from_to(X &&x, Y &&y) { return detail::apart<X, Y>(x, y); }
+template <class X, class Y> auto from_to(X &&x, Y &&y)
+{ return detail::placed<X, Y>{ detail::kept<X>(x), detail::kept<Y>(y) }; }
 
 // y is the output, and there is no input, as in a scatter where this rank is not the root.
-template <class Y> auto into(Y &&y) { return detail::changed<Y, false>(y); }
+template <class Y> auto into(Y &&y) { return detail::placed<detail::absent, Y>{ {}, detail::kept<Y>(y) }; }
 
 // ---- >>requests
 
@@ -899,15 +877,15 @@ public:
     explicit calls(detail::shared comm) : comm_(std::move(comm)) {}
 
     // Return when every rank has called it.
-    auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), nothing(), {}, with); }
+    auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), {}, with); }
 
     // Every rank gets the root's elements, in x.  One that is moved in is returned.
     template <class X> auto broadcast(X &&x, int root = 0, const options &with = {}) const
-    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), nothing(), { root }, with); }
+    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), { {}, {}, root }, with); }
 
     // The root gets x of all ranks, combined by op.  Nothing comes to the others.
     template <class X, class Op = coll_op> auto reduce(X &&x, Op op = Op(), int root = 0, const options &with = {}) const
-    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { root }, with); }
+    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { {}, {}, root }, with); }
 
     // Every rank gets x of all ranks, combined by op, with the same bits.
     template <class X, class Op = coll_op> auto allreduce(X &&x, Op op = Op(), const options &with = {}) const
@@ -924,7 +902,7 @@ public:
     // The same with a number of elements for every block, equal on all ranks.
     template <class X, class Op = coll_op>
     auto reduce_scatterv(X &&x, blocks counts, Op op = Op(), const options &with = {}) const
-    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), { {}, std::move(counts) }, with); }
 
     // Rank r gets x of ranks 0 to r, combined by op.  There is no avg.
     template <class X, class Op = coll_op> auto scan(X &&x, Op op = Op(), const options &with = {}) const
@@ -935,67 +913,61 @@ public:
 
     // The root gets x of all ranks, one behind the other.
     template <class X> auto gather(X &&x, int root = 0, const options &with = {}) const
-    { return make<COLL_GATHER>(std::forward<X>(x), nothing(), { root }, with); }
+    { return make<COLL_GATHER>(std::forward<X>(x), { {}, {}, root }, with); }
     // The same where x is of any size; counts are the root's: comm.gatherv(x, comm.gather(x.size())).
     template <class X> auto gatherv(X &&x, blocks counts, int root = 0, const options &with = {}) const
-    { return make<COLL_GATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts), root), with); }
+    { return make<COLL_GATHERV>(std::forward<X>(x), { {}, std::move(counts), root }, with); }
 
     // Rank r gets block r of the root's x.  Other ranks give an output (coll::into), or the count that comes and any x.
     template <class X>
     auto scatter(X &&x, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    { return make<COLL_SCATTER>(std::forward<X>(x), nothing(), { root, 0, 0, count }, with); }
+    { return make<COLL_SCATTER>(std::forward<X>(x), { {}, {}, root, count }, with); }
     // The same with the root's number of elements for every block; `count` comes to this rank.
     template <class X>
     auto scatterv(X &&x, blocks counts, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    { return make<COLL_SCATTERV>(std::forward<X>(x), nothing(), detail::listing(std::move(counts), {}, root, count), with); }
+    { return make<COLL_SCATTERV>(std::forward<X>(x), { std::move(counts), {}, root, count }, with); }
 
     // Every rank gets x of all ranks, one behind the other.
     template <class X> auto allgather(X &&x, const options &with = {}) const
-    { return make<COLL_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_ALLGATHER>(std::forward<X>(x), {}, with); }
     // The same where x is of any size; all ranks know the counts: comm.allgatherv(x, comm.allgather(x.size())).
     template <class X> auto allgatherv(X &&x, blocks counts, const options &with = {}) const
-    { return make<COLL_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_ALLGATHERV>(std::forward<X>(x), { {}, std::move(counts) }, with); }
 
     // Block r of x goes to rank r, block r of the result comes from rank r.
     template <class X> auto alltoall(X &&x, const options &with = {}) const
-    { return make<COLL_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_ALLTOALL>(std::forward<X>(x), {}, with); }
     // The same with counts: comm.alltoallv(x, sends, comm.alltoall(sends)).  In place both ways have the counts of `receives`.
     template <class X> auto alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
-    {
-        return make<COLL_ALLTOALLV>(std::forward<X>(x), nothing(),
-                                    detail::listing(std::move(sends), std::move(receives)), with);
-    }
+    { return make<COLL_ALLTOALLV>(std::forward<X>(x), { std::move(sends), std::move(receives) }, with); }
     // The same for ranges that lie anywhere, each of its own type: range r goes to rank r, range r of `to` comes from it.
     auto alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to, const options &with = {}) const
     { return make_list<COLL_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
 
     // The neighbours of communicator::neighbors: x goes to every destination, block i of the result comes from source i.
     template <class X> auto neighbor_allgather(X &&x, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), {}, with); }
     template <class X> auto neighbor_allgatherv(X &&x, blocks counts, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), { {}, std::move(counts) }, with); }
     // Block i of x goes to destination i, block i of the result comes from source i.
     template <class X> auto neighbor_alltoall(X &&x, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), {}, with); }
     template <class X> auto neighbor_alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
-    {
-        return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), nothing(),
-                                             detail::listing(std::move(sends), std::move(receives)), with);
-    }
+    { return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), { std::move(sends), std::move(receives) }, with); }
     auto neighbor_alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to,
                             const options &with = {}) const
     { return make_list<COLL_NEIGHBOR_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
 
     // Messages, matched by (source, tag), in the order sent.
     template <class X> auto send(X &&x, int dest, int tag = 0, const options &with = {}) const
-    { return make<COLL_SEND>(std::forward<X>(x), nothing(), { dest, tag }, with); }
+    { return make<COLL_SEND>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag }, with); }
     // x is room for what comes.  One that is moved in is returned, no longer than what has come (as a std::vector).
     template <class X>
     auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
-    { return make<COLL_RECV>(into(std::forward<X>(x)), nothing(), { source, tag }, with); }
+    { return make<COLL_RECV>(into(std::forward<X>(x)), { {}, {}, source, detail::unknown, tag }, with); }
     // Both at once.  Without an output there is room for as many elements as x has.
     template <class X> auto sendrecv(X &&x, int dest, int source, int tag = 0, const options &with = {}) const
-    { return make<COLL_SENDRECV>(std::forward<X>(x), nothing(), { dest, tag, source }, with); }
+    { return make<COLL_SENDRECV>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag, source }, with); }
 
 protected:
     using nothing = detail::nothing;
@@ -1004,15 +976,12 @@ protected:
     template <coll_kind K, class X, class Op>
     auto make(X &&x, Op &&op, detail::details &&more, const options &with) const
     {
-        using buffers = detail::form<std::remove_reference_t<X>>;
-        if constexpr (std::is_same<buffers, detail::alone<std::remove_reference_t<X>>>::value) {
-            using task = detail::call_task<K, detail::alone<X>, std::decay_t<Op>>;
-            return Form::template take<task>(comm_, detail::alone<X>(x), std::move(op), std::move(more), with);
-        } else {
-            using task = detail::call_task<K, buffers, std::decay_t<Op>>;
-            return Form::template take<task>(comm_, std::move(x), std::move(op), std::move(more), with);
-        }
+        using buffers = detail::form<X>;
+        using task = detail::call_task<K, buffers, std::decay_t<Op>>;
+        return Form::template take<task>(comm_, buffers(std::move(x)), std::move(op), std::move(more), with);
     }
+    template <coll_kind K, class X> auto make(X &&x, detail::details &&more, const options &with) const
+    { return make<K>(std::forward<X>(x), nothing(), std::move(more), with); }
     template <coll_kind K, class Op>
     auto make_list(std::vector<any_span<const void>> &&from, std::vector<any_span<void>> &&to, Op &&op,
                    const options &with) const
@@ -1031,6 +1000,7 @@ public:
     using value_type = T;
     static_assert(std::is_trivially_copyable<T>::value, "coll: a buffer has elements that are trivially copyable");
 
+    buffer() = default;
     T *data() { return at_.get(); }
     const T *data() const { return at_.get(); }
     std::size_t size() const { return at_ ? count_ : 0; }
@@ -1053,9 +1023,6 @@ private:
         comm->buffers++;
         for (T &one : *this) new (static_cast<void *>(&one)) T();
     }
-
-public:
-    buffer() = default;
 };
 
 // ---- >>communicators
