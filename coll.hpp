@@ -1,26 +1,19 @@
 // coll.hpp - coll.h for C++17 and later: communicators and requests that free themselves, sizes and types that are inferred
-// and checked, results that are returned, errors that are exceptions.  One file of templates above what coll.h declares.
+// and checked, results that are returned, errors that are exceptions.  The manual in coll.h tells what the calls mean,
+// docs/cpp.md the rest.  The library is C11, in a C file of its own: g++ -std=c++17 train.cpp coll.o -pthread, or -lcoll.
 //
-//     #include "coll.hpp"                               g++ -std=c++17 train.cpp coll.o -pthread, or -lcoll
-//
-//     int main()
-//     {
-//         coll::spawn(4, [](coll::communicator &comm) {         four ranks, threads of this process
-//             std::vector<float> x = { float(comm.rank()), 1 };
-//             comm.allreduce(coll::in_place(x));
-//             std::printf("rank %d of %d: %g %g\n", comm.rank(), comm.size(), double(x[0]), double(x[1]));
-//         });
-//     }
-//
-// Between processes: coll::communicator comm = coll::init().  The library is C11, in a C file of its own (coll.c), or libcoll.
-// The manual in coll.h tells what the calls mean, docs/cpp.md the rest.
+//     coll::spawn(4, [](coll::communicator &comm) {             four ranks, threads of this process; between processes:
+//         std::vector<float> x = { float(comm.rank()), 1 };     coll::communicator comm = coll::init();
+//         comm.allreduce(coll::in_place(x));
+//         std::printf("rank %d of %d: %g %g\n", comm.rank(), comm.size(), double(x[0]), double(x[1]));
+//     });
 //
 //     buffers     x                        input alone: the result is returned, as a std::vector, or for one element as it is
 //                 coll::from_to(x, y)      input and output
 //                 coll::in_place(x)        the input is replaced; where there are blocks for all ranks, x is all of them
 //                 coll::into(y)            output alone: for who has no input
-//                 Each of x and y is a std::vector, std::array, std::span, coll::span, coll::buffer, C array, or one element.
-//                 One that is moved in is kept, and what it has become is returned.
+//                 Each of x and y is a std::vector, std::array, std::span, coll::span, coll::buffer, C array, one element, or
+//                 a coll::matrix_view.  One that is moved in is kept, and what it has become is returned
 //     forms       comm.allreduce(x)                    returns when it is done
 //                 comm.start().allreduce(x)            returns a coll::request, whose wait() gives the result
 //                 comm.prepare().allreduce(...)        returns a coll::prepared: planned once, started many times
@@ -46,6 +39,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -150,22 +144,34 @@ private:
 };
 
 // Elements of a type that is known at run time; Void is void or const void.
-template <class Void> class any_span {
-public:
+template <class Void> struct any_span {
+    Void *at;
+    std::size_t count;
+    coll_type type;
+
     template <class X, class = std::enable_if_t<
         detail::is_range<X>::value && std::is_convertible<decltype(std::data(std::declval<X &>())), Void *>::value>>
     any_span(X &&x)
-        : at_(std::data(x)), count_(std::size(x)), type_(type_of<std::remove_pointer_t<decltype(std::data(x))>>) {}
-
-    Void *data() const { return at_; }
-    std::size_t size() const { return count_; }
-    coll_type type() const { return type_; }
-
-private:
-    Void *at_;
-    std::size_t count_;
-    coll_type type_;
+        : at(std::data(x)), count(std::size(x)), type(type_of<std::remove_pointer_t<decltype(std::data(x))>>) {}
 };
+
+// Rows of so many elements of somebody else's memory, each `stride` elements behind the last one (0: no more than a row has);
+// the first begins at element `first`.  In broadcast, gather, scatter, allgather and alltoall it is a buffer, which may have
+// another shape on every rank; where a buffer has a block for every rank, these are columns of it, side by side.
+template <class T> struct matrix_view {
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+
+    span<T> memory;
+    std::size_t rows, columns, stride, first;
+
+    matrix_view(span<T> of, std::size_t n_rows, std::size_t n_columns, std::size_t apart = 0, std::size_t begin = 0)
+        : memory(of), rows(n_rows), columns(n_columns), stride(apart ? apart : n_columns), first(begin) {}
+
+    span<T> operator[](std::size_t row) const { return { memory.data() + first + row * stride, columns }; }
+};
+template <class X, class... N>
+matrix_view(X &&, N...) -> matrix_view<std::remove_pointer_t<decltype(std::data(std::declval<X &>()))>>;
 
 // How many elements the blocks of a v form have, and where they begin; without offsets one after the other.
 struct blocks {
@@ -212,8 +218,7 @@ struct options {
     const char *algorithm = nullptr, *name = nullptr;
 };
 
-// What a receive got.
-struct received { int source = COLL_NO_RANK, tag = -1; std::size_t count = 0; };
+struct received { int source = COLL_NO_RANK, tag = -1; std::size_t count = 0; };          // what a receive got
 
 namespace detail {
 
@@ -221,16 +226,13 @@ namespace detail {
 constexpr bool can_throw = false;
 [[noreturn]] inline void raise(const error &) { std::abort(); }
 template <class F> void guarded(std::exception_ptr &, F &&fn) { fn(); }
-inline void raise_again(const std::exception_ptr &) {}
 #else
 constexpr bool can_throw = true;
 [[noreturn]] inline void raise(const error &what) { throw what; }
 template <class F> void guarded(std::exception_ptr &thrown, F &&fn)       // C must not be unwound
-{
-    try { fn(); } catch (...) { if (!thrown) thrown = std::current_exception(); }
-}
-inline void raise_again(const std::exception_ptr &thrown) { if (thrown) std::rethrow_exception(thrown); }
+{ try { fn(); } catch (...) { if (!thrown) thrown = std::current_exception(); } }
 #endif
+inline void raise_again(const std::exception_ptr &thrown) { if (thrown) std::rethrow_exception(thrown); }
 
 // ---- >>shapes: the rows of core/contract/coll_shape.h, which tests/test_cpp.sh compares
 
@@ -282,11 +284,11 @@ struct state {
     int rank = COLL_NO_RANK, size = 0, sources = 0, destinations = 0;
     int buffers = 0;                              // that are not freed yet
     error last;
+    received got;                                 // by the last receive
 
     state(coll_comm *comm, bool is_throwing) : handle(comm), throws(can_throw && is_throwing)
     { if (comm) rank = coll_rank(comm), size = coll_size(comm); }
-    state(const state &) = delete;
-    state &operator=(const state &) = delete;
+    state(state &&) = delete;
     ~state() { coll_free(handle); }
 
     bool fail(error what)
@@ -299,14 +301,11 @@ struct state {
     { return fail({ COLL_ERR_ARGUMENT, rank, "rank " + std::to_string(rank) + ": " + why }); }
     bool check(coll_status status)                // did it go well?
     {
-        if (status < 0) return fail({ status, rank, sentence(status) });
+        const char *text = status < 0 && handle ? coll_error(handle) : "";
+        if (status == COLL_ERR_ARGUMENT && !*text) text = coll_error(nullptr);            // another thread's communicator
+        if (status < 0) return fail({ status, rank, text });
         if (last) last = {};
         return true;
-    }
-    std::string sentence(coll_status status) const
-    {
-        std::string text = handle ? coll_error(handle) : "";
-        return text.empty() && status == COLL_ERR_ARGUMENT ? coll_error(nullptr) : text;    // another thread's communicator
     }
     int count_of(over side) const
     { return side == ONE ? 1 : side == RANKS ? size : side == SOURCES ? sources : destinations; }
@@ -328,12 +327,18 @@ inline state &of(const shared &comm, const char *what = "communicator")         
 
 // ---- >>buffers: what a call is given
 
-template <class T> span<T> view(T &one, std::false_type) { return { &one, 1 }; }
-template <class X> auto view(X &x, std::true_type)
-{ return span<std::remove_pointer_t<decltype(std::data(x))>>(std::data(x), std::size(x)); }
-template <class X> auto view(X &x) { return view(x, is_range<X>()); }
+template <class X> struct is_matrix : std::false_type {};
+template <class T> struct is_matrix<matrix_view<T>> : std::true_type {};
+template <class T> struct is_matrix<const matrix_view<T>> : std::true_type {};
 
-template <class X, class = void> struct is_view : std::false_type {};
+template <class X> auto view(X &x)
+{
+    if constexpr (is_matrix<X>::value) return x;
+    else if constexpr (is_range<X>::value) return span<std::remove_pointer_t<decltype(std::data(x))>>(x);
+    else return span<X>(&x, 1);
+}
+
+template <class X, class = void> struct is_view : is_matrix<X> {};
 template <class X>
 struct is_view<X, std::enable_if_t<is_range<X>::value && std::is_trivially_copyable<X>::value
                                    && std::is_same<decltype(std::data(std::declval<X &>())),
@@ -342,46 +347,59 @@ struct is_view<X, std::enable_if_t<is_range<X>::value && std::is_trivially_copya
 template <class T> void shorten(std::vector<T> &x, std::size_t count) { if (count < x.size()) x.resize(count); }
 template <class X> void shorten(X &, std::size_t) {}
 
+constexpr std::size_t unknown = ~std::size_t();
+
+// A buffer as a call has it: where, how many elements, and of a matrix how they lie in how much room.
+struct given { const void *at = nullptr; std::size_t size = unknown; };
+struct given_matrix : given { std::size_t rows, columns, stride, room; };
+template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
+template <class T> given_matrix given_of(const matrix_view<T> &x)
+{
+    const std::size_t room = x.memory.size(), skipped = x.first < room ? x.first : room;
+    return { { x.memory.data() + skipped, x.rows * x.columns }, x.rows, x.columns, x.stride, room - skipped };
+}
+
 // X is as a forwarding reference has it: what comes as an lvalue, or is a view, stays where it is; the rest is kept here.
-template <class X, bool IsThere = std::is_lvalue_reference<X>::value || is_view<X>::value> struct kept {
-    using plain = std::remove_reference_t<X>;
+template <class X> struct kept {
+    using told = std::remove_reference_t<X>;
+    static constexpr bool is_there = std::is_lvalue_reference<X>::value || is_view<X>::value;
+    using plain = std::conditional_t<is_there, told, std::remove_const_t<told>>;
     using elements = decltype(detail::view(std::declval<plain &>()));
     using value = typename elements::value_type;
-    using result = void;
-    static constexpr bool is_one = !is_range<plain>::value;
-    elements there;
+    using result = std::conditional_t<is_there, void, plain>;
+    static constexpr bool is_matrix = detail::is_matrix<plain>::value, is_one = !is_range<plain>::value && !is_matrix;
+    static constexpr bool is_const = std::is_const<typename elements::element_type>::value;
+    std::conditional_t<is_there, elements, plain> object;
 
-    explicit kept(plain &x) : there(detail::view(x)) {}
-    elements view() { return there; }
-    void take() {}
-    void shorten(std::size_t) {}
-};
-template <class X> struct kept<X, false> {
-    using plain = std::remove_const_t<X>;
-    using elements = decltype(detail::view(std::declval<plain &>()));
-    using value = typename elements::value_type;
-    using result = plain;
-    static constexpr bool is_one = !is_range<plain>::value;
-    plain object;
-
-    explicit kept(X &x) : object(std::move(x)) {}
-    elements view() { return detail::view(object); }
-    result take() { return std::move(object); }
+    explicit kept(told &x) : object(taken(x)) {}
+    static decltype(auto) taken(told &x)
+    {
+        if constexpr (is_there) return detail::view(x);
+        else return std::move(x);
+    }
+    auto where() { return given_of(detail::view(object)); }
+    result take() { if constexpr (!is_there) return std::move(object); }
     void shorten(std::size_t count) { detail::shorten(object, count); }
 };
 
-constexpr std::size_t unknown = ~std::size_t();
-
-// A buffer as a call has it: where, and how many elements.
-struct given { const void *at = nullptr; std::size_t size = unknown; };
-template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
+// No buffer, and an input that is the output.
+struct absent {}; struct same {};
+template <> struct kept<absent> {
+    using value = unsigned char;
+    using result = void;
+    static constexpr bool is_const = false, is_matrix = false;
+    given where() { return {}; }
+    void take() {}
+    void shorten(std::size_t) {}
+};
+template <> struct kept<same> : kept<absent> {};
 
 // The forms in which buffers are given.  Each has send() and recv(), make() for a result that is not there yet, and take().
 template <class X> struct alone {
     using plain = std::remove_reference_t<X>;
-    using input = kept<std::conditional_t<is_range<plain>::value, X, plain>>;             // one element is always copied
+    using input = kept<std::conditional_t<kept<X>::is_one, plain, X>>;                    // one element is always copied
     using value = typename input::value;
-    static constexpr bool is_in_place = false;
+    static constexpr bool is_in_place = false, is_matrix = input::is_matrix;
     template <coll_kind K> static constexpr bool is_one = input::is_one && shape_of<K>.recv.over == ONE;
     template <coll_kind K> static constexpr bool gives = shape_of<K>.recv.who != NOBODY;
     template <coll_kind K>
@@ -390,8 +408,8 @@ template <class X> struct alone {
     input from;
     std::conditional_t<std::is_same<value, bool>::value, std::vector<unsigned char>, std::vector<value>> made;
 
-    explicit alone(plain &x) : from(x) {}
-    given send() { return given_of(from.view()); }
+    explicit alone(plain &&x) : from(x) {}
+    auto send() { return from.where(); }
     given recv() { return {}; }
     void *make(std::size_t count) { made.resize(count); return made.data(); }
     template <coll_kind K> result<K> take()
@@ -407,66 +425,39 @@ template <class X> struct alone {
     void shorten(std::size_t count) { detail::shorten(made, count); }
 };
 
-struct unmade { static void *make(std::size_t) { return nullptr; } };
-
-template <class X, class Y> struct apart : unmade {
+template <class X, class Y> struct placed {
     using value = typename kept<Y>::value;
-    static constexpr bool is_in_place = false;
+    static constexpr bool is_in_place = std::is_same<X, same>::value, is_matrix = kept<X>::is_matrix || kept<Y>::is_matrix;
     template <coll_kind> using result = typename kept<Y>::result;
-    static_assert(std::is_same<typename kept<X>::value, value>::value, "coll: input and output have elements of the same type");
-    static_assert(!std::is_const<typename kept<Y>::elements::element_type>::value, "coll: an output is not const");
+    static_assert(std::is_base_of<kept<absent>, kept<X>>::value || std::is_same<typename kept<X>::value, value>::value,
+                  "coll: input and output have elements of the same type");
+    static_assert(!kept<Y>::is_const, "coll: an output is not const");
 
     kept<X> from;
     kept<Y> to;
 
-    apart(std::remove_reference_t<X> &x, std::remove_reference_t<Y> &y) : from(x), to(y) {}
-    given send() { return given_of(from.view()); }
-    given recv() { return given_of(to.view()); }
+    auto send() { if constexpr (is_in_place) return to.where(); else return from.where(); }
+    auto recv() { return to.where(); }
+    static void *make(std::size_t) { return nullptr; }
     template <coll_kind> typename kept<Y>::result take() { return to.take(); }
     void shorten(std::size_t count) { to.shorten(count); }
 };
+using none = placed<absent, absent>;
+struct lists { std::vector<any_span<const void>> from; std::vector<any_span<void>> to; };         // blocks of any types
 
-template <class X, bool IsInPlace> struct changed : unmade {
-    using value = typename kept<X>::value;
-    static constexpr bool is_in_place = IsInPlace;
-    template <coll_kind> using result = typename kept<X>::result;
-
-    kept<X> both;
-
-    explicit changed(std::remove_reference_t<X> &x) : both(x) {}
-    given send() { return IsInPlace ? given_of(both.view()) : given(); }
-    given recv() { return given_of(both.view()); }
-    template <coll_kind> typename kept<X>::result take() { return both.take(); }
-    void shorten(std::size_t count) { both.shorten(count); }
-    static_assert(!std::is_const<typename kept<X>::elements::element_type>::value, "coll: what is written is not const");
-};
-
-struct none : unmade {
-    using value = unsigned char;
-    static constexpr bool is_in_place = false;
-    template <coll_kind> using result = void;
-    given send() { return {}; }
-    given recv() { return {}; }
-    template <coll_kind> void take() {}
-    void shorten(std::size_t) {}
-};
-
-template <class B> struct form_of { using type = alone<B>; };
-template <class B> using form = typename form_of<B>::type;
-template <class X, class Y> struct form_of<apart<X, Y>> { using type = apart<X, Y>; };
-template <class X, bool I> struct form_of<changed<X, I>> { using type = changed<X, I>; };
-template <> struct form_of<none> { using type = none; };
+template <class B, class X> struct form_of { using type = alone<X>; };
+template <class A, class B, class X> struct form_of<placed<A, B>, X> { using type = placed<A, B>; };
+template <class X> struct form_of<lists, X> { using type = lists; };
+template <class X> using form = typename form_of<std::remove_cv_t<std::remove_reference_t<X>>, X>::type;
 
 // ---- >>tasks: one call, and all that it points to
 
-// What else a call is told.
-struct details {
-    int root = 0, tag = 0, source = 0;
-    std::size_t expected = unknown;               // elements that come to this rank
+struct details {                                  // what else a call is told
     blocks send = {}, recv = {};
+    int root = 0;
+    std::size_t expected = unknown;               // elements that come to this rank
+    int tag = 0, source = 0;
 };
-inline details listing(blocks &&send, blocks &&recv, int root = 0, std::size_t expected = unknown)
-{ return { root, 0, 0, expected, std::move(send), std::move(recv) }; }
 
 struct task {
     coll_call call{};
@@ -475,21 +466,17 @@ struct task {
     std::vector<coll_buffer> list;
     std::string algorithm, name;
     std::exception_ptr thrown;                    // by an operation of the program's own
-    received got;
 
     task(coll_kind kind, details &&told, const options &with) : more(std::move(told))
     {
-        call.kind = kind;
-        call.root = more.root, call.tag = more.tag, call.source = more.source;
+        call.kind = kind, call.root = more.root, call.tag = more.tag, call.source = more.source;
         call.wire = with.wire, call.accumulate = with.accumulate;
         call.scale = with.scale, call.flags = with.flags, call.seed = with.seed;
-        call.not_commutative = with.not_commutative, call.residual = with.residual.data();
-        call.timeout_ms = with.timeout_ms;
+        call.not_commutative = with.not_commutative, call.residual = with.residual.data(), call.timeout_ms = with.timeout_ms;
         if (with.algorithm) algorithm = with.algorithm, call.algorithm = algorithm.c_str();
         if (with.name) name = with.name, call.name = name.c_str();
     }
-    task(const task &) = delete;
-    task &operator=(const task &) = delete;
+    task(task &&) = delete;
 
     // Lists of the v forms: as many counts as there are blocks, and what they reach over.
     static std::string listed(const blocks &from, int count, const char *what, std::size_t &extent)
@@ -514,16 +501,11 @@ struct task {
         const int count = comm.count_of(side.over);
         const blocks &lists = is_send && side.from != RECV_LIST ? more.send : more.recv;
         const bool is_exact = side.from < LIST || lists.offsets.empty();
-        std::size_t needs = 0;
+        std::size_t needs = side.from == COUNT ? static_cast<std::size_t>(count) * call.count : call.recv_count;
 
-        switch (side.from) {
-        case COUNT:      needs = static_cast<std::size_t>(count) * call.count; break;
-        case RECV_COUNT: needs = call.recv_count; break;
-        case OWN_RECV:   needs = more.recv.counts[static_cast<std::size_t>(comm.rank)]; break;
-        default: {
-            std::string wrong = listed(lists, count, what, needs);
-            if (!wrong.empty()) return wrong;
-        } }
+        if (side.from == OWN_RECV) needs = more.recv.counts[static_cast<std::size_t>(comm.rank)];
+        std::string wrong;
+        if (side.from >= LIST && !(wrong = listed(lists, count, what, needs)).empty()) return wrong;
         if (size != unknown && (is_exact ? size != needs : size < needs))
             return std::string("the ") + what + " has " + std::to_string(size) + " elements, and "
                 + (side.over == ONE ? "needs " : std::to_string(count) + " blocks are ") + std::to_string(needs);
@@ -570,8 +552,6 @@ struct task {
         if (is_blocks && has_whole && counts.size() == static_cast<std::size_t>(comm.size))     // one's own is among them
             (is_whole_send ? call.recv_count : call.count) = counts[static_cast<std::size_t>(comm.rank)];
         if (wrong.empty() && sends) wrong = fit(comm, of.send, true, send.size);
-        if (wrong.empty() && of.recv.from == OWN_RECV && more.recv.counts.size() != static_cast<std::size_t>(comm.size))
-            wrong = "there is a count for every rank";
         if (wrong.empty() && (receives || of.recv.who == LATER)) wrong = fit(comm, of.recv, false, recv.size);
         if (!wrong.empty()) return wrong;
 
@@ -581,17 +561,34 @@ struct task {
         call.send = sends ? send.at : nullptr;
         call.recv = receives ? const_cast<void *>(recv.at) : nullptr;
         if (!is_blocks || !has_whole) return {};
-        if (of.in_place == BLOCK) {
-            if (is_whole_send) call.recv = COLL_IN_PLACE;
-            else call.send = COLL_IN_PLACE;
-        } else {
-            std::size_t at = static_cast<std::size_t>(comm.rank) * call.count;
-            if (of.recv.from == OWN_RECV) {
-                at = 0;
-                for (int i = 0; i < comm.rank; i++) at += more.recv.counts[static_cast<std::size_t>(i)];
-            }
+        if (of.in_place == BLOCK && is_whole_send) call.recv = COLL_IN_PLACE;
+        else if (of.in_place == BLOCK) call.send = COLL_IN_PLACE;
+        else {
+            const auto begin = more.recv.counts.begin();
+            const std::size_t at = of.recv.from == OWN_RECV ? std::accumulate(begin, begin + comm.rank, std::size_t())
+                                                            : static_cast<std::size_t>(comm.rank) * call.count;
             call.recv = static_cast<unsigned char *>(const_cast<void *>(recv.at)) + at * length;
         }
+        return {};
+    }
+
+    static std::string lay(const state &, side_shape, const given &, const void *, std::size_t &) { return {}; }
+    // A side that the call has `at` a matrix: its blocks are columns of it.  `stride` stays 0 where they lie in one piece.
+    std::string lay(const state &comm, side_shape side, const given_matrix &x, const void *at, std::size_t &stride)
+    {
+        const auto wrong = [&](const std::string &why) {
+            return "a matrix of " + std::to_string(x.rows) + " rows of " + std::to_string(x.columns) + " elements, "
+                + std::to_string(x.stride) + " apart, " + why;
+        };
+        if (!comm.has(side, call.root) || x.at != at || !x.rows || !x.columns) return {};
+        const std::size_t count = static_cast<std::size_t>(comm.count_of(side.over)), row = x.columns / count;
+        if (x.columns > x.room || (x.rows > 1 && x.rows - 1 > (x.room - x.columns) / x.stride))
+            return wrong("reaches beyond the " + std::to_string(x.room) + " elements of its memory");
+        if (x.columns % count) return wrong("has rows that are no multiple of its " + std::to_string(count) + " blocks");
+        if (x.rows == 1 || (count == 1 && x.stride == x.columns)) return {};
+        if (call.row && call.row != row)
+            return wrong("has " + std::to_string(row) + " in a block, and the input " + std::to_string(call.row));
+        call.row = row, stride = x.stride;
         return {};
     }
 };
@@ -624,18 +621,20 @@ template <class T, class Op> struct folding {
     }
 };
 
+constexpr bool is_receive(coll_kind kind) { return kind == COLL_RECV || kind == COLL_SENDRECV; }
 // Wait, and note what a receive got.
-inline coll_status finish(coll_request *request, task &of)
+inline coll_status finish(state &comm, coll_request *request, const task &of)
 {
     const coll_status status = coll_wait(request);
-    if (status == COLL_OK) coll_received(request, &of.got.source, &of.got.tag, &of.got.count);
+    if (status == COLL_OK && is_receive(of.call.kind))
+        coll_received(request, &comm.got.source, &comm.got.tag, &comm.got.count);
     return status;
 }
 
 template <class R> struct task_of : task {
     using task::task;
     virtual ~task_of() = default;
-    virtual R result() = 0;
+    virtual R result(const state &comm) = 0;
 
     shared home;                                  // of one that was started, which waits before it goes
     coll_request *handle = nullptr;
@@ -649,12 +648,32 @@ template <class R> struct task_of : task {
     using owner = std::unique_ptr<task_of, drop>;
 };
 
+// Ask which of some requests have ended.  How is told by their wait; where none has, the status is of the call itself.
+template <class Q, class F> std::vector<std::size_t> ended(const std::vector<Q> &requests, F &&ask, bool *is_left = nullptr)
+{
+    std::vector<coll_request *> handles;
+    std::vector<int> which(requests.size() + 1, -1);
+    const shared *home = nullptr;
+    int count = 0;
+
+    for (const Q &one : requests) handles.push_back(one.handle()), home = one.valid() ? &one.task_->home : home;
+    const coll_status status = ask(static_cast<int>(handles.size()), handles.data(), which.data());
+    if (is_left) *is_left = status == COLL_PENDING;
+    if (status < 0 && which[0] < 0 && home) (*home)->check(status);
+    while (which[static_cast<std::size_t>(count)] >= 0) count++;
+    return { which.begin(), which.begin() + count };
+}
+inline std::optional<std::size_t> first(const std::vector<std::size_t> &of)
+{ return of.empty() ? std::nullopt : std::optional<std::size_t>(of[0]); }
+
 // A collective or a message: its buffers, and its operation.
 template <coll_kind K, class B, class Op> struct call_task final : task_of<typename B::template result<K>> {
     using result_type = typename B::template result<K>;
     using value = typename B::value;
-    static constexpr bool is_receive = K == COLL_RECV || K == COLL_SENDRECV;
+    using task_of<result_type>::call;
     static_assert(!B::is_in_place || shape_of<K>.in_place != NEVER, "coll: this call has no form in place");
+    static_assert(!B::is_matrix || K == COLL_BROADCAST || K == COLL_GATHER || K == COLL_SCATTER || K == COLL_ALLGATHER
+                  || K == COLL_ALLTOALL, "coll: a matrix_view is for broadcast, gather, scatter, allgather and alltoall");
 
     B buffers;
     folding<value, Op> operation;
@@ -666,62 +685,60 @@ template <coll_kind K, class B, class Op> struct call_task final : task_of<typen
 
     std::string ready(const state &comm)
     {
-        given send = buffers.send(), recv = buffers.recv();
+        auto send = buffers.send();
+        auto recv = buffers.recv();
         const bool is_given = recv.size != unknown;
         const std::size_t sent = send.size;
 
-        this->call.type = type_of<value>;
-        operation.set(this->call);
+        call.type = type_of<value>, operation.set(call);
         if (residual && residual != sent)
             return "the residual has " + std::to_string(residual) + " elements, and the input " + std::to_string(sent);
         std::string wrong = this->bind(comm, shape_of<K>, send, recv, B::is_in_place, sizeof(value));
+        if (B::is_matrix && wrong.empty()) wrong = this->lay(comm, shape_of<K>.send, send, call.send, call.send_stride);
+        if (B::is_matrix && wrong.empty()) wrong = this->lay(comm, shape_of<K>.recv, recv, call.recv, call.recv_stride);
         if (wrong.empty() && !is_given && recv.size != unknown) {
             void *made = buffers.make(recv.size);
-            if (this->call.recv == nullptr && comm.has(shape_of<K>.recv, this->call.root)) this->call.recv = made;
+            if (!call.recv && comm.has(shape_of<K>.recv, call.root)) call.recv = made;
         }
         return wrong;
     }
-    result_type result() override
+    result_type result(const state &comm) override
     {
-        if (is_receive) buffers.shorten(this->got.count);
+        if (is_receive(K)) buffers.shorten(comm.got.count);
         return buffers.template take<K>();
     }
 };
 
-// Blocks of any types: allreduce_list and the w forms.
-template <coll_kind K, class Op> struct list_task final : task_of<void> {
+// The same of blocks of any types: allreduce_list and the w forms.
+template <coll_kind K, class Op> struct call_task<K, lists, Op> final : task_of<void> {
     using result_type = void;
-    static constexpr bool is_receive = false;
 
-    std::vector<any_span<const void>> from;
-    std::vector<any_span<void>> to;
+    lists buffers;
     folding<unsigned char, Op> operation;
 
-    list_task(std::vector<any_span<const void>> &&sent, std::vector<any_span<void>> &&taken, Op &&op, details &&told,
-              const options &with)
-        : task_of<void>(K, std::move(told), with), from(std::move(sent)), to(std::move(taken)),
-          operation{ std::move(op), this } {}
+    call_task(lists &&given_lists, Op &&op, details &&told, const options &with)
+        : task_of<void>(K, std::move(told), with), buffers(std::move(given_lists)), operation{ std::move(op), this } {}
 
     // Offsets are bytes from the block that comes first in memory.
     template <class Span>
     static const void *lay(const std::vector<Span> &blocks_of, blocks &lists, std::vector<coll_type> &types)
     {
-        const auto at = [](const Span &one) { return reinterpret_cast<std::uintptr_t>(one.data()); };
         std::uintptr_t first = ~std::uintptr_t();
+        const auto at = [](const Span &one) { return reinterpret_cast<std::uintptr_t>(one.at); };
 
-        for (const Span &one : blocks_of) if (one.size() && at(one) < first) first = at(one);
+        for (const Span &one : blocks_of) if (one.count && at(one) < first) first = at(one);
         for (const Span &one : blocks_of) {
-            lists.counts.push_back(one.size());
-            lists.offsets.push_back(one.size() ? at(one) - first : 0);
-            types.push_back(one.type());
+            lists.counts.push_back(one.count), types.push_back(one.type);
+            lists.offsets.push_back(one.count ? at(one) - first : 0);
         }
         return first == ~std::uintptr_t() ? nullptr : reinterpret_cast<const void *>(first);
     }
     std::string ready(const state &comm)
     {
+        const auto &[from, to] = buffers;
         operation.set(call);
         if (K == COLL_ALLREDUCE_LIST) {
-            for (const any_span<void> &one : to) list.push_back({ one.data(), one.data(), one.size(), one.type() });
+            for (const any_span<void> &one : to) list.push_back({ one.at, one.at, one.count, one.type });
             call.list = list.data(), call.list_count = static_cast<int>(list.size());
             return {};
         }
@@ -736,7 +753,7 @@ template <coll_kind K, class Op> struct list_task final : task_of<void> {
         call.send_types = send_types.data(), call.recv_types = recv_types.data();
         return {};
     }
-    void result() override {}
+    void result(const state &) override {}
 };
 
 template <class Task> bool is_ready(state &comm, Task &made)
@@ -749,13 +766,14 @@ template <class Task> bool is_ready(state &comm, Task &made)
 } // namespace detail
 
 // x is input and output.  Where one of the two has blocks for all ranks, x is that one, with this rank's block in its place.
-template <class X> auto in_place(X &&x) { return detail::changed<X, true>(x); }
+template <class X> auto in_place(X &&x) { return detail::placed<detail::same, X>{ {}, detail::kept<X>(x) }; }
 
 // x is the input, y the output.
-template <class X, class Y> auto from_to(X &&x, Y &&y) { return detail::apart<X, Y>(x, y); }
+template <class X, class Y> auto from_to(X &&x, Y &&y)
+{ return detail::placed<X, Y>{ detail::kept<X>(x), detail::kept<Y>(y) }; }
 
 // y is the output, and there is no input, as in a scatter where this rank is not the root.
-template <class Y> auto into(Y &&y) { return detail::changed<Y, false>(y); }
+template <class Y> auto into(Y &&y) { return detail::placed<detail::absent, Y>{ {}, detail::kept<Y>(y) }; }
 
 // ---- >>requests
 
@@ -775,9 +793,9 @@ public:
     {
         if (!is_there()) return R();
         const typename detail::task_of<R>::owner over = std::move(task_);
-        const coll_status status = detail::finish(over->handle, *over);
+        const coll_status status = detail::finish(*over->home, over->handle, *over);
         detail::raise_again(over->thrown);
-        return over->home->check(status) ? over->result() : R();
+        return over->home->check(status) ? over->result(*over->home) : R();
     }
 
 protected:
@@ -787,6 +805,7 @@ protected:
         return valid();
     }
 
+    template <class Q, class F> friend std::vector<std::size_t> detail::ended(const std::vector<Q> &, F &&, bool *);
     typename detail::task_of<R>::owner task_;
 };
 
@@ -794,41 +813,46 @@ protected:
 class prepared : public request<void> {
 public:
     using request<void>::request;
-
     void restart() { if (is_there()) task_->home->check(coll_restart(handle())); }
     void wait()
     {
         if (!is_there()) return;
-        const coll_status status = detail::finish(handle(), *task_);
+        const coll_status status = detail::finish(*task_->home, handle(), *task_);
         detail::raise_again(std::exchange(task_->thrown, nullptr));
         task_->home->check(status);
     }
     void operator()() { restart(), wait(); }
 };
 
-// Wait for all of a range of requests.  Returns their results, if they have any.
-template <class R> auto wait_all(std::vector<request<R>> &requests)
+// Wait for all of a range of requests, or of prepared calls.  Returns their results, if they have any.
+template <class Q> auto wait_all(std::vector<Q> &requests)
 {
-    if constexpr (std::is_void<R>::value) for (request<R> &one : requests) one.wait();
+    using R = decltype(requests[0].wait());
+    if constexpr (std::is_void<R>::value) for (Q &one : requests) one.wait();
     else {
         std::vector<R> results;
-        for (request<R> &one : requests) results.push_back(one.wait());
+        for (Q &one : requests) results.push_back(one.wait());
         return results;
     }
 }
 
 // Wait for requests of any kinds; what they give is dropped.
-template <class... R> void wait_all(request<R> &...requests) { ((void)requests.wait(), ...); }
+template <class... Q> void wait_all(Q &...requests) { (static_cast<void>(requests.wait()), ...); }
 
 // Wait for one: which of them is finished and was not handed out yet; its wait() then gives the result, or what went wrong.
 // Nothing: none is left.
-template <class R> std::optional<std::size_t> wait_any(std::vector<request<R>> &requests)
+template <class Q> std::optional<std::size_t> wait_any(const std::vector<Q> &requests)
+{ return detail::first(detail::ended(requests, coll_wait_any)); }
+
+// The same without waiting.  Nothing: none is finished yet, and *is_left, or none is left.
+template <class Q> std::optional<std::size_t> test_any(const std::vector<Q> &requests, bool *is_left = nullptr)
+{ return detail::first(detail::ended(requests, coll_test_any, is_left)); }
+
+// Wait for one, and give all that are finished and were not handed out yet.  Empty: none is left.
+template <class Q> std::vector<std::size_t> wait_some(const std::vector<Q> &requests)
 {
-    std::vector<coll_request *> handles;
-    int index = -1;
-    for (request<R> &one : requests) handles.push_back(one.handle());
-    coll_wait_any(static_cast<int>(handles.size()), handles.data(), &index);
-    return index < 0 ? std::nullopt : std::optional<std::size_t>(static_cast<std::size_t>(index));
+    int count;
+    return detail::ended(requests, [&](int n, coll_request **of, int *at) { return coll_wait_some(n, of, at, &count); });
 }
 
 // ---- >>forms: what is done with a call, once it is put together.  A form is given a task where it lies.
@@ -842,19 +866,12 @@ struct running {
         state &comm = of(to);
         Task made(std::forward<A>(a)...);
         if (!is_ready(comm, made)) return R();
-        const coll_status status = Task::is_receive ? receive(comm, made) : coll_run(comm.handle, &made.call);
-        raise_again(made.thrown);
-        return comm.check(status) ? made.result() : R();
-    }
-
-private:
-    static coll_status receive(state &comm, task &made)
-    {
         coll_request *request = nullptr;
-        coll_status status = coll_start(comm.handle, &made.call, &request);
-        if (status >= 0) status = finish(request, made);
-        coll_request_free(request);
-        return status;
+        coll_status status = (is_receive(made.call.kind) ? coll_start(comm.handle, &made.call, &request)
+                                                         : coll_run(comm.handle, &made.call));
+        if (request) status = finish(comm, request, made), coll_request_free(request);
+        raise_again(made.thrown);
+        return comm.check(status) ? made.result(comm) : R();
     }
 };
 
@@ -899,15 +916,15 @@ public:
     explicit calls(detail::shared comm) : comm_(std::move(comm)) {}
 
     // Return when every rank has called it.
-    auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), nothing(), {}, with); }
+    auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), {}, with); }
 
     // Every rank gets the root's elements, in x.  One that is moved in is returned.
     template <class X> auto broadcast(X &&x, int root = 0, const options &with = {}) const
-    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), nothing(), { root }, with); }
+    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), { {}, {}, root }, with); }
 
     // The root gets x of all ranks, combined by op.  Nothing comes to the others.
     template <class X, class Op = coll_op> auto reduce(X &&x, Op op = Op(), int root = 0, const options &with = {}) const
-    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { root }, with); }
+    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { {}, {}, root }, with); }
 
     // Every rank gets x of all ranks, combined by op, with the same bits.
     template <class X, class Op = coll_op> auto allreduce(X &&x, Op op = Op(), const options &with = {}) const
@@ -916,7 +933,7 @@ public:
     // The same for every one of some ranges of any types, in place: comm.allreduce_list({ weights, biases }, coll::avg).
     template <class Op = coll_op>
     auto allreduce_list(std::vector<any_span<void>> list, Op op = Op(), const options &with = {}) const
-    { return make_list<COLL_ALLREDUCE_LIST>({}, std::move(list), std::move(op), with); }
+    { return make<COLL_ALLREDUCE_LIST>(detail::lists{ {}, std::move(list) }, std::move(op), {}, with); }
 
     // x has n blocks, which are combined by op; rank r gets block r.  In place: block r of x.
     template <class X, class Op = coll_op> auto reduce_scatter(X &&x, Op op = Op(), const options &with = {}) const
@@ -924,7 +941,7 @@ public:
     // The same with a number of elements for every block, equal on all ranks.
     template <class X, class Op = coll_op>
     auto reduce_scatterv(X &&x, blocks counts, Op op = Op(), const options &with = {}) const
-    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), { {}, std::move(counts) }, with); }
 
     // Rank r gets x of ranks 0 to r, combined by op.  There is no avg.
     template <class X, class Op = coll_op> auto scan(X &&x, Op op = Op(), const options &with = {}) const
@@ -935,67 +952,59 @@ public:
 
     // The root gets x of all ranks, one behind the other.
     template <class X> auto gather(X &&x, int root = 0, const options &with = {}) const
-    { return make<COLL_GATHER>(std::forward<X>(x), nothing(), { root }, with); }
+    { return make<COLL_GATHER>(std::forward<X>(x), { {}, {}, root }, with); }
     // The same where x is of any size; counts are the root's: comm.gatherv(x, comm.gather(x.size())).
     template <class X> auto gatherv(X &&x, blocks counts, int root = 0, const options &with = {}) const
-    { return make<COLL_GATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts), root), with); }
+    { return make<COLL_GATHERV>(std::forward<X>(x), { {}, std::move(counts), root }, with); }
 
     // Rank r gets block r of the root's x.  Other ranks give an output (coll::into), or the count that comes and any x.
-    template <class X>
-    auto scatter(X &&x, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    { return make<COLL_SCATTER>(std::forward<X>(x), nothing(), { root, 0, 0, count }, with); }
+    template <class X> auto scatter(X &&x, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
+    { return make<COLL_SCATTER>(std::forward<X>(x), { {}, {}, root, count }, with); }
     // The same with the root's number of elements for every block; `count` comes to this rank.
     template <class X>
     auto scatterv(X &&x, blocks counts, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    { return make<COLL_SCATTERV>(std::forward<X>(x), nothing(), detail::listing(std::move(counts), {}, root, count), with); }
+    { return make<COLL_SCATTERV>(std::forward<X>(x), { std::move(counts), {}, root, count }, with); }
 
     // Every rank gets x of all ranks, one behind the other.
     template <class X> auto allgather(X &&x, const options &with = {}) const
-    { return make<COLL_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_ALLGATHER>(std::forward<X>(x), {}, with); }
     // The same where x is of any size; all ranks know the counts: comm.allgatherv(x, comm.allgather(x.size())).
     template <class X> auto allgatherv(X &&x, blocks counts, const options &with = {}) const
-    { return make<COLL_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_ALLGATHERV>(std::forward<X>(x), { {}, std::move(counts) }, with); }
 
     // Block r of x goes to rank r, block r of the result comes from rank r.
     template <class X> auto alltoall(X &&x, const options &with = {}) const
-    { return make<COLL_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_ALLTOALL>(std::forward<X>(x), {}, with); }
     // The same with counts: comm.alltoallv(x, sends, comm.alltoall(sends)).  In place both ways have the counts of `receives`.
     template <class X> auto alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
-    {
-        return make<COLL_ALLTOALLV>(std::forward<X>(x), nothing(),
-                                    detail::listing(std::move(sends), std::move(receives)), with);
-    }
+    { return make<COLL_ALLTOALLV>(std::forward<X>(x), { std::move(sends), std::move(receives) }, with); }
     // The same for ranges that lie anywhere, each of its own type: range r goes to rank r, range r of `to` comes from it.
     auto alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to, const options &with = {}) const
-    { return make_list<COLL_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
+    { return make<COLL_ALLTOALLW>(detail::lists{ std::move(from), std::move(to) }, {}, with); }
 
     // The neighbours of communicator::neighbors: x goes to every destination, block i of the result comes from source i.
     template <class X> auto neighbor_allgather(X &&x, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), {}, with); }
     template <class X> auto neighbor_allgatherv(X &&x, blocks counts, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
+    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), { {}, std::move(counts) }, with); }
     // Block i of x goes to destination i, block i of the result comes from source i.
     template <class X> auto neighbor_alltoall(X &&x, const options &with = {}) const
-    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
+    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), {}, with); }
     template <class X> auto neighbor_alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
-    {
-        return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), nothing(),
-                                             detail::listing(std::move(sends), std::move(receives)), with);
-    }
+    { return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), { std::move(sends), std::move(receives) }, with); }
     auto neighbor_alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to,
                             const options &with = {}) const
-    { return make_list<COLL_NEIGHBOR_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
+    { return make<COLL_NEIGHBOR_ALLTOALLW>(detail::lists{ std::move(from), std::move(to) }, {}, with); }
 
     // Messages, matched by (source, tag), in the order sent.
     template <class X> auto send(X &&x, int dest, int tag = 0, const options &with = {}) const
-    { return make<COLL_SEND>(std::forward<X>(x), nothing(), { dest, tag }, with); }
+    { return make<COLL_SEND>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag }, with); }
     // x is room for what comes.  One that is moved in is returned, no longer than what has come (as a std::vector).
-    template <class X>
-    auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
-    { return make<COLL_RECV>(into(std::forward<X>(x)), nothing(), { source, tag }, with); }
+    template <class X> auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
+    { return make<COLL_RECV>(into(std::forward<X>(x)), { {}, {}, source, detail::unknown, tag }, with); }
     // Both at once.  Without an output there is room for as many elements as x has.
     template <class X> auto sendrecv(X &&x, int dest, int source, int tag = 0, const options &with = {}) const
-    { return make<COLL_SENDRECV>(std::forward<X>(x), nothing(), { dest, tag, source }, with); }
+    { return make<COLL_SENDRECV>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag, source }, with); }
 
 protected:
     using nothing = detail::nothing;
@@ -1004,22 +1013,12 @@ protected:
     template <coll_kind K, class X, class Op>
     auto make(X &&x, Op &&op, detail::details &&more, const options &with) const
     {
-        using buffers = detail::form<std::remove_reference_t<X>>;
-        if constexpr (std::is_same<buffers, detail::alone<std::remove_reference_t<X>>>::value) {
-            using task = detail::call_task<K, detail::alone<X>, std::decay_t<Op>>;
-            return Form::template take<task>(comm_, detail::alone<X>(x), std::move(op), std::move(more), with);
-        } else {
-            using task = detail::call_task<K, buffers, std::decay_t<Op>>;
-            return Form::template take<task>(comm_, std::move(x), std::move(op), std::move(more), with);
-        }
+        using buffers = detail::form<X>;
+        using task = detail::call_task<K, buffers, std::decay_t<Op>>;
+        return Form::template take<task>(comm_, buffers(std::move(x)), std::move(op), std::move(more), with);
     }
-    template <coll_kind K, class Op>
-    auto make_list(std::vector<any_span<const void>> &&from, std::vector<any_span<void>> &&to, Op &&op,
-                   const options &with) const
-    {
-        using task = detail::list_task<K, std::decay_t<Op>>;
-        return Form::template take<task>(comm_, std::move(from), std::move(to), std::move(op), detail::details(), with);
-    }
+    template <coll_kind K, class X> auto make(X &&x, detail::details &&more, const options &with) const
+    { return make<K>(std::forward<X>(x), nothing(), std::move(more), with); }
 
     detail::shared comm_;
 };
@@ -1031,6 +1030,7 @@ public:
     using value_type = T;
     static_assert(std::is_trivially_copyable<T>::value, "coll: a buffer has elements that are trivially copyable");
 
+    buffer() = default;
     T *data() { return at_.get(); }
     const T *data() const { return at_.get(); }
     std::size_t size() const { return at_ ? count_ : 0; }
@@ -1053,9 +1053,6 @@ private:
         comm->buffers++;
         for (T &one : *this) new (static_cast<void *>(&one)) T();
     }
-
-public:
-    buffer() = default;
 };
 
 // ---- >>communicators
@@ -1092,12 +1089,13 @@ public:
     calls<detail::starting<true>> prepare() const { return calls<detail::starting<true>>(comm_); }
     calls<detail::explaining> explain() const { return calls<detail::explaining>(comm_); }
 
-    // Any call of C's, as a matrix with rows and strides takes.
-    void run(const coll_call &call) const
-    {
-        detail::state &comm = detail::of(comm_);
-        if (comm.handle) comm.check(coll_run(comm.handle, &call));
-    }
+    coll::received received() const { return detail::of(comm_).got; }             // the last receive whose end was told
+
+    // Any call of C's.
+    void run(const coll_call &call) const { ask([&](coll_comm *comm) { return coll_run(comm, &call); }); }
+    void measure() const { ask(coll_measure); }
+    void progress() const { ask(coll_progress); }
+    int fd() const { return coll_fd(detail::of(comm_).handle); }
 
     // Leave now.  Pending requests end with COLL_ERR_ABORTED.  Buffers go first.
     void free()
@@ -1115,17 +1113,15 @@ public:
     communicator shrink() const { return derived(coll_shrink); }
     communicator create(span<const int> ranks, int tag = 0) const
     {
-        return derived([&](coll_comm *comm, coll_comm **out) {
-            return coll_create(comm, ranks.data(), static_cast<int>(ranks.size()), tag, out);
-        });
+        const int count = static_cast<int>(ranks.size());
+        return derived([&](coll_comm *comm, coll_comm **out) { return coll_create(comm, ranks.data(), count, tag, out); });
     }
 
     void neighbors(span<const int> sources, span<const int> destinations) const
     {
-        detail::state &comm = detail::of(comm_);
         const int from = static_cast<int>(sources.size()), to = static_cast<int>(destinations.size());
-        if (comm.handle && comm.check(coll_neighbors(comm.handle, sources.data(), from, destinations.data(), to)))
-            comm.sources = from, comm.destinations = to;
+        if (ask([&](coll_comm *comm) { return coll_neighbors(comm, sources.data(), from, destinations.data(), to); }))
+            comm_->sources = from, comm_->destinations = to;
     }
 
     // The ranks that are known to have failed, the one that ended the communicator first.
@@ -1151,6 +1147,11 @@ public:
 
 private:
     template <class F> friend struct detail::crew;
+    template <class F> bool ask(F &&fn) const
+    {
+        detail::state &comm = detail::of(comm_);
+        return comm.handle && comm.check(fn(comm.handle));
+    }
     template <class F> communicator derived(F &&make) const
     {
         detail::state &comm = detail::of(comm_);
@@ -1220,15 +1221,14 @@ template <class F> struct crew {
 // first one throws; the others then find that this rank is gone.  With `why` as init.
 template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {}, error *why = nullptr)
 {
-    using crew_type = detail::crew<std::remove_reference_t<F>>;
-    crew_type crew{ fn, !why, {}, {}, {}, {} };
-    const int status = coll_spawn_with(count, crew_type::work, &crew, &settings);
+    detail::crew<std::remove_reference_t<F>> crew{ fn, !why, {}, {}, {}, {} };
+    const int status = coll_spawn_with(count, crew.work, &crew, &settings);
     detail::raise_again(crew.thrown);
     if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_NO_RANK, coll_error(nullptr));
     if (status < 0 && !why && detail::can_throw) detail::raise(crew.wrong);
     if (why) *why = crew.wrong;
-    if constexpr (!std::is_void<typename crew_type::R>::value) {
-        std::vector<typename crew_type::R> results;
+    if constexpr (!std::is_void<typename decltype(crew)::R>::value) {
+        std::vector<typename decltype(crew)::R> results;
         for (int rank = 0; results.size() < crew.results.size(); rank++)
             for (auto &one : crew.results) if (one.first == rank) results.push_back(std::move(one.second));
         return results;

@@ -22,6 +22,13 @@ static int worker(coll::communicator &comm)
     right += !none.valid() && none.allreduce(1) == 0 && none.last();
     coll::communicator moved = comm.dup(), to = std::move(moved);
     right += moved.allreduce(1) == 0 && moved.last() && to.allreduce(1) == comm.size();
+    comm.broadcast(coll::matrix_view(x, 2, 2));
+    right += comm.last().status() == COLL_ERR_ARGUMENT && std::strstr(comm.last().what(), "beyond the 3 elements");
+    std::vector<coll::request<std::vector<int>>> requests;
+    requests.push_back(comm.start().allgather(coll::matrix_view(x, 2, 2)));
+    right += comm.last() && !requests[0].valid() && coll::wait_some(requests).empty() && !coll::test_any(requests);
+    requests.push_back(comm.start().allgather(coll::matrix_view(x, 2, 1, 2)));
+    right += coll::wait_some(requests) == std::vector<std::size_t>(1, 1) && requests[1].wait().size() == 4 && !comm.last();
     return right;
 }
 
@@ -35,6 +42,6 @@ int main()
     right += coll::init(config).valid() ? 0 : 1;
     std::vector<int> none = coll::spawn(2, worker, config, &why);
     right += none.empty() && why && std::strstr(why.what(), "pigeons");
-    std::printf("%d passed, %d failed\n", right, 16 - right);
-    return right != 16;
+    std::printf("%d passed, %d failed\n", right, 22 - right);
+    return right != 22;
 }

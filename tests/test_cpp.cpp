@@ -1,11 +1,13 @@
 // test_cpp.cpp - the contract of coll.hpp: every collective, of several types, with sums, maxima and operations of the
 // program's own, in every form of buffers and of calls, against an oracle that works on what each rank brings; bits are
 // compared.  Then wrong sizes, errors, requests that are dropped, and objects that were moved away.
-//   usage: test_cpp            threads, 1 to 5, and the simulator;  ends with "N passed, N failed"
+//   usage: test_cpp            threads, 1 to 5, or to 17, and the simulator;  ends with "N passed, N failed"
+//          test_cpp threads    some of the threads alone
 //          test_cpp joined     a rank of a job
 //          test_cpp killed     the same, where rank 1 dies
 #include "../coll.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #if __cplusplus >= 202002L
 #include <span>
 #endif
@@ -400,20 +403,106 @@ static void values_and_options(coll::communicator &comm)
     const auto kept = comm.start().allreduce(coll::in_place(std::move(moved))).wait();
     check(kept.size() == 100 && kept[99] == double(pairs * size), comm, "a buffer that is moved in comes back");
 
-    std::vector<coll::request<int>> requests;
-    for (int i = 0; i < 5; i++) requests.push_back(comm.start().allreduce(i));
-    int seen = 0, total = 0;
-    while (const auto one = coll::wait_any(requests)) seen++, total += requests[*one].wait();
-    check(seen == 5 && total == 10 * size, comm, "wait_any");
-    for (auto &one : requests) one = comm.start().allreduce(1);
-    check(coll::wait_all(requests) == std::vector<int>(5, size), comm, "wait_all");
     auto a = comm.start().barrier();
     auto b = comm.start().allgather(rank);
     coll::wait_all(a, b);
     check(!a.valid() && !b.valid(), comm, "wait_all of several kinds");
     auto testing = comm.start().barrier();
-    while (!testing.test()) {}
+    while (!testing.test()) comm.progress();
     testing.wait();
+    comm.measure();
+    check(comm.fd() >= -1, comm, "measure and fd");
+}
+
+// ---- several requests at once
+
+// Those that are finished, one after the other or many at once, each handed out once; each has its buffer.
+static void several(const coll::communicator &comm)
+{
+    const int size = comm.size();
+    std::vector<coll::request<std::vector<int>>> requests;
+    std::vector<int> seen;
+    const auto begin = [&] {
+        requests.clear(), seen.assign(7, 0);
+        for (int i = 0; i < 7; i++) requests.push_back(comm.start().allreduce(coll::in_place(std::vector<int>(3, i))));
+        requests.insert(requests.begin() + 2, coll::request<std::vector<int>>());
+    };
+    const auto end = [&](std::size_t i) {
+        const std::size_t which = i - (i > 2);
+        const std::vector<int> wanted(3, static_cast<int>(which) * size);
+        if (i != 2 && requests[i].test() && requests[i].wait() == wanted) seen[which]++;
+    };
+
+    begin();
+    while (const auto one = coll::wait_any(requests)) end(*one);
+    check(seen == std::vector<int>(7, 1), comm, "wait_any");
+    begin();
+    for (std::vector<std::size_t> some; !(some = coll::wait_some(requests)).empty(); )
+        for (std::size_t i : some) end(i);
+    check(seen == std::vector<int>(7, 1) && !coll::wait_any(requests), comm, "wait_some");
+    begin();
+    bool is_left = true;
+    while (is_left)
+        if (const auto one = coll::test_any(requests, &is_left)) end(*one), is_left = true;
+    check(seen == std::vector<int>(7, 1) && !coll::test_any(requests), comm, "test_any");
+    begin();
+    requests[4].wait();
+    auto moved = std::move(requests[5]);
+    for (auto &one : requests) while (!one.test()) {}
+    check(coll::wait_some(requests).empty(), comm, "what wait and test have told is not handed out again");
+    check(moved.wait() == std::vector<int>(3, 4 * size), comm, "nor one that was moved away");
+    requests.clear();
+    check(!coll::wait_any(requests) && coll::wait_some(requests).empty(), comm, "of no requests none is waited for");
+    check(!coll::test_any(requests, &is_left) && !is_left, comm, "of no requests none is left");
+    for (int i = 0; i < 5; i++) requests.push_back(comm.start().allreduce(std::vector<int>(2, i)));
+    const auto results = coll::wait_all(requests);
+    check(results.size() == 5 && results[4] == std::vector<int>(2, 4 * size), comm, "wait_all");
+}
+
+// Prepared calls stay, whoever waits for them.
+static void several_prepared(const coll::communicator &comm)
+{
+    const int size = comm.size();
+    std::vector<int> x(4);
+    std::vector<coll::prepared> calls;
+    for (int &one : x) calls.push_back(comm.prepare().allreduce(coll::in_place(one)));
+
+    check(coll::wait_some(calls).empty(), comm, "prepared calls that were not started are not finished");
+    for (int round = 0; round < 4; round++) {
+        std::size_t seen = 0;
+        x.assign(4, round);
+        for (coll::prepared &one : calls) one.restart();
+        if (round == 0) seen = calls.size(), coll::wait_all(calls);
+        if (round == 1) seen = calls.size(), coll::wait_all(calls[0], calls[1], calls[2], calls[3]);
+        if (round == 2) while (const auto one = coll::wait_any(calls)) calls[*one].wait(), seen++;
+        while (round == 3 && seen < calls.size()) for (std::size_t i : coll::wait_some(calls)) calls[i].wait(), seen++;
+        check(seen == 4 && x == std::vector<int>(4, round * size), comm, "several prepared calls");
+    }
+}
+
+// Whom a receive from anyone came from.
+static void receipts(const coll::communicator &comm)
+{
+    const int rank = comm.rank(), size = comm.size();
+    const std::size_t me = static_cast<std::size_t>(rank);
+
+    if (rank) comm.send(std::vector<int>(me, rank), 0, rank + 3);
+    std::vector<coll::request<std::vector<int>>> requests;
+    for (int i = 1; i < size && rank == 0; i += 2)
+        requests.push_back(comm.start().recv(std::vector<int>(20), i, i + 3));
+    for (int i = 1; i < size && rank == 0; i++) {
+        const bool is_started = !requests.empty();
+        std::vector<int> got = is_started ? requests.back().wait() : comm.recv(std::vector<int>(20));
+        if (is_started) requests.pop_back();
+        const coll::received from = comm.received();
+        check(from.count == got.size() && from.tag == from.source + 3 && got.size() == static_cast<std::size_t>(from.source)
+              && got == std::vector<int>(got.size(), from.source), comm, "received");
+    }
+    comm.barrier();
+    const int before = (rank + size - 1) % size;
+    comm.sendrecv(rank, (rank + 1) % size, COLL_ANY_SOURCE, 2);
+    const coll::received from = comm.received();
+    check(from.source == before && from.tag == 2 && from.count == 1, comm, "received by sendrecv");
 }
 
 #if !defined(COLL_CPP_NO_EXCEPTIONS)
@@ -465,6 +554,11 @@ static void wrong_sizes(coll::communicator &comm)
     refuses(comm, [&] { comm.free(); }, "there are buffers of this communicator");
 }
 
+#endif
+
+#include "cpp_matrices.hpp"
+
+#if !defined(COLL_CPP_NO_EXCEPTIONS)
 static void lifetimes(coll::communicator &comm)
 {
     const int size = comm.size();
@@ -521,8 +615,48 @@ void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 }
 
+// One that ends with an error is handed out, and its wait tells; an error of the call itself is told by the call.
+static void several_wrong(coll::communicator &comm)
+{
+    for (bool throws : { true, false }) {
+        coll::communicator other = comm.dup();
+        other.throwing(throws);
+        std::vector<coll::request<std::vector<int>>> requests(1);
+        requests.push_back(other.start().recv(std::vector<int>(1), other.rank(), 9));
+        bool is_left = false, is_told = false;
+        check(!coll::test_any(requests, &is_left) && is_left, comm, "one that goes on");
+        other.free();
+        check(coll::wait_some(requests) == std::vector<std::size_t>(1, 1), comm, "one that was aborted is handed out");
+        try { is_told = requests[1].wait().empty() && other.last().status() == COLL_ERR_ABORTED; }
+        catch (const coll::error &wrong) { is_told = throws && wrong.status() == COLL_ERR_ABORTED; }
+        check(is_told && !coll::wait_any(requests), comm, "what has become of it");
+    }
+}
+
+// A second thread, while this one is inside of the communicator.
+static void entered_twice(coll::communicator &comm)
+{
+    std::vector<coll::request<int>> requests;
+    int told = 0, called = 0;
+
+    requests.push_back(comm.start().recv(0, comm.rank(), 9));
+    comm.allreduce(1, [&](int a, int b) {
+        std::thread([&] {
+            try { coll::wait_any(requests); } catch (const coll::error &wrong) { told += wrong.status() == COLL_ERR_ARGUMENT; }
+            try { coll::wait_some(requests); } catch (const coll::error &wrong) { told += wrong.status() == COLL_ERR_ARGUMENT; }
+        }).join();
+        called++;
+        return a + b;
+    });
+    check(told == 2 * called && comm.allreduce(called) > 0, comm, "a wait for several by a second thread is an error");
+    comm.send(8, comm.rank(), 9);
+    check(coll::wait_any(requests) == std::size_t(0) && requests[0].wait() == 8, comm, "and afterwards it is as before");
+}
+
+static coll::communicator alone_here() { return coll::init([] { coll_config c{}; c.size = 1; return c; }()); }
+
 // What one rank throws ends spawn; the others find that it is gone.
-static void failures()
+static void first_exception()
 {
     std::string told;
     std::atomic<int> peers(0);
@@ -536,15 +670,19 @@ static void failures()
             }
         });
     } catch (const std::runtime_error &mine) { told = mine.what(); }
-    const coll::communicator alone = coll::init([] { coll_config c{}; c.size = 1; return c; }());
+    const coll::communicator alone = alone_here();
     check(told == "rank 1 has had enough" && peers == 2, alone, "the first exception ends spawn");
+}
 
+static void failures()
+{
+    const coll::communicator alone = alone_here();
+    std::atomic<int> peers(0);
     const coll_sim_fault fault = { COLL_SIM_KILL, 2, -1, 9, 0, 0 };
     coll_sim sim{};
     sim.faults = &fault, sim.fault_count = 1;
     coll_config config{};
     config.transport = "sim", config.sim = &sim, config.log_level = COLL_LOG_NONE;
-    peers = 0;
     if (__lsan_disable) __lsan_disable();         // the one that is killed stays where it is, with what it holds
     const std::vector<int> sizes = coll::spawn(4, [&](coll::communicator &comm) {
         comm.throwing(false);
@@ -571,9 +709,26 @@ static void failures()
 }
 #endif
 
+// What is as quick on many ranks.
+static void at_any_size(coll::communicator &comm)
+{
+    matrices_of<float>(comm);
+    matrices_of<map>(comm);
+    matrices_of<std::int8_t>(comm);
+    matrices_of_programs(comm);
+    several(comm);
+    several_prepared(comm);
+    receipts(comm);
+#if !defined(COLL_CPP_NO_EXCEPTIONS)
+    wrong_matrices(comm);
+    several_wrong(comm);
+#endif
+}
+
 // All of it, for the ranks of any world.
 static void contract(coll::communicator &comm)
 {
+    at_any_size(comm);
     for (std::size_t count : { std::size_t(0), std::size_t(1), std::size_t(37) }) every_type(comm, count);
     numbers<float>(comm, 5003);
     values_and_options(comm);
@@ -588,15 +743,22 @@ int main(int argc, char **argv)
 {
     const std::string what = argc > 1 ? argv[1] : "";
 
+    if (what.empty() || what == "threads") {
+        for (int ranks = 1; ranks <= 17; ranks++)
+            if (what.empty() || ranks == 3 || ranks == 17) coll::spawn(ranks, ranks <= 5 ? contract : at_any_size);
+#if !defined(COLL_CPP_NO_EXCEPTIONS)
+        coll::spawn(3, entered_twice);
+        first_exception();
+#endif
+    }
     if (what.empty()) {
-        for (int ranks = 1; ranks <= 5; ranks++) coll::spawn(ranks, contract);
         coll_config config{};
         config.transport = "sim";
         coll::spawn(3, contract, config);
 #if !defined(COLL_CPP_NO_EXCEPTIONS)
         failures();
 #endif
-    } else {
+    } else if (what != "threads") {
         coll::communicator comm = coll::init();
         if (what == "joined") contract(comm);
         else if (comm.rank() == 1) std::raise(SIGKILL);

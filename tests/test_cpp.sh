@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_cpp.sh - coll.hpp: the contract on threads, processes and a simulated machine, with sanitizers; without exceptions;
+# test_cpp.sh - coll.hpp: the contract on threads, processes and a simulated machine, with all sanitizers; without exceptions;
 # without a warning; its shapes are those of the library; docs/cpp.md, README.md and examples/cpp do what they say.
 #   usage: [CC=cc] [CXX=c++] sh tests/test_cpp.sh
 #
@@ -32,8 +32,21 @@ for compiler in g++ clang++; do
     done
 done
 
+# ---- what does not compile says why
+compiles() { # call
+    printf '#include "coll.hpp"\nvoid f(coll::communicator &comm, std::vector<float> &x) { %s; }\n' "$1" > "$dir/call.cpp"
+    $CXX -std=c++17 -I. -fsyntax-only "$dir/call.cpp" 2> "$dir/why"
+}
+says() { ! compiles "$2" && grep -q "coll: $1" "$dir/why"; }
+check "a matrix is gathered" compiles 'comm.allgather(coll::matrix_view(x, 2, 3))'
+check "and not reduced" says 'a matrix_view is for' 'comm.allreduce(coll::matrix_view(x, 2, 3))'
+check "nor has it counts" says 'a matrix_view is for' 'comm.gatherv(coll::matrix_view(x, 2, 3), {})'
+check "nor is it const as an output" \
+    says 'an output is not const' 'const auto &y = x; comm.broadcast(coll::matrix_view(y, 2, 3))'
+
 # ---- the contract
 make --no-print-directory config=plain "$(folder plain)/coll-run" "$(folder plain)/coll.o" || exit 1
+make --no-print-directory config=tsan "$(folder tsan)/coll.o" || exit 1
 run=$(folder plain)/coll-run object=$(folder plain)/coll.o
 asan="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 # shellcheck disable=SC2086
@@ -41,10 +54,13 @@ asan="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 check "the library with sanitizers" \
     $CC -std=gnu11 -O1 -DCOLL__ONE_TIER $asan -fno-sanitize=null,object-size -c coll.c -o "$dir/asan.o"
 check "the test with sanitizers" $CXX -std=c++17 -O0 -g1 $asan tests/test_cpp.cpp "$dir/asan.o" -o "$dir/test_cpp" -pthread
+check "the test with the thread sanitizer" \
+    $CXX -std=c++17 -O0 -g1 -fsanitize=thread tests/test_cpp.cpp "$(folder tsan)/coll.o" -o "$dir/test_tsan" -pthread
 check "the test without exceptions" \
     $CXX -std=c++17 $W -O0 -fno-exceptions tests/cpp_quiet.cpp "$object" -o "$dir/quiet" -pthread
 }
 counted "threads and the simulator" 1 "$dir/test_cpp"
+counted "threads, with the thread sanitizer" 1 "$dir/test_tsan" threads
 counted "three processes" 3 "$run" -n 3 --no-prefix "$dir/test_cpp" joined
 killed() { # all but the one that is killed find it out
     for rank in 0 1 2; do
