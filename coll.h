@@ -158,7 +158,8 @@
  * once may serve, so partial sums never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of
  * floats, and no such COLL_USER.  In scans, where the order of the ranks is part of the question, the flag means
  * COLL_DETERMINISTIC; elsewhere its promise holds anyway.
- *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.
+ *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.  It must not
+ * use communicators, nor may the log hook: COLL_ERR_ARGUMENT, but for coll_abort.
  *   With COLL_DETECT_OVERFLOW a reducing call of floats or complex numbers whose result on this rank has an infinity or a NaN
  * is counted when it ends; coll_overflows tells how many there were.  Calls that reduce nothing are not looked at.
  *

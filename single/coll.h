@@ -164,7 +164,8 @@
  * once may serve, so partial sums never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of
  * floats, and no such COLL_USER.  In scans, where the order of the ranks is part of the question, the flag means
  * COLL_DETERMINISTIC; elsewhere its promise holds anyway.
- *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.
+ *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.  It must not
+ * use communicators, nor may the log hook: COLL_ERR_ARGUMENT, but for coll_abort.
  *   With COLL_DETECT_OVERFLOW a reducing call of floats or complex numbers whose result on this rank has an infinity or a NaN
  * is counted when it ends; coll_overflows tells how many there were.  Calls that reduce nothing are not looked at.
  *
@@ -3026,6 +3027,9 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
 #include <stdlib.h>
 #include <string.h>
 
+/* In how many functions of the program's this thread is that the library has called: operations, log hooks. */
+static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
+
 /* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
  * defining __OPTIMIZE_SIZE__ after a pop_options. */
 #if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
@@ -3474,8 +3478,10 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    coll__callbacks++;
     if (log->hook) log->hook(log->context, level, line);
     else fprintf(stderr, "coll: %s\n", line);
+    coll__callbacks--;
 }
 
 /* ---- >>failure: the first one is kept ---- */
@@ -7498,7 +7504,9 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
         memcpy(stack[depth++], coll__source_at(codec, &sources[i], from), count * codec->type_size);
         for (int carry = i; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
             unsigned char *const lower = stack[depth - 2], *const upper = stack[depth - 1];
+            coll__callbacks++;
             codec->fn(lower, upper, count, codec->type, codec->fn_context);
+            coll__callbacks--;
             stack[depth - 2] = upper;
             stack[depth - 1] = lower;
             depth--;
@@ -19162,6 +19170,10 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
+/* Is this thread in a function of the program's that the library has called?  It comes from the midst of a call, whose state
+ * would change under its feet. */
+static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
+
 #if !defined(COLL_NO_OS)
 
 /* Its address says which thread this is, with no call of a function. */
@@ -19179,6 +19191,7 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
     const coll__thread_id me = coll__thread_self();
     bool is_free;
 
+    if (coll__is_called_back()) return false;
     coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
@@ -19208,7 +19221,7 @@ static inline bool coll__door_enter_again(coll__door *door)
 {
     const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
-    if (!coll__door_is_mine(door)) return false;
+    if (!coll__door_is_mine(door) || coll__is_called_back()) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door)) return true;
@@ -19239,7 +19252,11 @@ static inline void coll__door_leave(coll__door *door)
 #else
 
 /* Who calls in an interrupt may find that somebody is inside. */
-static inline bool coll__door_enter_again(coll__door *door) { return !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE); }
+static inline bool coll__door_enter_again(coll__door *door)
+{
+    return !coll__is_called_back() && !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE);
+}
+
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
 static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
 
@@ -19260,6 +19277,9 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
+    if (coll__is_called_back())
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: an operation or a log hook must not use communicators",
+                                  comm->rank);
     return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
 }
 
@@ -42517,6 +42537,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 
 COLL_API coll_status coll_free(coll_comm *comm)
 {
+    if (comm && coll__is_called_back()) return coll__stay_out(comm);
     if (comm) coll__comm_close(comm);
     return COLL_OK;
 }

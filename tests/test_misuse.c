@@ -739,6 +739,65 @@ static int abort_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
+/* What an operation must not do, one after the other. */
+typedef struct caller { coll_comm *comm; coll_request *waits; int calls; } caller;
+
+static void calling_sum(const void *from, void *inout, size_t count, coll_type type, void *context)
+{
+    caller *c = context;
+    const char *const words[] = { "operation", NULL, NULL };
+    int32_t one = 1, got = 0;
+    int index = -1;
+    coll_comm *copy = NULL;
+    coll_request *request = NULL;
+    const coll_status tried[] = {
+        coll_barrier(c->comm), coll_allreduce(c->comm, &one, &got, 1, COLL_I32, COLL_SUM), coll_progress(c->comm),
+        coll_ibarrier(c->comm, &request), coll_dup(c->comm, &copy), coll_wait(c->waits), coll_test(c->waits),
+        coll_wait_any(1, &c->waits, &index), coll_free(c->comm)
+    };
+
+    (void)type;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        CHECK(tried[i] == ARGUMENT, "%s: call %zu of an operation gives %d", case_name, i, (int)tried[i]);
+    CHECK(says(coll_error(NULL), words, 3), "%s: an operation is told \"%s\"", case_name, coll_error(NULL));
+    for (size_t i = 0; i < count; i++) ((int32_t *)inout)[i] += ((const int32_t *)from)[i];
+    c->calls++;
+}
+
+/* At once, and queued behind another call, with and without somebody to wait for. */
+static int calling_worker(coll_comm *comm, void *arg)
+{
+    caller c = { .comm = comm };
+    const int size = coll_size(comm);
+    int32_t mine[3] = { 1, 2, 3 }, all[3] = { 0, 0, 0 }, never = 0;
+    coll_call call = { .kind = COLL_ALLREDUCE, .send = mine, .recv = all, .count = 3, .type = COLL_I32, .op = COLL_USER,
+                       .fn = calling_sum, .fn_context = &c };
+
+    (void)arg;
+    CHECK(coll_irecv(comm, &never, 1, COLL_I32, coll_rank(comm), 77, &c.waits) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    for (int round = 0; round < 4; round++) {
+        coll_request *request = NULL;
+        const coll_status status = round % 2 ? coll_start(comm, &call, &request) : coll_run(comm, &call);
+        const coll_status ended = status == COLL_OK ? coll_wait(request) : status;
+        CHECK(ended == COLL_OK && all[0] == size && all[2] == 3 * size, "%s: %d, %d, %d: %s", case_name, (int)ended, all[0],
+              all[2], coll_error(comm));
+        coll_request_free(request);
+    }
+    CHECK(coll_allreduce(comm, COLL_IN_PLACE, &c.calls, 1, COLL_I32, COLL_SUM) == COLL_OK && c.calls > 0,
+          "%s: the operation was called %d times", case_name, c.calls);
+    CHECK(coll_send(comm, mine, 1, COLL_I32, coll_rank(comm), 77) == COLL_OK && coll_wait(c.waits) == COLL_OK && never == 1,
+          "%s: %s", case_name, coll_error(comm));
+    coll_request_free(c.waits);
+    check_works(comm, "operations that call");
+    return 0;
+}
+
+static void calling_case(const void *arg)
+{
+    (void)arg;
+    CHECK(model_run(world, THREE, NULL, calling_worker, NULL) == 0, "%s: the world could not be run", case_name);
+}
+
 static void two_threads_case(const void *arg)
 {
     event seen = EVENT_INIT;
@@ -878,6 +937,7 @@ static void run_here(const char *parts)
     if (support_listed(parts, "mismatch")) run_mismatches();
     if (!support_listed(parts, "threads")) return;
     run_case(abort_case, NULL, "coll_abort");
+    run_case(calling_case, NULL, "an operation that calls");
     if (is_sim) return;
     run_case(abort_case, &yes, "coll_abort from another thread");
     run_case(busy_case, NULL, "coll_abort amid short calls");

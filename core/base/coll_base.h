@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In how many functions of the program's this thread is that the library has called: operations, log hooks. */
+static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
+
 /* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
  * defining __OPTIMIZE_SIZE__ after a pop_options. */
 #if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)

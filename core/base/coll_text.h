@@ -106,8 +106,10 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    coll__callbacks++;
     if (log->hook) log->hook(log->context, level, line);
     else fprintf(stderr, "coll: %s\n", line);
+    coll__callbacks--;
 }
 
 /* ---- >>failure: the first one is kept ---- */

@@ -17,6 +17,10 @@
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
+/* Is this thread in a function of the program's that the library has called?  It comes from the midst of a call, whose state
+ * would change under its feet. */
+static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
+
 #if !defined(COLL_NO_OS)
 
 /* Its address says which thread this is, with no call of a function. */
@@ -34,6 +38,7 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
     const coll__thread_id me = coll__thread_self();
     bool is_free;
 
+    if (coll__is_called_back()) return false;
     coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
@@ -63,7 +68,7 @@ static inline bool coll__door_enter_again(coll__door *door)
 {
     const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
-    if (!coll__door_is_mine(door)) return false;
+    if (!coll__door_is_mine(door) || coll__is_called_back()) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door)) return true;
@@ -94,7 +99,11 @@ static inline void coll__door_leave(coll__door *door)
 #else
 
 /* Who calls in an interrupt may find that somebody is inside. */
-static inline bool coll__door_enter_again(coll__door *door) { return !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE); }
+static inline bool coll__door_enter_again(coll__door *door)
+{
+    return !coll__is_called_back() && !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE);
+}
+
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
 static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
 
@@ -115,6 +124,9 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
+    if (coll__is_called_back())
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: an operation or a log hook must not use communicators",
+                                  comm->rank);
     return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
 }
 

@@ -175,7 +175,9 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
         memcpy(stack[depth++], coll__source_at(codec, &sources[i], from), count * codec->type_size);
         for (int carry = i; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
             unsigned char *const lower = stack[depth - 2], *const upper = stack[depth - 1];
+            coll__callbacks++;
             codec->fn(lower, upper, count, codec->type, codec->fn_context);
+            coll__callbacks--;
             stack[depth - 2] = upper;
             stack[depth - 1] = lower;
             depth--;
