@@ -22,7 +22,8 @@
 enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
-    COLL__CROWD_MOST      = 256                   /* ranks whose work together is counted                     */
+    COLL__CROWD_MOST      = 256,                  /* ranks whose work together is counted                     */
+    COLL__LIES_CACHED     = 1 << 20               /* bytes on their way, of a processor: half are no longer in its caches */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
@@ -55,16 +56,22 @@ static coll__count coll__count_of(const coll__algorithm *a, const coll__query *q
 /* The time where ranks share processors, which then are what there is least of: the work of all ranks together, divided among
  * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
  * long.  The blocks of a vector that is cut into many are sent alike.
+ * What lies in sockets until whom it is for has his turn is out of the caches by then, if there is much of it: bytes that go to
+ * many at once take twice as long as those that are handed from one to the next.
  * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
  * each other's way. */
 static double coll__crowded_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks, double cuts,
-                                 double alone)
+                                 double slices, double alone)
 {
     const int counted = a->cut == COLL__CUT_MANY ? 1 : blocks;
     const coll__count n = coll__count_of(a, query, radix, counted);
     const double bytes = n.moved * 0.5 * (a->is_canonical ? query->bytes : query->sum_bytes) / counted;
-    const double work = n.sent * cuts * query->link->latency + bytes * query->link->per_byte;
-    const double together = n.rounds * query->link->latency + work / (query->size * query->share);
+    const double processors = query->size * query->share;
+    const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
+    const double lies = bytes / (ticks * processors * COLL__LIES_CACHED) - 0.5;
+    const double cold = lies < 0 ? 0 : lies < 1 ? lies : 1;
+    const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold) * query->link->per_byte;
+    const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
@@ -85,7 +92,7 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 
     if (is_crowded) {
         const double cuts = coll__has_cut(a) ? (double)cut : slices;
-        seconds = coll__crowded_time(a, query, radix, blocks, cuts, seconds);
+        seconds = coll__crowded_time(a, query, radix, blocks, cuts, slices, seconds);
     }
     return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
 }
