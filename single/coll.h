@@ -10307,7 +10307,7 @@ enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
     COLL__CROWD_MOST      = 256,                  /* ranks whose work together is counted                     */
-    COLL__LIES_CACHED     = 1 << 20               /* bytes on their way, of a processor: half are no longer in its caches */
+    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes on their way, of a processor: half are no longer in its caches */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
@@ -10352,8 +10352,8 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double bytes = n.moved * 0.5 * (a->is_canonical ? query->bytes : query->sum_bytes) / counted;
     const double processors = query->size * query->share;
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
-    const double lies = bytes / (ticks * processors * COLL__LIES_CACHED) - 0.5;
-    const double cold = lies < 0 ? 0 : lies < 1 ? lies : 1;
+    const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
+    const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the share that is not in the caches */
     const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;
@@ -26645,6 +26645,11 @@ static coll__address coll__with_port(coll__address a, int port)
     return a;
 }
 
+static bool coll__is_same_address(const coll__address *a, const coll__address *b)
+{
+    return a->length == b->length && !memcmp(&a->at, &b->at, a->length);
+}
+
 /* The interface that a link-local address is of, 0: any. */
 static uint32_t coll__address_scope(const coll__address *a)
 {
@@ -26703,8 +26708,7 @@ static int coll__resolved(const struct addrinfo *found, coll__address *list)
         memcpy(&a.at, found->ai_addr, found->ai_addrlen);
         coll__address_pack(&a, bytes, &port);
         if (coll__is_link_local(bytes) && !coll__address_scope(&a)) continue;
-        for (int i = 0; i < count; i++) is_known = is_known || (list[i].length == a.length
-                                                                && !memcmp(&list[i].at, &a.at, a.length));
+        for (int i = 0; i < count; i++) is_known = is_known || coll__is_same_address(&list[i], &a);
         if (!is_known) list[count++] = a;
     }
     return count;
@@ -27053,7 +27057,7 @@ static void coll__spare_pacing(int fd)
 {
     const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
 
-    if (here.length > 0 && here.length == there.length && !memcmp(&here.at, &there.at, here.length)) coll__congest_by(fd, "reno");
+    if (here.length > 0 && coll__is_same_address(&here, &there)) coll__congest_by(fd, "reno");
 }
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
@@ -27066,8 +27070,7 @@ static int coll__dial_result(int fd)
     if (error) return error;
     const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
     if (there.length == 0) return ENOTCONN;
-    if (here.length == there.length && !memcmp(&here.at, &there.at, here.length)) return ECONNREFUSED;
-    return 0;
+    return coll__is_same_address(&here, &there) ? ECONNREFUSED : 0;
 }
 
 /* ---- >>ways: several addresses of which one is to be reached ---- */

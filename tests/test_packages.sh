@@ -5,18 +5,9 @@
 #   CC: the compiler.  cmake, ninja, meson, pkg-config, mandoc, debhelper, lintian, abigail-tools: deps installs them
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd)
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
 : "${CC:=cc}"
 export CC
-passed=0 failed=0
-for name in $(env | sed -n 's/^\(COLL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-
-check() { # name command...
-    what=$1; shift
-    if "$@" > "$dir/log" 2>&1; then passed=$((passed + 1)); echo "ok - $what"
-    else failed=$((failed + 1)); echo "FAILED - $what: $(tail -n 8 "$dir/log")"; fi
-}
+. tests/checks.sh
 there() { # what is left out, commands: are they all here?
     left=$1; shift
     for command in "$@"; do

@@ -23,7 +23,7 @@ enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
     COLL__CROWD_MOST      = 256,                  /* ranks whose work together is counted                     */
-    COLL__LIES_CACHED     = 1 << 20               /* bytes on their way, of a processor: half are no longer in its caches */
+    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes on their way, of a processor: half are no longer in its caches */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
@@ -68,8 +68,8 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double bytes = n.moved * 0.5 * (a->is_canonical ? query->bytes : query->sum_bytes) / counted;
     const double processors = query->size * query->share;
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
-    const double lies = bytes / (ticks * processors * COLL__LIES_CACHED) - 0.5;
-    const double cold = lies < 0 ? 0 : lies < 1 ? lies : 1;
+    const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
+    const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the share that is not in the caches */
     const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;

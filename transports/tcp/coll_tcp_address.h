@@ -73,6 +73,11 @@ static coll__address coll__with_port(coll__address a, int port)
     return a;
 }
 
+static bool coll__is_same_address(const coll__address *a, const coll__address *b)
+{
+    return a->length == b->length && !memcmp(&a->at, &b->at, a->length);
+}
+
 /* The interface that a link-local address is of, 0: any. */
 static uint32_t coll__address_scope(const coll__address *a)
 {
@@ -131,8 +136,7 @@ static int coll__resolved(const struct addrinfo *found, coll__address *list)
         memcpy(&a.at, found->ai_addr, found->ai_addrlen);
         coll__address_pack(&a, bytes, &port);
         if (coll__is_link_local(bytes) && !coll__address_scope(&a)) continue;
-        for (int i = 0; i < count; i++) is_known = is_known || (list[i].length == a.length
-                                                                && !memcmp(&list[i].at, &a.at, a.length));
+        for (int i = 0; i < count; i++) is_known = is_known || coll__is_same_address(&list[i], &a);
         if (!is_known) list[count++] = a;
     }
     return count;

@@ -99,7 +99,7 @@ static void coll__spare_pacing(int fd)
 {
     const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
 
-    if (here.length > 0 && here.length == there.length && !memcmp(&here.at, &there.at, here.length)) coll__congest_by(fd, "reno");
+    if (here.length > 0 && coll__is_same_address(&here, &there)) coll__congest_by(fd, "reno");
 }
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
@@ -112,8 +112,7 @@ static int coll__dial_result(int fd)
     if (error) return error;
     const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
     if (there.length == 0) return ENOTCONN;
-    if (here.length == there.length && !memcmp(&here.at, &there.at, here.length)) return ECONNREFUSED;
-    return 0;
+    return coll__is_same_address(&here, &there) ? ECONNREFUSED : 0;
 }
 
 /* ---- >>ways: several addresses of which one is to be reached ---- */
