@@ -62,6 +62,7 @@ class Runner:
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
         for name in [x for x in self.env if x.startswith('COLL_')]:    # the library as it is, not as this shell has tuned it
             del self.env[name]
+        self.env['COLL_LIVENESS_TIMEOUT_MS'] = '120000'                # bound to a processor that others have: late, not dead
         if len(os.environ.get('TMPDIR', '')) > 40:                     # Open MPI's sockets lie there, and need short names
             self.env['TMPDIR'] = '/tmp'
 

@@ -66,9 +66,8 @@ void ours_open(int ranks, ours *all)
 
 bool ours_join(ours *me, int rank, int ranks, const char *address, const char *io, char *why, size_t room)
 {
-    /* bound to a processor that others may have for seconds: such a rank is late, and not dead */
     const coll_config config = { .transport = "tcp", .rank = rank, .size = ranks, .address = address,
-                                 .liveness_timeout_ms = 120000, .tcp = { .io = io, .share_memory = -1 } };
+                                 .tcp = { .io = io, .share_memory = -1 } };
 
     *me = (ours){ 0 };
     if (coll_init(&me->comm, &config) == COLL_OK) return true;

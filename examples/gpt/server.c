@@ -10,9 +10,9 @@
  * are messages.
  *
  * The price is that a gradient is stale: between its weights leaving and its coming back, others have been applied.  --stale K
- * bounds by how many.  No more than K + 1 batches are out at a time; and when the oldest of them would come K steps late, the
- * server receives from that worker alone, and leaves the others' gradients where the library keeps them.  With K = 0 one batch
- * is out at a time, and the training has the bits of one rank alone. */
+ * bounds by how many.  No more than K + 1 batches are out at a time; and when one of them would come too late if another went
+ * first, the server receives from the worker with the oldest weights alone, and leaves the others' gradients where the library
+ * keeps them.  With K = 0 one batch is out at a time, and the training has the bits of one rank alone. */
 #include "trainer.h"
 
 enum { WORK, GRADIENT };             /* tags                                            */
@@ -42,12 +42,23 @@ static coll_status hand_out(server *s, int worker, int batch)
     return coll_send(s->t->comm, s->message, count + 1, COLL_F32, worker, WORK);
 }
 
-/* Whom to receive from: anybody, or the one whose gradient must not become staler. */
+/* Whom to receive from: anybody, or the one whose weights are the oldest.  It has to be that one as soon as the gradients that
+ * are out, taken from the oldest on, would be just fresh enough: whichever of them came first would make one older than it too
+ * stale. */
 static int whom(const server *s, int bound)
 {
-    for (int w = 1; w < s->t->size; w++)
-        if (s->since[w] >= 0 && s->taken - s->since[w] >= bound) return w;
-    return COLL_ANY_SOURCE;
+    int oldest = COLL_ANY_SOURCE, late = 0;
+
+    for (int w = 1; w < s->t->size; w++) {
+        int before = 0;                          /* gradients that would be taken before this one */
+
+        if (s->since[w] < 0) continue;
+        for (int v = 1; v < s->t->size; v++)
+            before += s->since[v] >= 0 && (s->since[v] < s->since[w] || (s->since[v] == s->since[w] && v < w));
+        if (!before) oldest = w;
+        late |= s->taken + before - s->since[w] >= bound;
+    }
+    return late ? oldest : COLL_ANY_SOURCE;
 }
 
 /* Receive one gradient and apply it.  *worker: whose it was. */
