@@ -10341,7 +10341,7 @@ static coll__count coll__count_of(const coll__algorithm *a, const coll__query *q
  * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
  * long.  The blocks of a vector that is cut into many are sent alike.
  * What lies in sockets until whom it is for has his turn is out of the caches by then, if there is much of it: bytes that go to
- * many at once take twice as long as those that are handed from one to the next.
+ * many at once take a quarter longer than those that are handed from one to the next.
  * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
  * each other's way. */
 static double coll__crowded_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks, double cuts,
@@ -10354,7 +10354,7 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
     const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
     const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the share that is not in the caches */
-    const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold) * query->link->per_byte;
+    const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold / 4) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
@@ -25362,15 +25362,6 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
-/* Which congestion control a connection has.  Where it may not be had all stays as it is. */
-static void coll__congest_by(int fd, const char *name)
-{
-#if defined(TCP_CONGESTION)
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
-#endif
-    (void)fd, (void)name;
-}
-
 #if !defined(COLL_PORTABLE)
 
 #include <linux/sockios.h>
@@ -26971,6 +26962,32 @@ static void coll__tune_socket(int fd)
     coll__keep_alive(fd, IDLE, INTERVAL, PROBES);
 }
 
+/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and so
+ * does every other control that comes after bbr on a connection; reno alone does not, and every program may have it.  So it has
+ * to be there before the connection is.  Where it may not be had all stays as it is. */
+static void coll__congest_unpaced(int fd)
+{
+#if defined(TCP_CONGESTION)
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+#endif
+    (void)fd;
+}
+
+/* The same taken back: as the system has it for all. */
+static void coll__congest_as_usual(int fd)
+{
+#if defined(TCP_CONGESTION)
+    char usual[16];
+    socklen_t length = sizeof usual;
+    const int fresh = coll__socket(AF_INET, SOCK_STREAM, true);
+
+    if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, usual, length);
+    if (fresh >= 0) close(fresh);
+#endif
+    (void)fd;
+}
+
 /* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
  * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
 static int coll__listen_at(const coll__address *a)
@@ -26980,6 +26997,7 @@ static int coll__listen_at(const coll__address *a)
     if (fd < 0) return -1;
     coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    coll__congest_unpaced(fd);                    /* who is accepted starts like that                         */
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
@@ -27041,6 +27059,7 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
+    if (coll__is_ours(a)) coll__congest_unpaced(fd);
     if ((!from || !bind(fd, (const struct sockaddr *)&from->at, from->length))
         && (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS)) return fd;
     const int error = errno;
@@ -27051,13 +27070,12 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
 
-/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and
- * halves its speed; reno does not, and every program may have it. */
-static void coll__spare_pacing(int fd)
+/* Who has been accepted: from afar, or from an address of this host? */
+static void coll__congest_accepted(int fd)
 {
     const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
 
-    if (here.length > 0 && coll__is_same_address(&here, &there)) coll__congest_by(fd, "reno");
+    if (!coll__is_same_address(&here, &there)) coll__congest_as_usual(fd);
 }
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
@@ -28590,6 +28608,7 @@ typedef struct coll__past {
 typedef struct coll__budget {
     int64_t until;                                /* what has been given out would be earned by then           */
     int     most, a_second;
+    bool    is_awaited;                           /* somebody had none: whoever comes now is behind him        */
 } coll__budget;
 
 typedef enum coll__greet_step {
@@ -28622,9 +28641,10 @@ static bool coll__budget_take(coll__budget *b)
 {
     if (!b) return true;
     const int64_t now = coll__now(), from = b->until > now ? b->until : now, cost = coll__budget_cost(b);
-    if (from - now > (b->most - 1) * cost) return false;
-    b->until = from + cost;
-    return true;
+    const bool is_there = !b->is_awaited && from - now <= (b->most - 1) * cost;
+    if (is_there) b->until = from + cost;
+    else __atomic_store_n(&b->is_awaited, true, __ATOMIC_RELAXED);
+    return is_there;
 }
 
 static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }
@@ -31070,7 +31090,6 @@ typedef struct coll__tcp {
     coll__greet    *greetings;                    /* with unauthenticated peers                               */
     int             greeting_count, greeting_room;
     coll__budget    budget;                       /* for answers to them                                      */
-    bool            is_saving;                    /* some wait until there is more of it                      */
     bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
     bool            has_deferred;                 /* it has left us some                                      */
     struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
@@ -31341,6 +31360,9 @@ COLL__FOR_SIZE
 #ifndef COLL_TCP_ENDPOINTS_H
 #define COLL_TCP_ENDPOINTS_H
 
+#include <ifaddrs.h>
+#include <net/if.h>
+
 static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
 {
     return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
@@ -31505,28 +31527,6 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     return true;
 }
 
-#endif /* COLL_TCP_ENDPOINTS_H */
-/* ---- transports/tcp/coll_tcp_accept.h ---- */
-/* coll_tcp_accept.h - how connections come about: streams that we dial, and connections that we accept.
- *
- * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all connections
- * that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes, and 32 more
- * of one whose hello was right.  While the job starts, a greeting may take COLL__GREETING_MS.  Later a rank that has begun
- * to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.
- * When there is no room, whoever has said the least, and among these the first to come, makes room for the next one: never one
- * that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that keeps
- * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
- *
- * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
- * listener, once unauthenticated peers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's
- * thread. Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for
- * four times liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
-#ifndef COLL_TCP_ACCEPT_H
-#define COLL_TCP_ACCEPT_H
-
-#include <ifaddrs.h>
-#include <net/if.h>
-
 /* ---- >>where: without a key, only where nobody else is likely to connect ---- */
 
 /* Loopback, RFC 1918, link-local, CGNAT, and those for documents and measurements; of IPv6 unique local and link-local. */
@@ -31583,6 +31583,25 @@ static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char 
     return false;
 }
 
+#endif /* COLL_TCP_ENDPOINTS_H */
+/* ---- transports/tcp/coll_tcp_accept.h ---- */
+/* coll_tcp_accept.h - how connections come about: streams that we dial, and connections that we accept.
+ *
+ * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all connections
+ * that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes, and 32 more
+ * of one whose hello was right.  While the job starts, a greeting may take COLL__GREETING_MS.  Later a rank that has begun
+ * to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.
+ * When there is no room, whoever has said the least, and among these the first to come, makes room for the next one: never one
+ * that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that keeps
+ * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ *
+ * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
+ * listener, once unauthenticated peers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's
+ * thread. Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for
+ * four times liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
+#ifndef COLL_TCP_ACCEPT_H
+#define COLL_TCP_ACCEPT_H
+
 /* ---- >>ways: what the bytes of a new stream go through ---- */
 
 /* Bytes of a ring of memory that is shared with another rank of this host; 0: none is wanted. */
@@ -31609,7 +31628,6 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
 
-    coll__spare_pacing(fd);
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
@@ -31930,7 +31948,6 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, tcp->greets_as);
 
-    if (status == COLL_PENDING && !g->want) __atomic_store_n(&tcp->is_saving, true, __ATOMIC_RELAXED);
     if (status == COLL_PENDING) return false;
     if (tcp->is_heartbeat_there && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
         g->want = 0;
@@ -31974,16 +31991,31 @@ static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *
         || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
 }
 
-/* There may be something to spend again: on ranks that are expected first. */
-static void coll__greetings_spend(coll__tcp *tcp)
+/* Whose turn is it, of those who wait for an answer?  Ranks that are expected, then who came first; -1: nobody waits. */
+static int coll__greeting_first(const coll__tcp *tcp)
 {
-    __atomic_store_n(&tcp->is_saving, false, __ATOMIC_RELAXED);
-    for (int pass = 0; pass < 2; pass++)
+    int first = -1;
+
+    for (int pass = 0; pass < 2 && first < 0; pass++)
         for (int i = 0; i < tcp->greeting_count; i++) {
             const coll__greet *g = &tcp->greetings[i];
-            const bool waits = g->pipe.fd >= 0 && g->step == COLL__GREET_HEAR && !g->want;
-            if (waits && coll__greeting_is_expected(tcp, &g->hello) == (pass == 0)) coll__greeting_event(tcp, i);
+            if (g->pipe.fd < 0 || g->step != COLL__GREET_HEAR || g->want) continue;
+            if (coll__greeting_is_expected(tcp, &g->hello) != (pass == 0)) continue;
+            if (first < 0 || g->deadline < tcp->greetings[first].deadline) first = i;
         }
+    return first;
+}
+
+/* There may be something to spend again. */
+static void coll__greetings_spend(coll__tcp *tcp)
+{
+    int first = -1, before;
+
+    do {
+        before = first, first = coll__greeting_first(tcp);
+        __atomic_store_n(&tcp->budget.is_awaited, false, __ATOMIC_RELAXED);
+        if (first >= 0) coll__greeting_event(tcp, first);
+    } while (first >= 0 && first != before);
 }
 
 /* Go on with all greetings: those who have hung up make room. */
@@ -32098,6 +32130,7 @@ static bool coll__accept_all(coll__tcp *tcp)
         if (i < 0) return false;
         if (fd < 0 && error != ECONNABORTED && !coll__shortage_eased(tcp, error)) return error == EAGAIN;
         if (fd < 0) continue;
+        coll__congest_accepted(fd);
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         tcp->greetings[i].budget = &tcp->budget;
@@ -32143,7 +32176,7 @@ static void coll__accept_tidy(coll__tcp *tcp)
     pthread_mutex_lock(&tcp->accept_lock);
     if (tcp->has_deferred) coll__greetings_go_on(tcp);
     tcp->has_deferred = false;
-    if (tcp->is_saving) coll__greetings_spend(tcp);
+    if (tcp->budget.is_awaited) coll__greetings_spend(tcp);
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
     if (tcp->is_deaf) coll__shortage_attend(tcp);
     pthread_mutex_unlock(&tcp->accept_lock);
@@ -32949,8 +32982,8 @@ static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_
             coll__bootstrap_report(tcp, where, began);
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
-        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS
-                                                      : tcp->is_deaf ? COLL__YOUNG_MS : 1000));
+        const int most_ms = tcp->budget.is_awaited ? COLL__REDIAL_LEAST_MS : tcp->is_deaf ? COLL__YOUNG_MS : 1000;
+        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, most_ms));
         coll__events(tcp);
     }
     return true;
@@ -34493,7 +34526,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
-    if (tcp->redials > 0 || __atomic_load_n(&tcp->is_saving, __ATOMIC_RELAXED))
+    if (tcp->redials > 0 || __atomic_load_n(&tcp->budget.is_awaited, __ATOMIC_RELAXED))
         wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
         coll__probe_after_all(tcp);

@@ -85,7 +85,7 @@ static void budget_case(const void *arg)
     const double most = 2 * room + (COLL__ANSWERS_A_SECOND + RANKS) * seconds;
     printf("%s: %d answers in %.1f s, of %.0f at most\n", case_name, answers, seconds, most);
     CHECK(answers > 0 && answers <= (int)most + 1, "%s: %d answers in %.1f s", case_name, answers, seconds);
-    CHECK(joiners[1].took_ms < support_patience(4000) && joiners[2].took_ms < support_patience(4000),
+    CHECK(joiners[1].took_ms < support_patience(2000) && joiners[2].took_ms < support_patience(2000),
           "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     close(held);
 }

@@ -94,12 +94,30 @@ static void expect_pace(const joiner *g, coll__tcp *tcp)
 
     CHECK(fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length), "%s: no socket", case_name);
     if (fresh >= 0) close(fresh);
+    CHECK(is_congested_by(tcp->listener, "reno"), "%s: who is accepted by rank %d is paced", case_name, g->config.rank);
     for (int peer = 0; peer < tcp->size; peer++) {
         const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_CALLS);
         if (s->state != COLL__STREAM_OPEN || (g->network > 0 && coll__is_of_this_host(tcp, peer))) continue;
         CHECK(is_congested_by(s->pipe.fd, g->network > 0 ? usual : "reno"), "%s: rank %d, %s rank %d: another congestion control",
               case_name, g->config.rank, g->network > 0 ? "far from" : "at home with", peer);
     }
+}
+
+/* Nor was it ever: a control that paces leaves that behind on a connection, when another takes its place. */
+static void unpaced_case(const void *unused)
+{
+    const unsigned char loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+    const coll__address any = coll__address_unpack(loopback, 0);
+    const int listener = coll__listen_at(&any);
+    const coll__address at = coll__name_of(listener, false);
+    const int dialled = coll__dial(&at);
+    struct pollfd come = { .fd = listener, .events = POLLIN };
+    const int accepted = poll(&come, 1, 10000) == 1 ? coll__accept(listener) : -1;
+
+    (void)unused;
+    CHECK(is_congested_by(dialled, "reno"), "%s: who dials is paced", case_name);
+    CHECK(is_congested_by(accepted, "reno"), "%s: who is accepted starts paced", case_name);
+    close(accepted), close(dialled), close(listener);
 }
 
 static void *joiner_main(void *at)
@@ -1043,6 +1061,7 @@ static const part_case cases[] = {
     { "meetings", "an old file that leads to another world", file_case, &olds[3] },
     { "meetings", "a file that cannot be", file_failure_case, NULL },
     { "meetings", "a rank 0 that has refused and is gone", gone_root_case, NULL },
+    { "meetings", "never paced at home", unpaced_case, NULL },
     { "meetings", "on a processor each", bound_case, "alone" },
     { "meetings", "on one processor", bound_case, NULL },
     { "meetings", "too few files to start", short_start_case, NULL },

@@ -136,7 +136,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
-    if (tcp->redials > 0 || __atomic_load_n(&tcp->is_saving, __ATOMIC_RELAXED))
+    if (tcp->redials > 0 || __atomic_load_n(&tcp->budget.is_awaited, __ATOMIC_RELAXED))
         wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
         coll__probe_after_all(tcp);

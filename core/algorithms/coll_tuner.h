@@ -57,7 +57,7 @@ static coll__count coll__count_of(const coll__algorithm *a, const coll__query *q
  * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
  * long.  The blocks of a vector that is cut into many are sent alike.
  * What lies in sockets until whom it is for has his turn is out of the caches by then, if there is much of it: bytes that go to
- * many at once take twice as long as those that are handed from one to the next.
+ * many at once take a quarter longer than those that are handed from one to the next.
  * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
  * each other's way. */
 static double coll__crowded_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks, double cuts,
@@ -70,7 +70,7 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
     const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
     const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the share that is not in the caches */
-    const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold) * query->link->per_byte;
+    const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold / 4) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;
 }

@@ -15,65 +15,6 @@
 #ifndef COLL_TCP_ACCEPT_H
 #define COLL_TCP_ACCEPT_H
 
-#include <ifaddrs.h>
-#include <net/if.h>
-
-/* ---- >>where: without a key, only where nobody else is likely to connect ---- */
-
-/* Loopback, RFC 1918, link-local, CGNAT, and those for documents and measurements; of IPv6 unique local and link-local. */
-static bool coll__is_private(const unsigned char *bytes)
-{
-    const unsigned char *v4 = bytes + 12;
-
-    if (coll__is_loopback(bytes)) return true;
-    if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
-        return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
-    if ((v4[0] == 192 && v4[1] == 0 && v4[2] == 2) || (v4[0] == 198 && v4[1] == 51 && v4[2] == 100)
-        || (v4[0] == 203 && v4[1] == 0 && v4[2] == 113) || (v4[0] == 198 && (v4[1] & 0xfe) == 18)) return true;   /* for tests */
-    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
-        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
-}
-
-/* The first address of this host that is not private, for those who listen at all of them.  false: there is none. */
-static bool coll__public_address(coll__address *out)
-{
-    struct ifaddrs *all = NULL;
-    unsigned char bytes[16];
-    bool any = false;
-    int port;
-
-    if (getifaddrs(&all)) return false;
-    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next) {
-        const int family = i->ifa_addr && (i->ifa_flags & IFF_UP) ? i->ifa_addr->sa_family : AF_UNSPEC;
-        if (family != AF_INET && family != AF_INET6) continue;
-        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-        memcpy(&out->at, i->ifa_addr, out->length);
-        coll__address_pack(out, bytes, &port);
-        any = !coll__is_private(bytes);
-    }
-    freeifaddrs(all);
-    return any;
-}
-
-/* May this rank listen at an address?  If not: false, with the sentence. */
-static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
-{
-    static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };
-    coll__address found = *a;
-    char where[COLL__ADDRESS_TEXT];
-    unsigned char bytes[16];
-    int port;
-
-    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
-    coll__address_pack(a, bytes, &port);
-    const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
-    if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
-    found = coll__with_port(found, port);
-    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
-                "is meant", coll__address_text(&found, where, sizeof where));
-    return false;
-}
-
 /* ---- >>ways: what the bytes of a new stream go through ---- */
 
 /* Bytes of a ring of memory that is shared with another rank of this host; 0: none is wanted. */
@@ -100,7 +41,6 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
 
-    coll__spare_pacing(fd);
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
@@ -421,7 +361,6 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, tcp->greets_as);
 
-    if (status == COLL_PENDING && !g->want) __atomic_store_n(&tcp->is_saving, true, __ATOMIC_RELAXED);
     if (status == COLL_PENDING) return false;
     if (tcp->is_heartbeat_there && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
         g->want = 0;
@@ -465,16 +404,31 @@ static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *
         || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
 }
 
-/* There may be something to spend again: on ranks that are expected first. */
-static void coll__greetings_spend(coll__tcp *tcp)
+/* Whose turn is it, of those who wait for an answer?  Ranks that are expected, then who came first; -1: nobody waits. */
+static int coll__greeting_first(const coll__tcp *tcp)
 {
-    __atomic_store_n(&tcp->is_saving, false, __ATOMIC_RELAXED);
-    for (int pass = 0; pass < 2; pass++)
+    int first = -1;
+
+    for (int pass = 0; pass < 2 && first < 0; pass++)
         for (int i = 0; i < tcp->greeting_count; i++) {
             const coll__greet *g = &tcp->greetings[i];
-            const bool waits = g->pipe.fd >= 0 && g->step == COLL__GREET_HEAR && !g->want;
-            if (waits && coll__greeting_is_expected(tcp, &g->hello) == (pass == 0)) coll__greeting_event(tcp, i);
+            if (g->pipe.fd < 0 || g->step != COLL__GREET_HEAR || g->want) continue;
+            if (coll__greeting_is_expected(tcp, &g->hello) != (pass == 0)) continue;
+            if (first < 0 || g->deadline < tcp->greetings[first].deadline) first = i;
         }
+    return first;
+}
+
+/* There may be something to spend again. */
+static void coll__greetings_spend(coll__tcp *tcp)
+{
+    int first = -1, before;
+
+    do {
+        before = first, first = coll__greeting_first(tcp);
+        __atomic_store_n(&tcp->budget.is_awaited, false, __ATOMIC_RELAXED);
+        if (first >= 0) coll__greeting_event(tcp, first);
+    } while (first >= 0 && first != before);
 }
 
 /* Go on with all greetings: those who have hung up make room. */
@@ -589,6 +543,7 @@ static bool coll__accept_all(coll__tcp *tcp)
         if (i < 0) return false;
         if (fd < 0 && error != ECONNABORTED && !coll__shortage_eased(tcp, error)) return error == EAGAIN;
         if (fd < 0) continue;
+        coll__congest_accepted(fd);
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         tcp->greetings[i].budget = &tcp->budget;
@@ -634,7 +589,7 @@ static void coll__accept_tidy(coll__tcp *tcp)
     pthread_mutex_lock(&tcp->accept_lock);
     if (tcp->has_deferred) coll__greetings_go_on(tcp);
     tcp->has_deferred = false;
-    if (tcp->is_saving) coll__greetings_spend(tcp);
+    if (tcp->budget.is_awaited) coll__greetings_spend(tcp);
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
     if (tcp->is_deaf) coll__shortage_attend(tcp);
     pthread_mutex_unlock(&tcp->accept_lock);

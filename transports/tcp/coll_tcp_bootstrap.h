@@ -193,8 +193,8 @@ static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_
             coll__bootstrap_report(tcp, where, began);
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
-        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS
-                                                      : tcp->is_deaf ? COLL__YOUNG_MS : 1000));
+        const int most_ms = tcp->budget.is_awaited ? COLL__REDIAL_LEAST_MS : tcp->is_deaf ? COLL__YOUNG_MS : 1000;
+        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, most_ms));
         coll__events(tcp);
     }
     return true;

@@ -12,6 +12,9 @@
 #ifndef COLL_TCP_ENDPOINTS_H
 #define COLL_TCP_ENDPOINTS_H
 
+#include <ifaddrs.h>
+#include <net/if.h>
+
 static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
 {
     return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
@@ -174,6 +177,62 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     tcp->endpoints[0].count = found.count;
     memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);
     return true;
+}
+
+/* ---- >>where: without a key, only where nobody else is likely to connect ---- */
+
+/* Loopback, RFC 1918, link-local, CGNAT, and those for documents and measurements; of IPv6 unique local and link-local. */
+static bool coll__is_private(const unsigned char *bytes)
+{
+    const unsigned char *v4 = bytes + 12;
+
+    if (coll__is_loopback(bytes)) return true;
+    if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
+        return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
+    if ((v4[0] == 192 && v4[1] == 0 && v4[2] == 2) || (v4[0] == 198 && v4[1] == 51 && v4[2] == 100)
+        || (v4[0] == 203 && v4[1] == 0 && v4[2] == 113) || (v4[0] == 198 && (v4[1] & 0xfe) == 18)) return true;   /* for tests */
+    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
+        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
+}
+
+/* The first address of this host that is not private, for those who listen at all of them.  false: there is none. */
+static bool coll__public_address(coll__address *out)
+{
+    struct ifaddrs *all = NULL;
+    unsigned char bytes[16];
+    bool any = false;
+    int port;
+
+    if (getifaddrs(&all)) return false;
+    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next) {
+        const int family = i->ifa_addr && (i->ifa_flags & IFF_UP) ? i->ifa_addr->sa_family : AF_UNSPEC;
+        if (family != AF_INET && family != AF_INET6) continue;
+        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        memcpy(&out->at, i->ifa_addr, out->length);
+        coll__address_pack(out, bytes, &port);
+        any = !coll__is_private(bytes);
+    }
+    freeifaddrs(all);
+    return any;
+}
+
+/* May this rank listen at an address?  If not: false, with the sentence. */
+static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
+{
+    static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };
+    coll__address found = *a;
+    char where[COLL__ADDRESS_TEXT];
+    unsigned char bytes[16];
+    int port;
+
+    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
+    coll__address_pack(a, bytes, &port);
+    const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
+    if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
+    found = coll__with_port(found, port);
+    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
+                "is meant", coll__address_text(&found, where, sizeof where));
+    return false;
 }
 
 #endif /* COLL_TCP_ENDPOINTS_H */

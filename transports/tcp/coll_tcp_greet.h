@@ -55,6 +55,7 @@ typedef struct coll__past {
 typedef struct coll__budget {
     int64_t until;                                /* what has been given out would be earned by then           */
     int     most, a_second;
+    bool    is_awaited;                           /* somebody had none: whoever comes now is behind him        */
 } coll__budget;
 
 typedef enum coll__greet_step {
@@ -87,9 +88,10 @@ static bool coll__budget_take(coll__budget *b)
 {
     if (!b) return true;
     const int64_t now = coll__now(), from = b->until > now ? b->until : now, cost = coll__budget_cost(b);
-    if (from - now > (b->most - 1) * cost) return false;
-    b->until = from + cost;
-    return true;
+    const bool is_there = !b->is_awaited && from - now <= (b->most - 1) * cost;
+    if (is_there) b->until = from + cost;
+    else __atomic_store_n(&b->is_awaited, true, __ATOMIC_RELAXED);
+    return is_there;
 }
 
 static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }

@@ -13,6 +13,32 @@ static void coll__tune_socket(int fd)
     coll__keep_alive(fd, IDLE, INTERVAL, PROBES);
 }
 
+/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and so
+ * does every other control that comes after bbr on a connection; reno alone does not, and every program may have it.  So it has
+ * to be there before the connection is.  Where it may not be had all stays as it is. */
+static void coll__congest_unpaced(int fd)
+{
+#if defined(TCP_CONGESTION)
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+#endif
+    (void)fd;
+}
+
+/* The same taken back: as the system has it for all. */
+static void coll__congest_as_usual(int fd)
+{
+#if defined(TCP_CONGESTION)
+    char usual[16];
+    socklen_t length = sizeof usual;
+    const int fresh = coll__socket(AF_INET, SOCK_STREAM, true);
+
+    if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, usual, length);
+    if (fresh >= 0) close(fresh);
+#endif
+    (void)fd;
+}
+
 /* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
  * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
 static int coll__listen_at(const coll__address *a)
@@ -22,6 +48,7 @@ static int coll__listen_at(const coll__address *a)
     if (fd < 0) return -1;
     coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    coll__congest_unpaced(fd);                    /* who is accepted starts like that                         */
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
@@ -83,6 +110,7 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
+    if (coll__is_ours(a)) coll__congest_unpaced(fd);
     if ((!from || !bind(fd, (const struct sockaddr *)&from->at, from->length))
         && (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS)) return fd;
     const int error = errno;
@@ -93,13 +121,12 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
 
-/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and
- * halves its speed; reno does not, and every program may have it. */
-static void coll__spare_pacing(int fd)
+/* Who has been accepted: from afar, or from an address of this host? */
+static void coll__congest_accepted(int fd)
 {
     const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
 
-    if (here.length > 0 && coll__is_same_address(&here, &there)) coll__congest_by(fd, "reno");
+    if (!coll__is_same_address(&here, &there)) coll__congest_as_usual(fd);
 }
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */

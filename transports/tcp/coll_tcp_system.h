@@ -51,15 +51,6 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
-/* Which congestion control a connection has.  Where it may not be had all stays as it is. */
-static void coll__congest_by(int fd, const char *name)
-{
-#if defined(TCP_CONGESTION)
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
-#endif
-    (void)fd, (void)name;
-}
-
 #if !defined(COLL_PORTABLE)
 
 #include <linux/sockios.h>

@@ -55,7 +55,6 @@ typedef struct coll__tcp {
     coll__greet    *greetings;                    /* with unauthenticated peers                               */
     int             greeting_count, greeting_room;
     coll__budget    budget;                       /* for answers to them                                      */
-    bool            is_saving;                    /* some wait until there is more of it                      */
     bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
     bool            has_deferred;                 /* it has left us some                                      */
     struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
