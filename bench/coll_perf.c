@@ -88,7 +88,7 @@ typedef struct options {
     int         threads;                          /* 0: this process is one rank of a job                     */
     size_t      least, most, factor, step;        /* sizes; step 0: by the factor                             */
     long        iterations, warmup;               /* iterations 0: as many as fit into budget_s               */
-    bool        checks, pins, allocates, has_json;
+    bool        checks, pins, allocates, is_fresh, has_json;
     unsigned    collectives, types, ops;
     int         root;
     coll_type   wire;                             /* 0: the type                                              */
@@ -113,6 +113,7 @@ static const struct option_row { char letter; const char *name, *value, *help; }
     { 'A', "algorithm",    "NAME",    "force an algorithm of the library by its name" },
     { 'J', "json",         "[FILE]",  "one JSON object a line: into FILE, or to stdout instead of the table" },
     { 'L', "alloc",        NULL,      "buffers of coll_alloc, which ranks of one host read and write in place" },
+    { 'F', "fresh",        NULL,      "each operation with an input just written, and a result that is read" },
     { 'P', "pin",          NULL,      "bind ranks to processors, round robin" },
     { 'h', "help",         NULL,      "this" },
 };
@@ -200,6 +201,7 @@ static void set_option(options *o, const struct option_row *row, const char *val
     case 'A': o->algorithm = value; break;
     case 'J': o->has_json = true, o->json = value; break;
     case 'L': o->allocates = true; break;
+    case 'F': o->is_fresh = true; break;
     case 'P': o->pins = true; break;
     default:  help();
     }
@@ -306,10 +308,31 @@ static test test_make(const bench *b, const collective *c, coll_type type, coll_
     return t;
 }
 
+enum { LINE = 64 };
+
+/* What a program does before an operation and after it, in every cache line: otherwise the lines stay where the operation has
+ * left them, and those of an input that is only read are in all caches. */
+static void write_input(const bench *b, const test *t)
+{
+    const size_t length = t->c->kind == COLL_ALLGATHER ? t->bytes / (size_t)b->size : t->bytes;
+    volatile unsigned char *const input = t->input;
+
+    for (size_t i = 0; i < length; i += LINE) input[i] = input[i];
+}
+
+static void read_output(const bench *b, const test *t)
+{
+    const size_t length = t->c->kind == COLL_REDUCE_SCATTER ? t->bytes / (size_t)b->size : t->bytes;
+    const volatile unsigned char *const output = t->output;
+
+    for (size_t i = 0; i < length; i += LINE) (void)output[i];
+}
+
 /* Carry out the operation `count` times. */
 static bool perform(bench *b, test *t, long count)
 {
     for (long i = 0; i < count; i++) {
+        if (b->o->is_fresh) write_input(b, t);
         if (t->root == ROOT_ROTATES) {
             t->call.root = b->next_root;
             b->next_root = b->next_root + 1 < b->size ? b->next_root + 1 : 0;
@@ -317,6 +340,7 @@ static bool perform(bench *b, test *t, long count)
         if (t->call.kind) {
             const coll_status status = coll_run(b->comm, &t->call);
             if (status != COLL_OK) return done(b, status);
+            if (b->o->is_fresh) read_output(b, t);
         } else {
             memcpy(t->output, t->input, t->bytes);
             __asm__ volatile("" ::: "memory");    /* the next copy is not to be taken for the same */

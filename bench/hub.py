@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Processes of one host beside threads: the same collective on as many ranks, in turns.
 
-    hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M] [--busy N]
+    hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M] [--busy N] [--fresh]
 
 Each round runs coll_perf four times: on threads; on processes with plain memory; on processes with buffers of coll_alloc; and on
 processes that share nothing, over TCP.  What is printed is the median of each over the rounds, in us, out of place where there
 is such, and of the ratios to the threads of the same round.  With --busy N processes that only compute run beside everything, and
-no rank is bound to a processor.  Every result is checked before it is timed."""
+no rank is bound to a processor.  With --fresh inputs are written before each call and results read after it, as programs do;
+without it nobody touches them, so that what threads read in place stays in the caches of all.  Every result is checked before it
+is timed."""
 import argparse, json, os, statistics, subprocess, sys
 
 WAYS = ('threads', 'processes', 'coll_alloc', 'tcp')
@@ -14,6 +16,8 @@ WAYS = ('threads', 'processes', 'coll_alloc', 'tcp')
 
 def command(args, way, ranks):
     perf = [args.build + '/coll_perf', '-C', args.collectives, '-b', '8', '-e', args.most, '-f', '8', '-J']
+    if args.fresh:
+        perf.append('-F')
     if ranks <= len(os.sched_getaffinity(0)) and not args.busy:       # otherwise they would all be on the first ones
         perf.append('-P')
     if way == 'threads':
@@ -51,6 +55,7 @@ def main():
     p.add_argument('--collectives', default='allreduce,broadcast,reduce,allgather,reduce_scatter')
     p.add_argument('--most', default='16M')
     p.add_argument('--busy', type=int, default=0)
+    p.add_argument('--fresh', action='store_true')
     args = p.parse_args()
     hogs = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(args.busy)]
     try:

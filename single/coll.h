@@ -22601,6 +22601,7 @@ COLL__FOR_SPEED
  *   threads/coll_threads_reach.h      how a rank reaches the memory of another
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
+ *   threads/coll_threads_staging.h      in copies that other processes can reach
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
@@ -22650,6 +22651,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
+    uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
@@ -22715,6 +22717,17 @@ typedef struct coll__member {
     struct coll__member *next;
 } coll__member;
 
+enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of a result       */
+
+/* What a rank has in its staging area (coll_threads_staging.h). */
+typedef struct coll__staging {
+    const coll__member  *member;                  /* whose turn it is; NULL: nothing                          */
+    uint64_t             turn;
+    const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
+    unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
+    size_t               length;                  /* bytes of that                                            */
+} coll__staging;
+
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
@@ -22737,6 +22750,7 @@ typedef struct coll__thread {
     coll__source *sources;
     void      **results;
     void       *scratch, *fetched;                /* of no meaning between two calls                          */
+    coll__staging staging;
     size_t      scratch_length, fetched_length;
 } coll__thread;
 
@@ -23401,6 +23415,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
+    if (m->thread->staging.member == m) m->thread->staging.member = NULL;     /* its last turn has failed           */
     coll__give(m->held);
     coll__give(m->eager[0][0]);
 }
@@ -23608,6 +23623,8 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
+    const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
+    unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
@@ -23626,6 +23643,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
+    bool         is_staged;                       /* directly: what others cannot reach is staged             */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -23658,7 +23676,8 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
 /* The input of a rank: in its seat, or where it lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    return t->eager ? (const unsigned char *)t->eager[rank].at : coll__view_of(t, rank)->send;
+    if (t->eager) return (const unsigned char *)t->eager[rank].at;
+    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
 }
 
 /* ---- >>memory: what a turn needs beyond the user's ---- */
@@ -23921,21 +23940,28 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
 #ifndef COLL_THREADS_SUMS_H
 #define COLL_THREADS_SUMS_H
 
-/* This rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
-static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
+/* A rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
+static void coll__share_for(const coll__turn *t, int rank, size_t count, size_t *at, size_t *share)
 {
     const size_t size = (size_t)t->m->count, even = (count + size - 1) / size;
     const bool is_long = t->unit < COLL__SHARE_UNIT && even * t->unit >= 16 * COLL__PAGE;
     const size_t unit = is_long ? COLL__PAGE : t->unit < COLL__SHARE_UNIT ? COLL__SHARE_UNIT : 1;
     const size_t each = coll__round_up(even, unit);
 
-    *at = coll__least(each * (size_t)t->m->rank, count);
+    *at = coll__least(each * (size_t)rank, count);
     *share = coll__least(each, count - *at);
+}
+
+/* Ours. */
+static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
+{
+    coll__share_for(t, t->m->rank, count, at, share);
 }
 
 static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size_t at)
 {
-    return coll__view_of(t, rank)->recv + at * t->unit;
+    unsigned char *const output = rank == t->m->rank && t->recv ? t->recv : coll__view_of(t, rank)->recv;
+    return output + at * t->unit;
 }
 
 /* Slots in the room for what is fetched: the inputs of all ranks, and their results. */
@@ -24093,11 +24119,35 @@ static inline bool coll__is_spread_to(const coll__turn *t, int rank)
     return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
 }
 
-/* Each rank spreads a share of what the root has; or, where others cannot write, fetches all of it for itself. */
+/* Where not all can write the result of a rank, the root sends a share to it, and it fetches the rest: both are at work. */
+static coll_status coll__broadcast_apart(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+    const int root = t->call->root;
+    const unsigned char *const input = coll__input_of(t, root);
+    coll_status status = COLL_OK;
+    size_t at, count;
+
+    coll__share_for(t, root, t->call->count, &at, &count);
+    const size_t begin = at * t->unit, length = count * t->unit, end = begin + length, all = t->call->count * t->unit;
+    if (m->rank == root) {
+        for (int i = 0; i < m->count && length && status == COLL_OK; i++)
+            if (i != root && !coll__is_spread_to(t, i))
+                status = coll__reach_write(m, i, coll__output_of(t, i, at), input + begin, length, t->failure);
+    } else if (!coll__is_spread_to(t, m->rank)) {
+        unsigned char *const output = coll__output_of(t, m->rank, 0);
+        if (begin) status = coll__reach_read(m, root, output, input, begin, t->failure);
+        if (status == COLL_OK && end < all)
+            status = coll__reach_read(m, root, output + end, input + end, all - end, t->failure);
+    }
+    return status;
+}
+
+/* Each rank spreads a share of what the root has. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
     const coll__member *const m = t->m;
-    const int root = t->call->root, me = m->rank;
+    const int root = t->call->root;
     coll_status status = COLL_OK;
     size_t at, count;
 
@@ -24111,8 +24161,7 @@ static coll_status coll__share_broadcast(const coll__turn *t)
         if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
         else coll__move_bytes(t, to, from, count * t->unit);
     }
-    if (status == COLL_OK && me != root && !coll__is_spread_to(t, me)) status = coll__move(t, root, me);
-    return status;
+    return status == COLL_OK && coll__is_apart(m) ? coll__broadcast_apart(t) : status;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
@@ -24295,6 +24344,92 @@ static coll_status coll__share_scan(const coll__turn *t)
 }
 
 #endif /* COLL_THREADS_SUMS_H */
+/* ---- transports/threads/coll_threads_staging.h ---- */
+/* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
+ *
+ * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
+ * written of its result, where elements are combined.  The copies stay in the caches, and the kernel (process_vm_readv) would
+ * take half a microsecond for each page.  What is longer than the area goes by the kernel, and so do blocks that only move: it
+ * copies them once, and not twice. */
+#ifndef COLL_THREADS_STAGING_H
+#define COLL_THREADS_STAGING_H
+
+#if COLL__HAS_HUB
+
+/* Where ours is; NULL: we have none. */
+static inline unsigned char *coll__staging_of(const coll__member *m)
+{
+    return (unsigned char *)(uintptr_t)m->thread->desk->staging;
+}
+
+/* Copy a buffer of so many bytes: of each block, what others read or write; our own share nobody else touches. */
+static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
+{
+    const size_t block = t->call->count * t->unit;
+    size_t at, share;
+
+    coll__share_of(t, t->call->count, &at, &share);
+    for (size_t begin = 0; begin < length; begin += block) {
+        const size_t behind = begin + (at + share) * t->unit;
+        memcpy(to + begin, from + begin, at * t->unit);
+        memcpy(to + behind, from + behind, begin + block - behind);
+    }
+}
+
+/* Is a buffer of ours to be staged?  Gives its bytes; 0: it is not, or need not be. */
+static size_t coll__staging_bytes(const coll__turn *t, const coll__side_shape *shape, const void *buffer)
+{
+    const coll__member *const m = t->m;
+    const size_t length = coll__is_held(shape, m->rank, t->call->root) ? coll__extent(t, shape, NULL) : 0;
+
+    return buffer && length <= COLL__STAGING_EACH && !coll__is_in_room(m, m->rank, buffer) ? length : 0;
+}
+
+/* Before a turn is published: of what is staged, others see the copy. */
+static void coll__staging_begin(const coll__turn *t, coll__view *view)
+{
+    coll__staging *const staging = &t->m->thread->staging;
+    unsigned char *const at = coll__staging_of(t->m);
+    const coll__kind_shape *const shape = coll__shape_in(t);
+
+    if (!t->form->is_staged || !at || staging->member) return;
+    const size_t send = coll__staging_bytes(t, &shape->send, view->send);
+    const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
+    if (!send && !recv) return;
+    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .send = send ? view->send : NULL,
+                                .recv = recv ? view->recv : NULL, .length = recv };
+    if (send) coll__staging_copy(t, at, view->send, send), view->send = at;
+    if (recv) view->recv = at + COLL__STAGING_EACH;
+}
+
+/* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
+static inline void coll__staging_recall(coll__turn *t)
+{
+    const coll__staging *const staging = &t->m->thread->staging;
+
+    if (staging->member != t->m || staging->turn != t->number) return;
+    t->send = staging->send;
+    t->recv = staging->recv;
+}
+
+/* All are done: the result comes from the area, which is free again. */
+static void coll__staging_end(const coll__turn *t)
+{
+    coll__staging *const staging = &t->m->thread->staging;
+
+    if (staging->member != t->m || staging->turn != t->number) return;
+    if (staging->recv) coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, staging->length);
+    staging->member = NULL;
+}
+
+#else
+
+static inline void coll__staging_begin(const coll__turn *t, const coll__view *view) { (void)t, (void)view; }
+static inline void coll__staging_recall(const coll__turn *t) { (void)t; }
+static inline void coll__staging_end(const coll__turn *t) { (void)t; }
+
+#endif
+#endif /* COLL_THREADS_STAGING_H */
 /* ---- transports/threads/coll_threads_kinds.h ---- */
 /* coll_threads_kinds.h - the table of kinds: who needs whom, and what a rank does once they have published. */
 #ifndef COLL_THREADS_KINDS_H
@@ -24316,15 +24451,15 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .read = coll__read_reduce, .share = coll__share_reduce },
+                      .is_staged = true, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .read = coll__read_reduce, .share = coll__share_reduce },
+                         .is_staged = true, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+                              .is_staged = true, .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
@@ -24332,9 +24467,9 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .read = coll__read_scan, .share = coll__share_scan },
+                    .is_staged = true, .read = coll__read_scan, .share = coll__share_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .read = coll__read_scan, .share = coll__share_scan },
+                      .is_staged = true, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
@@ -24679,6 +24814,7 @@ static coll_status coll__turn_begin(coll__turn *t)
     view->recv_types = call->recv_types;
     const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
+    if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
     coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number);
@@ -24700,6 +24836,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__need_window(t)) != COLL_OK) return status;
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
+    if (coll__is_apart(m)) coll__staging_recall(t);
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
@@ -24712,6 +24849,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     }
     if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
     if (t->form->end) t->form->end(t);
+    if (coll__is_apart(m)) coll__staging_end(t);
     coll__end_allreduce(t, task);
     return status;
 }
@@ -34813,7 +34951,8 @@ typedef struct coll__lent {
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__QUIET_MS = 10000                        /* for ranks that live to let go of our memory              */
+    COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH           /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
 /* Those who come to terms. */
@@ -34891,6 +35030,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
     desk->room_number = (uint32_t)tcp->room.fd;
     desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
     desk->room_length = tcp->room.length;
+    desk->staging = desk->room_base + COLL__ROOM_HUB - COLL__STAGINGS;
 }
 
 /* May we copy from the process whose room this is? */
@@ -34911,7 +35051,7 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
     hub->has_names = hub->is_apart = hub->has_bells = true;
     memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
     hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
-    hub->room_end = COLL__ROOM_HUB - COLL__ROOM_HEAD;
+    hub->room_end = COLL__ROOM_HUB - COLL__STAGINGS - COLL__ROOM_HEAD;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);

@@ -143,7 +143,58 @@ static int check_broadcast(coll_comm *comm, float *at, size_t count, int root)
     return 0;
 }
 
-static const size_t counts[] = { 1, 63, 1000, 5000, 33333, 300001 };
+/* The other sums: what a rank takes of them is copied for the others, and in place it is the same memory. */
+static int check_sums(coll_comm *comm, float *in, float *out, size_t count)
+{
+    const int me = coll_rank(comm), size = coll_size(comm);
+
+    for (size_t i = 0; i < count; i++) in[i] = value(me, i), out[i] = -1;
+    MUST(coll_reduce(comm, in, out, count, COLL_F32, COLL_SUM, size - 1) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(out[i] == (me == size - 1 ? sum_at(size, i) : -1));
+    for (size_t i = 0; i < count; i++) out[i] = -1;
+    MUST(coll_exscan(comm, in, out, count, COLL_F32, COLL_SUM) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(out[i] == (me ? sum_at(me, i) : -1));
+    MUST(coll_scan(comm, in, in, count, COLL_F32, COLL_SUM) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(in[i] == sum_at(me + 1, i));
+    return 0;
+}
+
+static int check_reduce_scatter(coll_comm *comm, float *in, float *out, size_t count)
+{
+    const int me = coll_rank(comm), size = coll_size(comm);
+    const size_t first = (size_t)me * count, all = (size_t)size * count;
+
+    for (size_t i = 0; i < all; i++) in[i] = value(me, i);
+    MUST(coll_reduce_scatter(comm, in, out, count, COLL_F32, COLL_SUM) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(out[i] == sum_at(size, first + i));
+    MUST(coll_reduce_scatter(comm, in, in + first, count, COLL_F32, COLL_SUM) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(in[first + i] == sum_at(size, first + i));
+    return 0;
+}
+
+/* Of two communicators at once, which have one room for copies. */
+static int check_two(coll_comm *comm, float *in, float *out, size_t count)
+{
+    const int me = coll_rank(comm), size = coll_size(comm);
+    coll_comm *both[2] = { comm };
+    coll_request *requests[2];
+
+    MUST(coll_dup(comm, &both[1]) == COLL_OK);
+    for (int turn = 0; turn < 4; turn++) {
+        for (size_t i = 0; i < 2 * count; i++) in[i] = value(me, i);
+        for (int k = 0; k < 2; k++) {
+            const size_t at = (size_t)((k + turn) % 2) * count;
+            MUST(coll_iallreduce(both[(k + turn) % 2], in + at, out + at, count, COLL_F32, COLL_SUM, &requests[k]) == COLL_OK);
+        }
+        MUST(coll_wait_all(2, requests) == COLL_OK);
+        for (int k = 0; k < 2; k++) coll_request_free(requests[k]);
+        for (size_t i = 0; i < 2 * count; i++) MUST(out[i] == sum_at(size, i));
+    }
+    coll_free(both[1]);
+    return 0;
+}
+
+static const size_t counts[] = { 1, 63, 1000, 5000, 33333, 300001, 1100000 };
 
 enum { COUNTS = sizeof counts / sizeof *counts, ROOM = RANKS_MOST * 2 * 33333 };
 
@@ -152,9 +203,12 @@ static int check_calls(coll_comm *comm, float *in, float *out)
     int wrong = 0;
 
     for (int i = 0; i < COUNTS && !wrong; i++) {
+        if (counts[i] > 1000000 && coll_size(comm) > 4) break;
         wrong = check_allreduce(comm, in, out, counts[i]) || check_allreduce(comm, in, in, counts[i])
-             || check_broadcast(comm, out, counts[i], coll_size(comm) - 1);
-        if (!wrong && counts[i] < 40000) wrong = check_alltoallv(comm, in, out, counts[i]);
+             || check_broadcast(comm, out, counts[i], coll_size(comm) - 1) || check_sums(comm, in, out, counts[i]);
+        if (wrong || counts[i] >= 40000) continue;
+        wrong = check_alltoallv(comm, in, out, counts[i]) || check_reduce_scatter(comm, in, out, counts[i])
+             || check_two(comm, in, out, counts[i]);
     }
     return wrong;
 }

@@ -7,6 +7,7 @@
  *   threads/coll_threads_reach.h      how a rank reaches the memory of another
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
+ *   threads/coll_threads_staging.h      in copies that other processes can reach
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
@@ -41,6 +42,7 @@ COLL__FOR_SPEED
 #include "threads/coll_threads_reach.h"
 #include "threads/coll_threads_moves.h"
 #include "threads/coll_threads_sums.h"
+#include "threads/coll_threads_staging.h"
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_stores.h"
 #include "threads/coll_threads_turn.h"

@@ -30,7 +30,8 @@ typedef struct coll__lent {
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__QUIET_MS = 10000                        /* for ranks that live to let go of our memory              */
+    COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH           /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
 /* Those who come to terms. */
@@ -108,6 +109,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
     desk->room_number = (uint32_t)tcp->room.fd;
     desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
     desk->room_length = tcp->room.length;
+    desk->staging = desk->room_base + COLL__ROOM_HUB - COLL__STAGINGS;
 }
 
 /* May we copy from the process whose room this is? */
@@ -128,7 +130,7 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
     hub->has_names = hub->is_apart = hub->has_bells = true;
     memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
     hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
-    hub->room_end = COLL__ROOM_HUB - COLL__ROOM_HEAD;
+    hub->room_end = COLL__ROOM_HUB - COLL__STAGINGS - COLL__ROOM_HEAD;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);

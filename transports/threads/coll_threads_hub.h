@@ -20,6 +20,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
+    uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
@@ -85,6 +86,17 @@ typedef struct coll__member {
     struct coll__member *next;
 } coll__member;
 
+enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of a result       */
+
+/* What a rank has in its staging area (coll_threads_staging.h). */
+typedef struct coll__staging {
+    const coll__member  *member;                  /* whose turn it is; NULL: nothing                          */
+    uint64_t             turn;
+    const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
+    unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
+    size_t               length;                  /* bytes of that                                            */
+} coll__staging;
+
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
@@ -107,6 +119,7 @@ typedef struct coll__thread {
     coll__source *sources;
     void      **results;
     void       *scratch, *fetched;                /* of no meaning between two calls                          */
+    coll__staging staging;
     size_t      scratch_length, fetched_length;
 } coll__thread;
 

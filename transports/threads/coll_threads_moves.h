@@ -18,6 +18,8 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
+    const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
+    unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
@@ -36,6 +38,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
+    bool         is_staged;                       /* directly: what others cannot reach is staged             */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -68,7 +71,8 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
 /* The input of a rank: in its seat, or where it lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    return t->eager ? (const unsigned char *)t->eager[rank].at : coll__view_of(t, rank)->send;
+    if (t->eager) return (const unsigned char *)t->eager[rank].at;
+    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
 }
 
 /* ---- >>memory: what a turn needs beyond the user's ---- */

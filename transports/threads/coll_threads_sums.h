@@ -3,21 +3,28 @@
 #ifndef COLL_THREADS_SUMS_H
 #define COLL_THREADS_SUMS_H
 
-/* This rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
-static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
+/* A rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
+static void coll__share_for(const coll__turn *t, int rank, size_t count, size_t *at, size_t *share)
 {
     const size_t size = (size_t)t->m->count, even = (count + size - 1) / size;
     const bool is_long = t->unit < COLL__SHARE_UNIT && even * t->unit >= 16 * COLL__PAGE;
     const size_t unit = is_long ? COLL__PAGE : t->unit < COLL__SHARE_UNIT ? COLL__SHARE_UNIT : 1;
     const size_t each = coll__round_up(even, unit);
 
-    *at = coll__least(each * (size_t)t->m->rank, count);
+    *at = coll__least(each * (size_t)rank, count);
     *share = coll__least(each, count - *at);
+}
+
+/* Ours. */
+static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
+{
+    coll__share_for(t, t->m->rank, count, at, share);
 }
 
 static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size_t at)
 {
-    return coll__view_of(t, rank)->recv + at * t->unit;
+    unsigned char *const output = rank == t->m->rank && t->recv ? t->recv : coll__view_of(t, rank)->recv;
+    return output + at * t->unit;
 }
 
 /* Slots in the room for what is fetched: the inputs of all ranks, and their results. */
@@ -175,11 +182,35 @@ static inline bool coll__is_spread_to(const coll__turn *t, int rank)
     return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
 }
 
-/* Each rank spreads a share of what the root has; or, where others cannot write, fetches all of it for itself. */
+/* Where not all can write the result of a rank, the root sends a share to it, and it fetches the rest: both are at work. */
+static coll_status coll__broadcast_apart(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+    const int root = t->call->root;
+    const unsigned char *const input = coll__input_of(t, root);
+    coll_status status = COLL_OK;
+    size_t at, count;
+
+    coll__share_for(t, root, t->call->count, &at, &count);
+    const size_t begin = at * t->unit, length = count * t->unit, end = begin + length, all = t->call->count * t->unit;
+    if (m->rank == root) {
+        for (int i = 0; i < m->count && length && status == COLL_OK; i++)
+            if (i != root && !coll__is_spread_to(t, i))
+                status = coll__reach_write(m, i, coll__output_of(t, i, at), input + begin, length, t->failure);
+    } else if (!coll__is_spread_to(t, m->rank)) {
+        unsigned char *const output = coll__output_of(t, m->rank, 0);
+        if (begin) status = coll__reach_read(m, root, output, input, begin, t->failure);
+        if (status == COLL_OK && end < all)
+            status = coll__reach_read(m, root, output + end, input + end, all - end, t->failure);
+    }
+    return status;
+}
+
+/* Each rank spreads a share of what the root has. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
     const coll__member *const m = t->m;
-    const int root = t->call->root, me = m->rank;
+    const int root = t->call->root;
     coll_status status = COLL_OK;
     size_t at, count;
 
@@ -193,8 +224,7 @@ static coll_status coll__share_broadcast(const coll__turn *t)
         if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
         else coll__move_bytes(t, to, from, count * t->unit);
     }
-    if (status == COLL_OK && me != root && !coll__is_spread_to(t, me)) status = coll__move(t, root, me);
-    return status;
+    return status == COLL_OK && coll__is_apart(m) ? coll__broadcast_apart(t) : status;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)

@@ -238,6 +238,7 @@ static coll_status coll__turn_begin(coll__turn *t)
     view->recv_types = call->recv_types;
     const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
+    if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
     coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number);
@@ -259,6 +260,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__need_window(t)) != COLL_OK) return status;
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
+    if (coll__is_apart(m)) coll__staging_recall(t);
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
@@ -271,6 +273,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     }
     if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
     if (t->form->end) t->form->end(t);
+    if (coll__is_apart(m)) coll__staging_end(t);
     coll__end_allreduce(t, task);
     return status;
 }
