@@ -22601,9 +22601,9 @@ COLL__FOR_SPEED
  *   threads/coll_threads_reach.h      how a rank reaches the memory of another
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
- *   threads/coll_threads_staging.h      in copies that other processes can reach
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
+ *   threads/coll_threads_staging.h    copies that other processes can reach
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -22688,9 +22688,9 @@ typedef struct coll__hub {
     struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
 
-/* How long calls of some length take (coll_threads_stores.h). */
+/* How long calls of some length take in two ways (coll_threads_stores.h, coll_threads_staging.h). */
 typedef struct coll__stores {
-    float    best[2];                             /* ns a byte, through the caches and past them; 0: not known */
+    float    best[2];                             /* ns a byte, in the first way and in the other; 0: not known */
     uint16_t calls;
     bool     counts;                              /* the call that is under way                               */
 } coll__stores;
@@ -22714,6 +22714,7 @@ typedef struct coll__member {
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
     coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
+    coll__stores copies[COLL__STORES_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
     struct coll__member *next;
 } coll__member;
 
@@ -22721,8 +22722,11 @@ enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is s
 
 /* What a rank has in its staging area (coll_threads_staging.h). */
 typedef struct coll__staging {
-    const coll__member  *member;                  /* whose turn it is; NULL: nothing                          */
+    coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
     uint64_t             turn;
+    coll__stores        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    int64_t              began;
+    bool                 by_kernel;               /* nothing is staged, to compare                            */
     const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
     unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
     size_t               length;                  /* bytes of that                                            */
@@ -24344,92 +24348,6 @@ static coll_status coll__share_scan(const coll__turn *t)
 }
 
 #endif /* COLL_THREADS_SUMS_H */
-/* ---- transports/threads/coll_threads_staging.h ---- */
-/* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
- *
- * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
- * written of its result, where elements are combined.  The copies stay in the caches, and the kernel (process_vm_readv) would
- * take half a microsecond for each page.  What is longer than the area goes by the kernel, and so do blocks that only move: it
- * copies them once, and not twice. */
-#ifndef COLL_THREADS_STAGING_H
-#define COLL_THREADS_STAGING_H
-
-#if COLL__HAS_HUB
-
-/* Where ours is; NULL: we have none. */
-static inline unsigned char *coll__staging_of(const coll__member *m)
-{
-    return (unsigned char *)(uintptr_t)m->thread->desk->staging;
-}
-
-/* Copy a buffer of so many bytes: of each block, what others read or write; our own share nobody else touches. */
-static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
-{
-    const size_t block = t->call->count * t->unit;
-    size_t at, share;
-
-    coll__share_of(t, t->call->count, &at, &share);
-    for (size_t begin = 0; begin < length; begin += block) {
-        const size_t behind = begin + (at + share) * t->unit;
-        memcpy(to + begin, from + begin, at * t->unit);
-        memcpy(to + behind, from + behind, begin + block - behind);
-    }
-}
-
-/* Is a buffer of ours to be staged?  Gives its bytes; 0: it is not, or need not be. */
-static size_t coll__staging_bytes(const coll__turn *t, const coll__side_shape *shape, const void *buffer)
-{
-    const coll__member *const m = t->m;
-    const size_t length = coll__is_held(shape, m->rank, t->call->root) ? coll__extent(t, shape, NULL) : 0;
-
-    return buffer && length <= COLL__STAGING_EACH && !coll__is_in_room(m, m->rank, buffer) ? length : 0;
-}
-
-/* Before a turn is published: of what is staged, others see the copy. */
-static void coll__staging_begin(const coll__turn *t, coll__view *view)
-{
-    coll__staging *const staging = &t->m->thread->staging;
-    unsigned char *const at = coll__staging_of(t->m);
-    const coll__kind_shape *const shape = coll__shape_in(t);
-
-    if (!t->form->is_staged || !at || staging->member) return;
-    const size_t send = coll__staging_bytes(t, &shape->send, view->send);
-    const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
-    if (!send && !recv) return;
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .send = send ? view->send : NULL,
-                                .recv = recv ? view->recv : NULL, .length = recv };
-    if (send) coll__staging_copy(t, at, view->send, send), view->send = at;
-    if (recv) view->recv = at + COLL__STAGING_EACH;
-}
-
-/* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
-static inline void coll__staging_recall(coll__turn *t)
-{
-    const coll__staging *const staging = &t->m->thread->staging;
-
-    if (staging->member != t->m || staging->turn != t->number) return;
-    t->send = staging->send;
-    t->recv = staging->recv;
-}
-
-/* All are done: the result comes from the area, which is free again. */
-static void coll__staging_end(const coll__turn *t)
-{
-    coll__staging *const staging = &t->m->thread->staging;
-
-    if (staging->member != t->m || staging->turn != t->number) return;
-    if (staging->recv) coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, staging->length);
-    staging->member = NULL;
-}
-
-#else
-
-static inline void coll__staging_begin(const coll__turn *t, const coll__view *view) { (void)t, (void)view; }
-static inline void coll__staging_recall(const coll__turn *t) { (void)t; }
-static inline void coll__staging_end(const coll__turn *t) { (void)t; }
-
-#endif
-#endif /* COLL_THREADS_STAGING_H */
 /* ---- transports/threads/coll_threads_kinds.h ---- */
 /* coll_threads_kinds.h - the table of kinds: who needs whom, and what a rank does once they have published. */
 #ifndef COLL_THREADS_KINDS_H
@@ -24538,8 +24456,8 @@ static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
     return &t->m->stores[reduces][bits < COLL__STORES_CLASSES ? bits : COLL__STORES_CLASSES - 1];
 }
 
-/* Shall the share of this call be stored past the caches? */
-static inline bool coll__stores_stream(coll__stores *s)
+/* Shall this call go the other way: past the caches? */
+static inline bool coll__stores_other(coll__stores *s)
 {
     const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
 
@@ -24550,9 +24468,9 @@ static inline bool coll__stores_stream(coll__stores *s)
 }
 
 /* What it has taken. */
-static inline void coll__stores_note(coll__stores *s, bool streams, int64_t ns, size_t length)
+static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns, size_t length)
 {
-    float *const best = &s->best[streams];
+    float *const best = &s->best[is_other];
     const float each = (float)ns / (float)length;
     if (*best == 0 || each < *best) *best = each;
 }
@@ -24564,7 +24482,7 @@ static coll_status coll__stored_share(coll__turn *t)
     coll__stores *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__stores_stream(s);
+    t->streams = coll__stores_other(s);
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
@@ -24573,6 +24491,109 @@ static coll_status coll__stored_share(coll__turn *t)
 }
 
 #endif /* COLL_THREADS_STORES_H */
+/* ---- transports/threads/coll_threads_staging.h ---- */
+/* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
+ *
+ * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
+ * written of its result, where elements are combined.  These copies stay in the caches, where the kernel (process_vm_readv)
+ * takes half a microsecond for each page; but their lines go from one processor to the other each time, and some processors are
+ * far from one another.  So the quicker way is learned, as with stores past the caches (coll_threads_stores.h).  What is longer
+ * than the area goes by the kernel, and so do blocks that only move: it copies them once, and not twice. */
+#ifndef COLL_THREADS_STAGING_H
+#define COLL_THREADS_STAGING_H
+
+#if COLL__HAS_HUB
+
+enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together: what is shorter goes eagerly   */
+
+/* Where ours is; NULL: we have none. */
+static inline unsigned char *coll__staging_of(const coll__member *m)
+{
+    return (unsigned char *)(uintptr_t)m->thread->desk->staging;
+}
+
+/* Copy a buffer of so many bytes: of each block, what others read or write; our own share nobody else touches. */
+static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
+{
+    const size_t block = t->call->count * t->unit;
+    size_t at, share;
+
+    coll__share_of(t, t->call->count, &at, &share);
+    for (size_t begin = 0; begin < length; begin += block) {
+        const size_t behind = begin + (at + share) * t->unit;
+        memcpy(to + begin, from + begin, at * t->unit);
+        memcpy(to + behind, from + behind, begin + block - behind);
+    }
+}
+
+/* Is a buffer of ours to be staged?  Gives its bytes; 0: it is not, or need not be. */
+static size_t coll__staging_bytes(const coll__turn *t, const coll__side_shape *shape, const void *buffer)
+{
+    const coll__member *const m = t->m;
+    const size_t length = coll__is_held(shape, m->rank, t->call->root) ? coll__extent(t, shape, NULL) : 0;
+
+    return buffer && length <= COLL__STAGING_EACH && !coll__is_in_room(m, m->rank, buffer) ? length : 0;
+}
+
+/* Before a turn is published: of what is staged, others see the copy. */
+static void coll__staging_begin(const coll__turn *t, coll__view *view)
+{
+    coll__staging *const staging = &t->m->thread->staging;
+    unsigned char *const at = coll__staging_of(t->m);
+    const coll__kind_shape *const shape = coll__shape_in(t);
+
+    if (!t->form->is_staged || !at || staging->member) return;
+    const size_t send = coll__staging_bytes(t, &shape->send, view->send);
+    const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
+    if (!send && !recv) return;
+    const int bits = 63 - __builtin_clzll(send + recv) - COLL__STAGING_LEAST_BITS, most = COLL__STORES_CLASSES - 1;
+    coll__stores *const copies = &t->m->copies[bits < 0 ? 0 : bits < most ? bits : most];
+    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies,
+                                .by_kernel = coll__stores_other(copies) };
+    staging->began = copies->counts ? coll__now() : 0;
+    staging->length = send + recv;
+    if (staging->by_kernel) return;
+    if (send) {
+        staging->send = view->send;
+        coll__staging_copy(t, at, view->send, send);
+        view->send = at;
+    }
+    if (recv) {
+        staging->recv = view->recv;
+        view->recv = at + COLL__STAGING_EACH;
+    }
+}
+
+/* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
+static inline void coll__staging_recall(coll__turn *t)
+{
+    const coll__staging *const staging = &t->m->thread->staging;
+
+    if (staging->member != t->m || staging->turn != t->number) return;
+    t->send = staging->send;
+    t->recv = staging->recv;
+}
+
+/* All are done: the result comes from the area, which is free again. */
+static void coll__staging_end(const coll__turn *t)
+{
+    coll__staging *const staging = &t->m->thread->staging;
+
+    if (staging->member != t->m || staging->turn != t->number) return;
+    if (staging->recv)
+        coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
+    if (staging->began) coll__stores_note(staging->copies, staging->by_kernel, coll__now() - staging->began, staging->length);
+    staging->member = NULL;
+}
+
+#else
+
+static inline void coll__staging_begin(const coll__turn *t, const coll__view *view) { (void)t, (void)view; }
+static inline void coll__staging_recall(const coll__turn *t) { (void)t; }
+static inline void coll__staging_end(const coll__turn *t) { (void)t; }
+
+#endif
+#endif /* COLL_THREADS_STAGING_H */
 /* ---- transports/threads/coll_threads_turn.h ---- */
 /* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
  * until it is done on all sides. */

@@ -7,9 +7,9 @@
  *   threads/coll_threads_reach.h      how a rank reaches the memory of another
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
- *   threads/coll_threads_staging.h      in copies that other processes can reach
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
+ *   threads/coll_threads_staging.h    copies that other processes can reach
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -42,9 +42,9 @@ COLL__FOR_SPEED
 #include "threads/coll_threads_reach.h"
 #include "threads/coll_threads_moves.h"
 #include "threads/coll_threads_sums.h"
-#include "threads/coll_threads_staging.h"
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_stores.h"
+#include "threads/coll_threads_staging.h"
 #include "threads/coll_threads_turn.h"
 COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"

@@ -57,9 +57,9 @@ typedef struct coll__hub {
     struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
 
-/* How long calls of some length take (coll_threads_stores.h). */
+/* How long calls of some length take in two ways (coll_threads_stores.h, coll_threads_staging.h). */
 typedef struct coll__stores {
-    float    best[2];                             /* ns a byte, through the caches and past them; 0: not known */
+    float    best[2];                             /* ns a byte, in the first way and in the other; 0: not known */
     uint16_t calls;
     bool     counts;                              /* the call that is under way                               */
 } coll__stores;
@@ -83,6 +83,7 @@ typedef struct coll__member {
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
     coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
+    coll__stores copies[COLL__STORES_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
     struct coll__member *next;
 } coll__member;
 
@@ -90,8 +91,11 @@ enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is s
 
 /* What a rank has in its staging area (coll_threads_staging.h). */
 typedef struct coll__staging {
-    const coll__member  *member;                  /* whose turn it is; NULL: nothing                          */
+    coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
     uint64_t             turn;
+    coll__stores        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    int64_t              began;
+    bool                 by_kernel;               /* nothing is staged, to compare                            */
     const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
     unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
     size_t               length;                  /* bytes of that                                            */

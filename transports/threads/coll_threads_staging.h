@@ -1,13 +1,16 @@
 /* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
  *
  * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
- * written of its result, where elements are combined.  The copies stay in the caches, and the kernel (process_vm_readv) would
- * take half a microsecond for each page.  What is longer than the area goes by the kernel, and so do blocks that only move: it
- * copies them once, and not twice. */
+ * written of its result, where elements are combined.  These copies stay in the caches, where the kernel (process_vm_readv)
+ * takes half a microsecond for each page; but their lines go from one processor to the other each time, and some processors are
+ * far from one another.  So the quicker way is learned, as with stores past the caches (coll_threads_stores.h).  What is longer
+ * than the area goes by the kernel, and so do blocks that only move: it copies them once, and not twice. */
 #ifndef COLL_THREADS_STAGING_H
 #define COLL_THREADS_STAGING_H
 
 #if COLL__HAS_HUB
+
+enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together: what is shorter goes eagerly   */
 
 /* Where ours is; NULL: we have none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
@@ -49,10 +52,22 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
     const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
     if (!send && !recv) return;
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .send = send ? view->send : NULL,
-                                .recv = recv ? view->recv : NULL, .length = recv };
-    if (send) coll__staging_copy(t, at, view->send, send), view->send = at;
-    if (recv) view->recv = at + COLL__STAGING_EACH;
+    const int bits = 63 - __builtin_clzll(send + recv) - COLL__STAGING_LEAST_BITS, most = COLL__STORES_CLASSES - 1;
+    coll__stores *const copies = &t->m->copies[bits < 0 ? 0 : bits < most ? bits : most];
+    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies,
+                                .by_kernel = coll__stores_other(copies) };
+    staging->began = copies->counts ? coll__now() : 0;
+    staging->length = send + recv;
+    if (staging->by_kernel) return;
+    if (send) {
+        staging->send = view->send;
+        coll__staging_copy(t, at, view->send, send);
+        view->send = at;
+    }
+    if (recv) {
+        staging->recv = view->recv;
+        view->recv = at + COLL__STAGING_EACH;
+    }
 }
 
 /* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
@@ -71,7 +86,9 @@ static void coll__staging_end(const coll__turn *t)
     coll__staging *const staging = &t->m->thread->staging;
 
     if (staging->member != t->m || staging->turn != t->number) return;
-    if (staging->recv) coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, staging->length);
+    if (staging->recv)
+        coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
+    if (staging->began) coll__stores_note(staging->copies, staging->by_kernel, coll__now() - staging->began, staging->length);
     staging->member = NULL;
 }
 

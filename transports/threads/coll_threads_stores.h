@@ -30,8 +30,8 @@ static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
     return &t->m->stores[reduces][bits < COLL__STORES_CLASSES ? bits : COLL__STORES_CLASSES - 1];
 }
 
-/* Shall the share of this call be stored past the caches? */
-static inline bool coll__stores_stream(coll__stores *s)
+/* Shall this call go the other way: past the caches? */
+static inline bool coll__stores_other(coll__stores *s)
 {
     const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
 
@@ -42,9 +42,9 @@ static inline bool coll__stores_stream(coll__stores *s)
 }
 
 /* What it has taken. */
-static inline void coll__stores_note(coll__stores *s, bool streams, int64_t ns, size_t length)
+static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns, size_t length)
 {
-    float *const best = &s->best[streams];
+    float *const best = &s->best[is_other];
     const float each = (float)ns / (float)length;
     if (*best == 0 || each < *best) *best = each;
 }
@@ -56,7 +56,7 @@ static coll_status coll__stored_share(coll__turn *t)
     coll__stores *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__stores_stream(s);
+    t->streams = coll__stores_other(s);
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
