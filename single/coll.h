@@ -28785,6 +28785,7 @@ typedef struct coll__greet {
     size_t      length;                           /* bytes of this step that have been moved                  */
     int64_t     deadline;
     coll__budget *budget;                         /* of the one called; NULL: no bound                        */
+    bool        is_waiting;                       /* for its turn to have some of that                        */
     coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
     bool        is_hearsay;                       /* it failed by what somebody says who has not proved the key */
     char        why[256];                         /* an error as a sentence                                   */
@@ -29053,7 +29054,8 @@ static coll_status coll__greet_deny(coll__greet *g)
 /* A hello in which everything is right: the answer, with our proof. */
 static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
 {
-    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
+    g->is_waiting = !coll__budget_take(g->budget);
+    if (g->is_waiting) {                          /* nothing is to be polled for                              */
         g->want = 0;
         return COLL_PENDING;
     }
@@ -32102,13 +32104,13 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
 static bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g);
 
 /* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
- * live, and is not there while survivors agree. */
+ * live, and makes room of those who have gone; it is not there while survivors agree. */
 static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, tcp->greets_as);
 
     if (status == COLL_PENDING) return false;
-    if (tcp->is_heartbeat_there && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
+    if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
         g->want = 0;
         tcp->has_deferred = true;
         return false;
@@ -32158,7 +32160,7 @@ static int coll__greeting_first(const coll__tcp *tcp)
     for (int pass = 0; pass < 2 && first < 0; pass++)
         for (int i = 0; i < tcp->greeting_count; i++) {
             const coll__greet *g = &tcp->greetings[i];
-            if (g->pipe.fd < 0 || g->step != COLL__GREET_HEAR || g->want) continue;
+            if (g->pipe.fd < 0 || !g->is_waiting) continue;
             if (coll__greeting_is_expected(tcp, &g->hello) != (pass == 0)) continue;
             if (first < 0 || g->deadline < tcp->greetings[first].deadline) first = i;
         }
@@ -32354,7 +32356,10 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_heartbeat_there = true;
         coll__greetings_expire(tcp);
+        if (tcp->budget.is_awaited) coll__greetings_spend(tcp);
         tcp->is_heartbeat_there = false;
+        const int64_t soon = coll__deadline(COLL__REDIAL_LEAST_MS);
+        if (tcp->budget.is_awaited && soon < *next) *next = soon;
         if (is_deaf && tcp->deaf_until < *next) *next = tcp->deaf_until;
         fds[n++] = (struct pollfd){ .fd = is_deaf ? -1 : tcp->listener, .events = POLLIN };
         for (int i = 0; i < tcp->greeting_count; i++) {

@@ -73,6 +73,7 @@ typedef struct coll__greet {
     size_t      length;                           /* bytes of this step that have been moved                  */
     int64_t     deadline;
     coll__budget *budget;                         /* of the one called; NULL: no bound                        */
+    bool        is_waiting;                       /* for its turn to have some of that                        */
     coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
     bool        is_hearsay;                       /* it failed by what somebody says who has not proved the key */
     char        why[256];                         /* an error as a sentence                                   */
@@ -341,7 +342,8 @@ static coll_status coll__greet_deny(coll__greet *g)
 /* A hello in which everything is right: the answer, with our proof. */
 static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
 {
-    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
+    g->is_waiting = !coll__budget_take(g->budget);
+    if (g->is_waiting) {                          /* nothing is to be polled for                              */
         g->want = 0;
         return COLL_PENDING;
     }
