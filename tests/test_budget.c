@@ -19,7 +19,8 @@ enum { CASE_SECONDS = 60, RANKS = 3, PESTS = 4 };
 typedef struct pest {
     pthread_t thread;
     int       port, answers, over;
-    int       rank, size;                         /* of its hello                                             */
+    int       rank, size, to;                     /* of its hello                                             */
+    coll__purpose purpose;
 } pest;
 
 /* Say hello, take the answer, go, and come again. */
@@ -29,7 +30,7 @@ static void *pest_main(void *at)
     coll__tcp_settings settings = { .config = { .rank = 1, .size = RANKS, .world = "" }, .auth = COLL__AUTH_KEY,
                                     .key = "not the key" };
     coll__identity us = { .rank = 0 };
-    coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
+    coll__hello hello = { .purpose = p->purpose, .to = p->to };
     unsigned char bytes[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];
     unsigned char note[COLL__CONTROL_LENGTH];
 
@@ -51,10 +52,11 @@ static void *pest_main(void *at)
     return NULL;
 }
 
-static void pests_begin(pest *pests, int port, int size)
+static void pests_begin(pest *pests, pest like)
 {
     for (int i = 0; i < PESTS; i++) {
-        pests[i] = (pest){ .port = port, .rank = 1 + i % 2, .size = size };
+        pests[i] = like;
+        pests[i].rank = (like.to + 1 + i % 2) % RANKS;        /* one of the others                            */
         CHECK(!pthread_create(&pests[i].thread, NULL, pest_main, &pests[i]), "no thread");
     }
 }
@@ -88,7 +90,8 @@ static void budget_case(const void *arg)
                                            .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
     const int64_t began = coll__now(), enough = began + 2000 * (int64_t)COLL__MS;
     joiner_run(&joiners[0]);
-    pests_begin(pests, atoi(strchr(address, ':') + 1), is_right ? RANKS : RANKS + 1);
+    pests_begin(pests, (pest){ .port = atoi(strchr(address, ':') + 1), .size = is_right ? RANKS : RANKS + 1,
+                               .purpose = COLL__PURPOSE_JOIN });
     while (coll__now() < enough) (void)poll(NULL, 0, 50);         /* the time over which they are counted      */
     for (int i = 1; i < RANKS; i++) joiner_run(&joiners[i]);
     for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
@@ -115,8 +118,8 @@ static coll_status call_busy(joiner *g, office *o)
     coll_request *request;
     int32_t x = 42;
 
-    pests_begin(pests, o->port, RANKS);
-    (void)poll(NULL, 0, 2000);                    /* the time in which they take what there is to spend      */
+    pests_begin(pests, (pest){ .port = o->port, .size = RANKS, .purpose = COLL__PURPOSE_PROBE, .to = RANKS - 1 });
+    while (!__atomic_load_n(&o->busy->budget.is_awaited, __ATOMIC_RELAXED)) (void)poll(NULL, 0, 1);
     const int64_t began = now_ms();
     coll_status status = coll_isend(g->comm, &x, 1, COLL_I32, RANKS - 1, 7, &request);
     while (!status && s->state != COLL__STREAM_OPEN && now_ms() - began < 20000) status = coll_progress(g->comm);
