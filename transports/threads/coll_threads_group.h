@@ -196,7 +196,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    if (m->thread->staging.member == m) m->thread->staging.member = NULL;     /* its last turn has failed           */
+    if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
     coll__give(m->eager[0][0]);
 }
