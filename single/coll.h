@@ -22689,13 +22689,13 @@ typedef struct coll__hub {
 } coll__hub;
 
 /* How long calls of some length take in two ways (coll_threads_stores.h, coll_threads_staging.h). */
-typedef struct coll__stores {
+typedef struct coll__trial {
     float    best[2];                             /* ns a byte, in the first way and in the other; 0: not known */
     uint16_t calls;
     bool     counts;                              /* the call that is under way                               */
-} coll__stores;
+} coll__trial;
 
-enum { COLL__STORES_CLASSES = 8 };                        /* by length: powers of 2                                   */
+enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
 /* A rank's side of a group. */
 typedef struct coll__member {
@@ -22713,8 +22713,8 @@ typedef struct coll__member {
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
-    coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
-    coll__stores copies[COLL__STORES_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
+    coll__trial stores[2][COLL__TRIAL_CLASSES];             /* of kinds that move elements, and that combine them       */
+    coll__trial copies[COLL__TRIAL_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
     struct coll__member *next;
 } coll__member;
 
@@ -22724,12 +22724,11 @@ enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is s
 typedef struct coll__staging {
     coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
     uint64_t             turn;
-    coll__stores        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    coll__trial        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
     int64_t              began;
-    bool                 by_kernel;               /* nothing is staged, to compare                            */
     const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
     unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
-    size_t               length;                  /* bytes of that                                            */
+    size_t               length;                  /* bytes of both                                            */
 } coll__staging;
 
 /* One rank's side of the hub. */
@@ -24440,9 +24439,16 @@ enum {
     COLL__STORES_AGAIN = 1024                     /* calls from one look to the next                          */
 };
 
+/* That of a length, in a list of classes of which the first ends at 2^(bits + 1) bytes. */
+static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int bits)
+{
+    const int at = 63 - __builtin_clzll(length) - bits, last = COLL__TRIAL_CLASSES - 1;
+    return &list[at < 0 ? 0 : at < last ? at : last];
+}
+
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */
-static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
+static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
 {
     const coll_call *c = t->call;
     const coll__kind_shape *shape = coll__shape_in(t);
@@ -24452,12 +24458,11 @@ static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
     if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;
-    const int bits = 63 - __builtin_clzll(*length) - COLL__STORES_LEAST_BITS;
-    return &t->m->stores[reduces][bits < COLL__STORES_CLASSES ? bits : COLL__STORES_CLASSES - 1];
+    return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
-/* Shall this call go the other way: past the caches? */
-static inline bool coll__stores_other(coll__stores *s)
+/* Shall this call go the other way? */
+static inline bool coll__trial_other(coll__trial *s)
 {
     const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
 
@@ -24468,7 +24473,7 @@ static inline bool coll__stores_other(coll__stores *s)
 }
 
 /* What it has taken. */
-static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns, size_t length)
+static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, size_t length)
 {
     float *const best = &s->best[is_other];
     const float each = (float)ns / (float)length;
@@ -24479,14 +24484,14 @@ static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns,
 static coll_status coll__stored_share(coll__turn *t)
 {
     size_t length = 0;
-    coll__stores *const s = coll__stores_of(t, &length);
+    coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__stores_other(s);
+    t->streams = coll__trial_other(s);
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
-    if (s->counts) coll__stores_note(s, t->streams, coll__now() - began, length);
+    if (s->counts) coll__trial_note(s, t->streams, coll__now() - began, length);
     return status;
 }
 
@@ -24546,13 +24551,11 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
     const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
     if (!send && !recv) return;
-    const int bits = 63 - __builtin_clzll(send + recv) - COLL__STAGING_LEAST_BITS, most = COLL__STORES_CLASSES - 1;
-    coll__stores *const copies = &t->m->copies[bits < 0 ? 0 : bits < most ? bits : most];
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies,
-                                .by_kernel = coll__stores_other(copies) };
-    staging->began = copies->counts ? coll__now() : 0;
-    staging->length = send + recv;
-    if (staging->by_kernel) return;
+    coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
+    const bool is_by_kernel = coll__trial_other(copies);
+    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
+                                .began = copies->counts ? coll__now() : 0 };
+    if (is_by_kernel) return;
     if (send) {
         staging->send = view->send;
         coll__staging_copy(t, at, view->send, send);
@@ -24582,7 +24585,8 @@ static void coll__staging_end(const coll__turn *t)
     if (staging->member != t->m || staging->turn != t->number) return;
     if (staging->recv)
         coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
-    if (staging->began) coll__stores_note(staging->copies, staging->by_kernel, coll__now() - staging->began, staging->length);
+    const bool is_by_kernel = !staging->send && !staging->recv;
+    if (staging->began) coll__trial_note(staging->copies, is_by_kernel, coll__now() - staging->began, staging->length);
     staging->member = NULL;
 }
 
@@ -27132,15 +27136,16 @@ static void coll__congest_unpaced(int fd)
     (void)fd;
 }
 
-/* The same taken back: as the system has it for all. */
+/* The same taken back: as the system has it for all, unless a route has given it another one. */
 static void coll__congest_as_usual(int fd)
 {
 #if defined(TCP_CONGESTION)
-    char usual[16];
-    socklen_t length = sizeof usual;
+    char usual[16] = "", has[16] = "";
+    socklen_t length = sizeof usual, has_length = sizeof has;
     const int fresh = coll__socket(AF_INET, SOCK_STREAM, true);
 
-    if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
+    (void)getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, has, &has_length);
+    if (fresh >= 0 && !strncmp(has, "reno", sizeof has) && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, usual, length);
     if (fresh >= 0) close(fresh);
 #endif
@@ -34978,7 +34983,7 @@ enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
     COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
-    COLL__STAGINGS = 2 * COLL__STAGING_EACH           /* bytes of a staging area, at the end of the hub's part of a room */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
 /* Those who come to terms. */

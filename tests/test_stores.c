@@ -42,8 +42,8 @@ static int ways_known(const coll_comm *comm)
 
     if (strcmp(session->transport->name, "threads"))
         side = ((const coll__joined *)session->context)->hubs[COLL__HUB_OF_HOST];
-    for (int k = 0; k < 2 * COLL__STORES_CLASSES; k++) {
-        const coll__stores *s = &side->all.stores[k % 2][k / 2];
+    for (int k = 0; k < 2 * COLL__TRIAL_CLASSES; k++) {
+        const coll__trial *s = &side->all.stores[k % 2][k / 2];
         known += s->calls >= 2 * COLL__STORES_TRIES && s->best[0] > 0 && s->best[1] > 0;
     }
     return known;

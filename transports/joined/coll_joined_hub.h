@@ -31,7 +31,7 @@ enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
     COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
-    COLL__STAGINGS = 2 * COLL__STAGING_EACH           /* bytes of a staging area, at the end of the hub's part of a room */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
 /* Those who come to terms. */

@@ -24,15 +24,16 @@ static void coll__congest_unpaced(int fd)
     (void)fd;
 }
 
-/* The same taken back: as the system has it for all. */
+/* The same taken back: as the system has it for all, unless a route has given it another one. */
 static void coll__congest_as_usual(int fd)
 {
 #if defined(TCP_CONGESTION)
-    char usual[16];
-    socklen_t length = sizeof usual;
+    char usual[16] = "", has[16] = "";
+    socklen_t length = sizeof usual, has_length = sizeof has;
     const int fresh = coll__socket(AF_INET, SOCK_STREAM, true);
 
-    if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
+    (void)getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, has, &has_length);
+    if (fresh >= 0 && !strncmp(has, "reno", sizeof has) && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, usual, length);
     if (fresh >= 0) close(fresh);
 #endif

@@ -58,13 +58,13 @@ typedef struct coll__hub {
 } coll__hub;
 
 /* How long calls of some length take in two ways (coll_threads_stores.h, coll_threads_staging.h). */
-typedef struct coll__stores {
+typedef struct coll__trial {
     float    best[2];                             /* ns a byte, in the first way and in the other; 0: not known */
     uint16_t calls;
     bool     counts;                              /* the call that is under way                               */
-} coll__stores;
+} coll__trial;
 
-enum { COLL__STORES_CLASSES = 8 };                        /* by length: powers of 2                                   */
+enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
 /* A rank's side of a group. */
 typedef struct coll__member {
@@ -82,8 +82,8 @@ typedef struct coll__member {
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
-    coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
-    coll__stores copies[COLL__STORES_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
+    coll__trial stores[2][COLL__TRIAL_CLASSES];             /* of kinds that move elements, and that combine them       */
+    coll__trial copies[COLL__TRIAL_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
     struct coll__member *next;
 } coll__member;
 
@@ -93,12 +93,11 @@ enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is s
 typedef struct coll__staging {
     coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
     uint64_t             turn;
-    coll__stores        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    coll__trial        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
     int64_t              began;
-    bool                 by_kernel;               /* nothing is staged, to compare                            */
     const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
     unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
-    size_t               length;                  /* bytes of that                                            */
+    size_t               length;                  /* bytes of both                                            */
 } coll__staging;
 
 /* One rank's side of the hub. */

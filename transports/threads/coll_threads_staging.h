@@ -52,13 +52,11 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
     const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
     if (!send && !recv) return;
-    const int bits = 63 - __builtin_clzll(send + recv) - COLL__STAGING_LEAST_BITS, most = COLL__STORES_CLASSES - 1;
-    coll__stores *const copies = &t->m->copies[bits < 0 ? 0 : bits < most ? bits : most];
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies,
-                                .by_kernel = coll__stores_other(copies) };
-    staging->began = copies->counts ? coll__now() : 0;
-    staging->length = send + recv;
-    if (staging->by_kernel) return;
+    coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
+    const bool is_by_kernel = coll__trial_other(copies);
+    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
+                                .began = copies->counts ? coll__now() : 0 };
+    if (is_by_kernel) return;
     if (send) {
         staging->send = view->send;
         coll__staging_copy(t, at, view->send, send);
@@ -88,7 +86,8 @@ static void coll__staging_end(const coll__turn *t)
     if (staging->member != t->m || staging->turn != t->number) return;
     if (staging->recv)
         coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
-    if (staging->began) coll__stores_note(staging->copies, staging->by_kernel, coll__now() - staging->began, staging->length);
+    const bool is_by_kernel = !staging->send && !staging->recv;
+    if (staging->began) coll__trial_note(staging->copies, is_by_kernel, coll__now() - staging->began, staging->length);
     staging->member = NULL;
 }
 

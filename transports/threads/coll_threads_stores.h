@@ -14,9 +14,16 @@ enum {
     COLL__STORES_AGAIN = 1024                     /* calls from one look to the next                          */
 };
 
+/* That of a length, in a list of classes of which the first ends at 2^(bits + 1) bytes. */
+static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int bits)
+{
+    const int at = 63 - __builtin_clzll(length) - bits, last = COLL__TRIAL_CLASSES - 1;
+    return &list[at < 0 ? 0 : at < last ? at : last];
+}
+
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */
-static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
+static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
 {
     const coll_call *c = t->call;
     const coll__kind_shape *shape = coll__shape_in(t);
@@ -26,12 +33,11 @@ static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
     if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;
-    const int bits = 63 - __builtin_clzll(*length) - COLL__STORES_LEAST_BITS;
-    return &t->m->stores[reduces][bits < COLL__STORES_CLASSES ? bits : COLL__STORES_CLASSES - 1];
+    return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
-/* Shall this call go the other way: past the caches? */
-static inline bool coll__stores_other(coll__stores *s)
+/* Shall this call go the other way? */
+static inline bool coll__trial_other(coll__trial *s)
 {
     const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
 
@@ -42,7 +48,7 @@ static inline bool coll__stores_other(coll__stores *s)
 }
 
 /* What it has taken. */
-static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns, size_t length)
+static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, size_t length)
 {
     float *const best = &s->best[is_other];
     const float each = (float)ns / (float)length;
@@ -53,14 +59,14 @@ static inline void coll__stores_note(coll__stores *s, bool is_other, int64_t ns,
 static coll_status coll__stored_share(coll__turn *t)
 {
     size_t length = 0;
-    coll__stores *const s = coll__stores_of(t, &length);
+    coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__stores_other(s);
+    t->streams = coll__trial_other(s);
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
-    if (s->counts) coll__stores_note(s, t->streams, coll__now() - began, length);
+    if (s->counts) coll__trial_note(s, t->streams, coll__now() - began, length);
     return status;
 }
 
