@@ -173,6 +173,8 @@ suite steady             program asan test_steady
 suite unused             program asan test_unused
 suite keyfile            program asan test_keyfile
 waits meet               program asan test_meet
+waits spaces             program asan test_spaces
+waits shortages          program asan test_shortages
 waits security           program asan test_security
 waits failure            program release test_failure
 waits quiet              program asan test_quiet

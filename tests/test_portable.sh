@@ -28,7 +28,8 @@ row 0.1  test_collectives
 row 0.2  test_threads
 row 0.1  test_random
 row 1    test_sentences
-row 1    test_meet meetings
+row 1    test_meet
+row 1    test_shortages
 row 1    test_launchers
 row 1    test_errors threads,tcp-poll,joined
 row 1    test_failure tcp-poll,threads ends,alive,orphans,abort,shrink,astray,dump,stall

@@ -1,0 +1,126 @@
+/* comers.h - ranks that come to meet the others: threads that call coll_init, remember how that went, what was said on their log
+ * and where they are said to be, and exchange messages with everybody once they are in.  Used after inside.h, check.h, support.h,
+ * cases.h and joiners.h, whose journals they keep. */
+#ifndef COMERS_H
+#define COMERS_H
+
+enum { COMERS_MOST = 6, START_MS = 15000 };
+
+typedef struct comer {
+    pthread_t   thread;
+    coll_config config;
+    void      (*settle)(const struct comer *g);   /* what its thread does before it comes; NULL: nothing      */
+    const void *place;                            /* for settle                                               */
+    int         network;                          /* namespace that it settles in, 0: where we are            */
+    bool        is_crowded;                       /* it thinks that ranks share processors                    */
+    coll_comm  *comm;
+    coll_status status;
+    int64_t     took_ms;
+    char        sentence[512];
+    journal     said;
+    int         port;                             /* where it listens, as rank 0 has told it                  */
+    char        address[COLL__ADDRESS_TEXT];
+    bool        is_good;
+} comer;
+
+/* Before the first case: no variable of whoever runs the test is a setting, and commands of root are found. */
+SUPPORT void comers_begin(void)
+{
+    clearenv();
+    setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+    cases_begin();
+}
+
+/* ---- >>one comes ---- */
+
+SUPPORT bool is_congested_by(int fd, const char *name)
+{
+    char has[32] = "";
+    socklen_t length = sizeof has - 1;
+
+    return !getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, has, &length) && !strcmp(has, name);
+}
+
+/* What stays within one kernel is not paced; what leaves it goes as this system will have it. */
+SUPPORT void expect_pace(const comer *g, coll__tcp *tcp)
+{
+    const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char usual[32] = "";
+    socklen_t length = sizeof usual - 1;
+
+    CHECK(fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length), "%s: no socket", case_name);
+    if (fresh >= 0) close(fresh);
+    CHECK(is_congested_by(tcp->listener, "reno"), "%s: who is accepted by rank %d is paced", case_name, g->config.rank);
+    for (int peer = 0; peer < tcp->size; peer++) {
+        const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_CALLS);
+        if (s->state != COLL__STREAM_OPEN || (g->network > 0 && coll__is_of_this_host(tcp, peer))) continue;
+        CHECK(is_congested_by(s->pipe.fd, g->network > 0 ? usual : "reno"), "%s: rank %d, %s rank %d: another congestion control",
+              case_name, g->config.rank, g->network > 0 ? "far from" : "at home with", peer);
+    }
+}
+
+SUPPORT void *comer_main(void *at)
+{
+    comer *g = at;
+    int32_t data[3];
+
+    if (g->settle) g->settle(g);
+    const int64_t began = now_ms();
+    g->status = coll_init(&g->comm, &g->config);
+    g->took_ms = now_ms() - began;
+    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
+    if (g->status != COLL_OK) return NULL;
+    const coll__tcp *tcp = inside_tcp(g->comm);
+    const coll__address a = coll__endpoint_address(tcp, g->config.rank, 0);
+    coll__address_text(&a, g->address, sizeof g->address);
+    g->port = tcp->endpoints[g->config.rank].port;
+    g->is_crowded = g->comm->session->is_crowded;
+    g->is_good = true;
+    for (int root = 0; root < g->config.size && g->is_good; root++) {         /* a message between any two            */
+        int32_t all[COMERS_MOST], back[COMERS_MOST];
+        for (int i = 0; i < g->config.size; i++) all[i] = g->config.rank * 100 + i;
+        g->is_good = coll_alltoall(g->comm, all, back, 1, COLL_I32) == COLL_OK;
+        for (int i = 0; i < g->config.size; i++) g->is_good = g->is_good && back[i] == i * 100 + g->config.rank;
+    }
+    data[0] = 1;
+    g->is_good = g->is_good && coll_allreduce(g->comm, data, data, 1, COLL_I32, COLL_SUM) == COLL_OK && data[0] == g->config.size;
+    expect_pace(g, inside_tcp(g->comm));
+    if (!g->is_good) snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
+    coll_free(g->comm);
+    return NULL;
+}
+
+/* ---- >>all of them ---- */
+
+/* `size` comers, not started yet. */
+SUPPORT void comers_make(comer *comers, int size, const char *address)
+{
+    for (int i = 0; i < size; i++) {
+        memset(&comers[i], 0, sizeof comers[i]);
+        comers[i].said = (journal)JOURNAL;
+        comers[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS,
+                                          .tcp = { .io = "poll" },
+                                          .log = journal_line, .log_context = &comers[i].said, .log_level = COLL_LOG_INFO };
+    }
+}
+
+SUPPORT void comer_start(comer *g) { CHECK(pthread_create(&g->thread, NULL, comer_main, g) == 0, "%s: no thread", case_name); }
+
+SUPPORT void expect_world(comer *comers, int size)
+{
+    for (int i = 0; i < size; i++) {
+        pthread_join(comers[i].thread, NULL);
+        CHECK(comers[i].is_good, "%s: rank %d: status %d, %s", case_name, i, (int)comers[i].status, comers[i].sentence);
+    }
+}
+
+SUPPORT void expect_failure(comer *g, coll_status status, int most_ms, const char *word, const char *other)
+{
+    pthread_join(g->thread, NULL);
+    CHECK(g->status == status && strstr(g->sentence, word) && strstr(g->sentence, other),
+          "%s: rank %d: status %d, \"%s\" (with \"%s\" and \"%s\")", case_name,
+          g->config.rank, (int)g->status, g->sentence, word, other);
+    CHECK(g->took_ms <= support_patience(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
+}
+
+#endif /* COMERS_H */
