@@ -263,8 +263,8 @@
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.  Collectives that run at the
- * same time take what they need beside one another, or wait for one another.
+ * or goes without.  Calls like earlier ones take none; a request has the memory of one that was freed.  Collectives that run at
+ * the same time take what they need beside one another, or wait for one another.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };

@@ -59,6 +59,7 @@
  *     coll_sentences.h              what a call is called, and what went wrong with it
  *     coll_doing.h                  what this rank is doing, for others to read
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
+ *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
@@ -169,6 +170,7 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/engine/coll_doing.h"
 #include "core/engine/coll_strides.h"
+#include "core/engine/coll_pool.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"

@@ -269,8 +269,8 @@
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.  Collectives that run at the
- * same time take what they need beside one another, or wait for one another.
+ * or goes without.  Calls like earlier ones take none; a request has the memory of one that was freed.  Collectives that run at
+ * the same time take what they need beside one another, or wait for one another.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -2231,6 +2231,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_sentences.h              what a call is called, and what went wrong with it
  *     coll_doing.h                  what this rank is doing, for others to read
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
+ *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
@@ -2355,6 +2356,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
  *   COLL_ABREAST         collectives of an order that run at the same time: 1 to 64; 1: one after the other
+ *   COLL_REQUESTS        requests that are freed whose memory the next ones have: 0 to 65536
  *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
  *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
@@ -2384,6 +2386,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #endif
 #if !defined(COLL_ABREAST)
 #define COLL_ABREAST COLL__SIZE(1, 32)
+#endif
+#if !defined(COLL_REQUESTS)
+#define COLL_REQUESTS COLL__SIZE(0, 64)
 #endif
 #if !defined(COLL_BINS)
 #define COLL_BINS COLL__SIZE(8, 64)
@@ -2426,6 +2431,7 @@ _Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(CO
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
 _Static_assert(COLL__IN_RANGE(COLL_ABREAST, 1, 64), "COLL_ABREAST is from 1 to 64");
+_Static_assert(COLL__IN_RANGE(COLL_REQUESTS, 0, 65536), "COLL_REQUESTS is from 0 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),
                "COLL_SHORT_BYTES is a power of two from 64 to 1 MiB");
@@ -3195,6 +3201,20 @@ COLL__PUT_AND_GET(32, uint32_t)
 COLL__PUT_AND_GET(64, uint64_t)
 #undef COLL__PUT_AND_GET
 #undef COLL__AS_TRAVELS
+
+/* ---- >>structs ---- */
+
+/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes
+ * longer to begin than a short call has. */
+static inline __attribute__((always_inline)) void coll__copy_words(void *to, const void *from, size_t length)
+{
+    enum { STEP = 64 };
+    size_t at = 0;
+
+    for (; at + STEP <= length; at += STEP)
+        memcpy((unsigned char *)to + at, (const unsigned char *)from + at, STEP);
+    memcpy((unsigned char *)to + at, (const unsigned char *)from + at, length - at);
+}
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
@@ -11708,7 +11728,16 @@ struct coll_request {
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
     coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
+    struct coll__pool *pool;                      /* whose its memory is; the last field                      */
 };
+
+/* Memory of requests (coll_pool.h). */
+typedef struct coll__pool {
+    coll_request *kept;                           /* by who is inside; linked by `next`                       */
+    coll_request *freed;                          /* atomic: by anybody; coll__pool_closed: the session is gone */
+    size_t  count;                                /* requests that have memory of this pool, in use or not    */
+    int64_t left;                                 /* atomic: of those in use when the session ended           */
+} coll__pool;
 
 /* ---- >>carrier, extension ---- */
 
@@ -11780,6 +11809,8 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
+    bool      rests;                              /* those behind the first have nothing to do before that one is over, or
+                                                     another one comes                                        */
     coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
@@ -11838,6 +11869,7 @@ struct coll__session {
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     coll__messages *messages;
+    coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint32_t  next_id;                            /* of communicators made from here on                       */
@@ -11864,11 +11896,18 @@ struct coll__session {
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
+    int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
     int64_t  started_at;                          /* the last one that did not end at once                    */
     unsigned burst;                               /* how many followed one another before that                */
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* May another thread be inside? */
+static inline bool coll__is_shared(const coll__session *session)
+{
+    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
+}
 
 /* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
 static inline const char *coll__forced(const coll__session *session, coll_kind kind)
@@ -12336,6 +12375,16 @@ COLL__FOR_SPEED
 
 #if !defined(COLL_NO_OS)
 
+/* Something has changed.  Who is alone in the session counts without a locked instruction, with which he would wait until all
+ * he has published has arrived at the other ranks. */
+static inline void coll__doing_turn(coll__session *session)
+{
+    uint64_t *const turn = &session->doing.turn;
+
+    if (coll__is_shared(session)) (void)__atomic_add_fetch(turn, 1, __ATOMIC_RELEASE);
+    else __atomic_store_n(turn, __atomic_load_n(turn, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+}
+
 /* Write a head where other threads read it. */
 static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
 {
@@ -12344,7 +12393,7 @@ static inline void coll__doing_set(coll__session *session, uint64_t *words, cons
         memcpy(&word, head + 8 * i, 8);
         __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
     }
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_turn(session);
 }
 
 /* It waits in the call with this head. */
@@ -12357,7 +12406,7 @@ static inline void coll__doing_begin(coll__session *session, const unsigned char
 static inline void coll__doing_end(coll__session *session)
 {
     (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_turn(session);
 }
 
 /* A call with COLL_DETECT_OVERFLOW has found one. */
@@ -12448,6 +12497,93 @@ static inline void coll__strides_end(const coll_request *r) { (void)r; }
 
 #endif
 #endif /* COLL_STRIDES_H */
+/* ---- core/engine/coll_pool.h ---- */
+/* coll_pool.h - the memory of requests: what one had that was freed, the next one has.
+ *
+ * An allocator keeps a few blocks of a size at hand, and looks for the others; a program has dozens of requests at a time, and
+ * starts them again and again.  They are made by whoever is inside the session, and freed by any thread, also after the
+ * communicator.  So those that are freed go onto a list of their own, in one piece (`freed`), and whoever is inside takes all of
+ * it when he has none left (`kept`).  The pool lives as long as the session or the last of its requests. */
+#ifndef COLL_POOL_H
+#define COLL_POOL_H
+
+#if COLL_REQUESTS > 0
+
+/* In place of a list. */
+static coll_request *coll__pool_closed(coll__pool *pool) { return (coll_request *)(void *)pool; }
+
+/* Give all of a list back but the first `most` of it; how many these were. */
+static size_t coll__pool_trim(coll_request **list, size_t most)
+{
+    size_t gone = 0;
+
+    for (size_t n = 0; *list && n < most; n++) list = &(*list)->next;
+    for (coll_request *r = *list, *next; r; r = next, gone++) {
+        next = r->next;
+        coll__give(r);
+    }
+    *list = NULL;
+    return gone;
+}
+
+/* Memory for a request; NULL: there is none.  Inside the session. */
+static coll_request *coll__request_take(coll_comm *comm)
+{
+    coll__pool **const at = &comm->session->pool, *const pool = *at ? *at
+                            : (*at = (coll__pool *)coll__allocate(coll__like(comm), sizeof *pool));
+
+    if (!pool) return NULL;
+    if (!pool->kept) {
+        pool->kept = __atomic_exchange_n(&pool->freed, NULL, __ATOMIC_ACQUIRE);
+        pool->count -= coll__pool_trim(&pool->kept, COLL_REQUESTS);
+    }
+    coll_request *r = pool->kept;
+    if (r) pool->kept = r->next;
+    else if ((r = (coll_request *)coll__take(coll__like(comm), sizeof *r))) {
+        r->pool = pool;
+        pool->count++;
+    }
+    return r;
+}
+
+/* Give it back, from any thread. */
+static void coll__request_give(coll_request *r)
+{
+    coll__pool *const pool = r->pool;
+    coll_request *freed = __atomic_load_n(&pool->freed, __ATOMIC_ACQUIRE);
+
+    do {
+        if (freed == coll__pool_closed(pool)) {
+            coll__give(r);
+            if (__atomic_sub_fetch(&pool->left, 1, __ATOMIC_ACQ_REL) == 0) coll__give(pool);
+            return;
+        }
+        r->next = freed;
+    } while (!__atomic_compare_exchange_n(&pool->freed, &freed, r, true, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
+}
+
+/* The session ends.  Requests may be freed later, or at this moment: whoever comes last frees the pool. */
+static void coll__pool_close(coll__pool *pool)
+{
+    if (!pool) return;
+    pool->count -= coll__pool_trim(&pool->kept, 0);
+    pool->kept = __atomic_exchange_n(&pool->freed, coll__pool_closed(pool), __ATOMIC_ACQ_REL);
+    pool->count -= coll__pool_trim(&pool->kept, 0);
+    if (pool->count == 0 || __atomic_add_fetch(&pool->left, (int64_t)pool->count, __ATOMIC_ACQ_REL) == 0) coll__give(pool);
+}
+
+#else
+
+static coll_request *coll__request_take(coll_comm *comm)
+{
+    return (coll_request *)coll__take(coll__like(comm), sizeof(coll_request));
+}
+
+static inline void coll__request_give(coll_request *r) { coll__give(r); }
+static inline void coll__pool_close(const coll__pool *pool) { (void)pool; }
+
+#endif
+#endif /* COLL_POOL_H */
 /* ---- core/engine/coll_request.h ---- */
 /* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
  * ends all. */
@@ -12482,6 +12618,21 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->has_overflow = false;
 }
 
+/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_words. */
+static inline void coll__task_init(coll_request *r)
+{
+    coll_task *const task = &r->task;
+
+    task->call = &r->call;
+    task->head = r->head;
+    task->codec = &r->codec;
+    task->group = r->order ? r->order->group : NULL;
+    memset(task->state, 0, sizeof task->state);
+    task->ahead = 0;
+    task->is_finite = 0;
+    task->is_blocking = r->is_blocking;
+}
+
 /* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
 static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
@@ -12496,8 +12647,7 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     }
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL,
-                           .is_blocking = r->is_blocking };
+    coll__task_init(r);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -12592,6 +12742,7 @@ static void coll__order_append(coll__order *order, coll_request *r)
     r->workspace = 0;
     *order->queue_end = r;
     order->queue_end = &r->next;
+    order->rests = false;
     if (order->is_active) return;
     order->is_active = true;
     order->next = session->orders;
@@ -16678,7 +16829,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order->group };
+    coll__task_init(r);
     lane->is_calling = true;
     return COLL_OK;
 }
@@ -17730,6 +17881,21 @@ static inline bool coll__do_meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uint
     return a < a_end && b < b_end && a < b_end && b < a_end;
 }
 
+/* One touch in place of two, with all between them. */
+static inline void coll__touched_add(coll__touched *all, const coll__touched *t)
+{
+    if (t->reads < t->reads_end) {
+        const bool is_first = all->reads == all->reads_end;
+        if (is_first || t->reads < all->reads) all->reads = t->reads;
+        if (is_first || t->reads_end > all->reads_end) all->reads_end = t->reads_end;
+    }
+    if (t->writes < t->writes_end) {
+        const bool is_first = all->writes == all->writes_end;
+        if (is_first || t->writes < all->writes) all->writes = t->writes;
+        if (is_first || t->writes_end > all->writes_end) all->writes_end = t->writes_end;
+    }
+}
+
 /* Does either write what the other one reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
@@ -17748,26 +17914,36 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
     return true;
 }
 
-/* May a call begin while those in front of it run, which have these workspaces?  What decides is this rank's own affair. */
-static bool coll__begins_abreast(coll_request *r, uint64_t taken)
+/* Must it wait for what a call in front of it does in its buffers?  Mostly it touches nothing of what all of them touch. */
+static bool coll__is_after_any(coll_request *r, const coll__touched *all)
+{
+    const coll__touched *t = coll__touched_by(r);
+
+    if (!coll__is_after(t, all)) return false;
+    for (coll_request *front = r->order->queue; front != r; front = front->next)
+        if (coll__is_after(t, coll__touched_by(front))) return true;
+    return false;
+}
+
+/* May a call begin while those in front of it run, which have these workspaces, and touch `all` of that?  What decides is this
+ * rank's own affair. */
+static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     const coll__touched *t = coll__touched_by(r);
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
         || t->reads_end - t->reads > COLL__ABREAST_BYTES || t->writes_end - t->writes > COLL__ABREAST_BYTES) return false;
-    for (coll_request *front = r->order->queue; front != r; front = front->next)
-        if (coll__is_after(t, coll__touched_by(front))) return false;
-    return coll__workspace_find(r, taken);
+    return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
 }
 
 /* ---- >>moving them on ---- */
 
 /* Move on one that is not the first.  COLL_ERR_UNSUPPORTED: it has not begun, and nothing behind it may. */
-static coll_status coll__carry_abreast(coll_request *r, uint64_t taken)
+static coll_status coll__carry_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     while (!r->is_started) {
-        if (!coll__begins_abreast(r, taken)) return COLL_ERR_UNSUPPORTED;
+        if (!coll__begins_abreast(r, taken, all)) return COLL_ERR_UNSUPPORTED;
         const coll_status status = r->carrier->start(r);
         if (status == COLL_ERR_UNSUPPORTED) {
             (void)coll__next_carrier(r);
@@ -17783,19 +17959,28 @@ static coll_status coll__carry_abreast(coll_request *r, uint64_t taken)
     return r->carrier->advance(r);
 }
 
+/* Has it nothing to do before its turn comes?  So it is with what the transport has taken. */
+static inline bool coll__waits_for_turn(const coll_request *r)
+{
+    return r->is_started && r->carrier->traits & COLL__AS_A_WHOLE;
+}
+
 /* The first one of an order waits: move on those behind it, and let more of them begin. */
 static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
 {
+    coll__touched all = { 0 };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
+    bool rests = true;
 
     for (coll_request *r = order->queue; r && place < COLL__ABREAST; r = r->next, place++) {
         if (r->is_over) continue;
-        if (place > 0) {
+        if (place > 0 && !coll__waits_for_turn(r)) {
             order->ahead = ahead;
             order->place = place;
-            const coll_status status = coll__carry_abreast(r, taken);
+            const coll_status status = coll__carry_abreast(r, taken, &all);
             if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be gone    */
+            if (!coll__waits_for_turn(r) && (ahead || coll__may_offer(r))) rests = false;
             order->ahead = 0;
             order->place = 0;
             r->is_over = status == COLL_OK;
@@ -17805,7 +17990,9 @@ static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
+        coll__touched_add(&all, coll__touched_by(r));
     }
+    order->rests = rests;
     return COLL_PENDING;
 }
 
@@ -17842,6 +18029,7 @@ static inline bool coll__is_reached(const coll__goal *goal)
 /* Run an order as far as it goes. */
 static coll_status coll__order_advance(coll__order *order)
 {
+    order->comm->session->ended_at = 0;
     for (bool is_last = false; !is_last;) {
         coll_request *r = order->queue;
         if (coll__is_for_others(r)) {
@@ -17849,9 +18037,10 @@ static coll_status coll__order_advance(coll__order *order)
             return COLL_PENDING;
         }
         const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
-        if (status == COLL_PENDING && r->next) return coll__order_abreast(order);
+        if (status == COLL_PENDING && r->next) return order->rests ? COLL_PENDING : coll__order_abreast(order);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         order->queue = r->next;
+        order->rests = false;
         is_last = !order->queue;
         if (is_last) {
             order->queue_end = &order->queue;
@@ -17999,11 +18188,6 @@ static inline void coll__pause(coll__session *session, int looks)
  * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
  * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
  * (coll_background.h), which gives way to every entrant. */
-
-static inline bool coll__is_shared(const coll__session *session)
-{
-    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
-}
 
 static void coll__session_take_locked(coll_comm *comm)
 {
@@ -18687,39 +18871,39 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     return status;
 }
 
-/* The same as the request of a plan, if the call suits one. */
-static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
+/* The same as the request of a plan, if the call suits one.  Not all of the request is copied: most of it a start sets. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
-    coll_call call = *asked;
-    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
-    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
 
     if (!plan || plan->carrier->bind) return false;
-    *r = plan->request;
-    r->call = call;
-    if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
+    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                            */
     coll__request_init(r, comm);
+    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_words(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
+    coll__task_init(r);
     r->carrier = plan->carrier;
     return true;
 }
 
-/* A request on the heap for a call, checked; inside a call on the communicator. */
+/* A request with memory of its own for a call, checked; inside a call on the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__take(coll__like(comm), sizeof *r);
+    coll_request *r = coll__request_take(comm);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
-    memset(r, 0, sizeof *r);
+    coll__copy_words(&r->call, call, sizeof *call);
+    if (coll__ready_by_plan(comm, r)) return COLL_OK;
+    memset(r, 0, offsetof(coll_request, pool));
     r->call = *call;
     const coll_status status = coll__ready(comm, r, false);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
-    coll__give(r);
+    coll__request_give(r);
     return status;
 }
 
@@ -18773,7 +18957,7 @@ static void coll__request_free(coll_request *r)
 {
     if (r->prepared) coll__prepared_free(r);
     coll__release(r);
-    coll__give(r);
+    coll__request_give(r);
 }
 
 /* It has ended, and its owner has freed it while it ran. */
@@ -19900,7 +20084,7 @@ COLL__FOR_SIZE
 
 #if !defined(COLL_NO_RECORDER)
 
-enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
 
 typedef struct coll__record {
     uint64_t      number;                         /* counted from 1; 0: none yet                              */
@@ -19939,11 +20123,22 @@ static void coll__record_begin(coll_request *r)
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
     at->began = r->comm->session->began_at = coll__clock(r->comm->session);
+    r->comm->session->ended_at = 0;
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';
     if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
     memcpy(at->head, r->head, COLL_HEAD_LENGTH);
+}
+
+/* When did it end?  Short calls that were queued end right after one another, and a look at the clock takes as long as one. */
+static int64_t coll__end_of(const coll_request *r, coll_status status)
+{
+    coll__session *session = r->comm->session;
+    const bool is_short = status == COLL_OK && r->order && r->call.count <= COLL__RECORD_SHORT / COLL__UNIT;
+
+    if (!session->ended_at || !is_short) session->ended_at = coll__clock(session);
+    return session->ended_at;
 }
 
 static void coll__record_end(const coll_request *r, coll_status status)
@@ -19952,7 +20147,7 @@ static void coll__record_end(const coll_request *r, coll_status status)
     coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
 
     if (!at || r->record == 0 || at->number != r->record) return;         /* 256 others have come since       */
-    at->ended = coll__clock(r->comm->session);
+    at->ended = coll__end_of(r, status);
     at->status = status;
 }
 
@@ -20872,6 +21067,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
+    coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);
@@ -22399,21 +22595,27 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
 static int coll__rehearse(coll_comm *comm, void *arg)
 {
     const coll__rehearsal *const all = (const coll__rehearsal *)arg;
-    void *requests = NULL;
+    coll_request *requests = NULL;
+    void *strides = NULL;
     coll_status status = COLL_OK;
 
     for (int i = 0; i < all->count; i++) {
-        void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
-        if (one) *one = requests, requests = one;
+        coll_request *const one = coll__request_take(comm);
+        if (one) one->next = requests, requests = one;
         void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
-        if (rows) *rows = requests, requests = rows;
+        if (rows) *rows = strides, strides = rows;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
         for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
     if (status < 0 && *coll__sentence_of(comm)) (void)coll__start_failed(status, "%s", coll__sentence_of(comm));
     while (requests) {
-        void *const one = requests;
-        requests = *(void **)one;
+        coll_request *const one = requests;
+        requests = one->next;
+        coll__request_give(one);
+    }
+    while (strides) {
+        void *const one = strides;
+        strides = *(void **)one;
         coll__give(one);
     }
     return status;
@@ -24913,7 +25115,13 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
 {
     const coll__form *form = coll__form_of(task->call->kind);
 
-    return form ? coll__turn_take(coll__member_of((coll__thread *)context, task), form, task, failure) : COLL_ERR_UNSUPPORTED;
+    if (!form) return COLL_ERR_UNSUPPORTED;
+    coll__member *const m = coll__member_of((coll__thread *)context, task);
+    const int looks = m->looks;
+    if (!task->is_blocking) m->looks = 1;         /* its caller has others to start, or to move on            */
+    const coll_status status = coll__turn_take(m, form, task, failure);
+    m->looks = looks;
+    return status;
 }
 
 /* The short kinds that programs make all the time, each with its row of the table folded into the text. */
@@ -42107,8 +42315,7 @@ static coll_status coll__nccl_start(coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__begin_request(r, coll__kind_is_message(r->call.kind) ? 0 : coll__next_number(r));
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec,
-                           .is_finite = 1 };      /* the host cannot look at the result                       */
+    r->task.is_finite = 1;                        /* the host cannot look at the result                       */
     coll_status status = coll__nccl_begin(comm, r, &failure);
     if (status == COLL_PENDING) {
         r->is_started = true;

@@ -133,8 +133,7 @@ static coll_status coll__nccl_start(coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__begin_request(r, coll__kind_is_message(r->call.kind) ? 0 : coll__next_number(r));
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec,
-                           .is_finite = 1 };      /* the host cannot look at the result                       */
+    r->task.is_finite = 1;                        /* the host cannot look at the result                       */
     coll_status status = coll__nccl_begin(comm, r, &failure);
     if (status == COLL_PENDING) {
         r->is_started = true;

@@ -9,6 +9,7 @@
  *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
  *   COLL_ABREAST         collectives of an order that run at the same time: 1 to 64; 1: one after the other
+ *   COLL_REQUESTS        requests that are freed whose memory the next ones have: 0 to 65536
  *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
  *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
@@ -39,6 +40,9 @@
 #endif
 #if !defined(COLL_ABREAST)
 #define COLL_ABREAST COLL__SIZE(1, 32)
+#endif
+#if !defined(COLL_REQUESTS)
+#define COLL_REQUESTS COLL__SIZE(0, 64)
 #endif
 #if !defined(COLL_BINS)
 #define COLL_BINS COLL__SIZE(8, 64)
@@ -81,6 +85,7 @@ _Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(CO
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
 _Static_assert(COLL__IN_RANGE(COLL_ABREAST, 1, 64), "COLL_ABREAST is from 1 to 64");
+_Static_assert(COLL__IN_RANGE(COLL_REQUESTS, 0, 65536), "COLL_REQUESTS is from 0 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),
                "COLL_SHORT_BYTES is a power of two from 64 to 1 MiB");

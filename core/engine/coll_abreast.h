@@ -68,6 +68,21 @@ static inline bool coll__do_meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uint
     return a < a_end && b < b_end && a < b_end && b < a_end;
 }
 
+/* One touch in place of two, with all between them. */
+static inline void coll__touched_add(coll__touched *all, const coll__touched *t)
+{
+    if (t->reads < t->reads_end) {
+        const bool is_first = all->reads == all->reads_end;
+        if (is_first || t->reads < all->reads) all->reads = t->reads;
+        if (is_first || t->reads_end > all->reads_end) all->reads_end = t->reads_end;
+    }
+    if (t->writes < t->writes_end) {
+        const bool is_first = all->writes == all->writes_end;
+        if (is_first || t->writes < all->writes) all->writes = t->writes;
+        if (is_first || t->writes_end > all->writes_end) all->writes_end = t->writes_end;
+    }
+}
+
 /* Does either write what the other one reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
@@ -86,26 +101,36 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
     return true;
 }
 
-/* May a call begin while those in front of it run, which have these workspaces?  What decides is this rank's own affair. */
-static bool coll__begins_abreast(coll_request *r, uint64_t taken)
+/* Must it wait for what a call in front of it does in its buffers?  Mostly it touches nothing of what all of them touch. */
+static bool coll__is_after_any(coll_request *r, const coll__touched *all)
+{
+    const coll__touched *t = coll__touched_by(r);
+
+    if (!coll__is_after(t, all)) return false;
+    for (coll_request *front = r->order->queue; front != r; front = front->next)
+        if (coll__is_after(t, coll__touched_by(front))) return true;
+    return false;
+}
+
+/* May a call begin while those in front of it run, which have these workspaces, and touch `all` of that?  What decides is this
+ * rank's own affair. */
+static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     const coll__touched *t = coll__touched_by(r);
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
         || t->reads_end - t->reads > COLL__ABREAST_BYTES || t->writes_end - t->writes > COLL__ABREAST_BYTES) return false;
-    for (coll_request *front = r->order->queue; front != r; front = front->next)
-        if (coll__is_after(t, coll__touched_by(front))) return false;
-    return coll__workspace_find(r, taken);
+    return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
 }
 
 /* ---- >>moving them on ---- */
 
 /* Move on one that is not the first.  COLL_ERR_UNSUPPORTED: it has not begun, and nothing behind it may. */
-static coll_status coll__carry_abreast(coll_request *r, uint64_t taken)
+static coll_status coll__carry_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     while (!r->is_started) {
-        if (!coll__begins_abreast(r, taken)) return COLL_ERR_UNSUPPORTED;
+        if (!coll__begins_abreast(r, taken, all)) return COLL_ERR_UNSUPPORTED;
         const coll_status status = r->carrier->start(r);
         if (status == COLL_ERR_UNSUPPORTED) {
             (void)coll__next_carrier(r);
@@ -121,19 +146,28 @@ static coll_status coll__carry_abreast(coll_request *r, uint64_t taken)
     return r->carrier->advance(r);
 }
 
+/* Has it nothing to do before its turn comes?  So it is with what the transport has taken. */
+static inline bool coll__waits_for_turn(const coll_request *r)
+{
+    return r->is_started && r->carrier->traits & COLL__AS_A_WHOLE;
+}
+
 /* The first one of an order waits: move on those behind it, and let more of them begin. */
 static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
 {
+    coll__touched all = { 0 };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
+    bool rests = true;
 
     for (coll_request *r = order->queue; r && place < COLL__ABREAST; r = r->next, place++) {
         if (r->is_over) continue;
-        if (place > 0) {
+        if (place > 0 && !coll__waits_for_turn(r)) {
             order->ahead = ahead;
             order->place = place;
-            const coll_status status = coll__carry_abreast(r, taken);
+            const coll_status status = coll__carry_abreast(r, taken, &all);
             if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be gone    */
+            if (!coll__waits_for_turn(r) && (ahead || coll__may_offer(r))) rests = false;
             order->ahead = 0;
             order->place = 0;
             r->is_over = status == COLL_OK;
@@ -143,7 +177,9 @@ static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
+        coll__touched_add(&all, coll__touched_by(r));
     }
+    order->rests = rests;
     return COLL_PENDING;
 }
 

@@ -165,7 +165,16 @@ struct coll_request {
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
     coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
+    struct coll__pool *pool;                      /* whose its memory is; the last field                      */
 };
+
+/* Memory of requests (coll_pool.h). */
+typedef struct coll__pool {
+    coll_request *kept;                           /* by who is inside; linked by `next`                       */
+    coll_request *freed;                          /* atomic: by anybody; coll__pool_closed: the session is gone */
+    size_t  count;                                /* requests that have memory of this pool, in use or not    */
+    int64_t left;                                 /* atomic: of those in use when the session ended           */
+} coll__pool;
 
 /* ---- >>carrier, extension ---- */
 
@@ -237,6 +246,8 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
+    bool      rests;                              /* those behind the first have nothing to do before that one is over, or
+                                                     another one comes                                        */
     coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
@@ -295,6 +306,7 @@ struct coll__session {
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     coll__messages *messages;
+    coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint32_t  next_id;                            /* of communicators made from here on                       */
@@ -321,11 +333,18 @@ struct coll__session {
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
+    int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
     int64_t  started_at;                          /* the last one that did not end at once                    */
     unsigned burst;                               /* how many followed one another before that                */
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* May another thread be inside? */
+static inline bool coll__is_shared(const coll__session *session)
+{
+    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
+}
 
 /* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
 static inline const char *coll__forced(const coll__session *session, coll_kind kind)

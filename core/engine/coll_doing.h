@@ -4,6 +4,16 @@
 
 #if !defined(COLL_NO_OS)
 
+/* Something has changed.  Who is alone in the session counts without a locked instruction, with which he would wait until all
+ * he has published has arrived at the other ranks. */
+static inline void coll__doing_turn(coll__session *session)
+{
+    uint64_t *const turn = &session->doing.turn;
+
+    if (coll__is_shared(session)) (void)__atomic_add_fetch(turn, 1, __ATOMIC_RELEASE);
+    else __atomic_store_n(turn, __atomic_load_n(turn, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+}
+
 /* Write a head where other threads read it. */
 static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
 {
@@ -12,7 +22,7 @@ static inline void coll__doing_set(coll__session *session, uint64_t *words, cons
         memcpy(&word, head + 8 * i, 8);
         __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
     }
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_turn(session);
 }
 
 /* It waits in the call with this head. */
@@ -25,7 +35,7 @@ static inline void coll__doing_begin(coll__session *session, const unsigned char
 static inline void coll__doing_end(coll__session *session)
 {
     (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_turn(session);
 }
 
 /* A call with COLL_DETECT_OVERFLOW has found one. */

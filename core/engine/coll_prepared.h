@@ -69,39 +69,39 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     return status;
 }
 
-/* The same as the request of a plan, if the call suits one. */
-static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
+/* The same as the request of a plan, if the call suits one.  Not all of the request is copied: most of it a start sets. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
-    coll_call call = *asked;
-    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
-    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
 
     if (!plan || plan->carrier->bind) return false;
-    *r = plan->request;
-    r->call = call;
-    if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
+    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                            */
     coll__request_init(r, comm);
+    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_words(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
+    coll__task_init(r);
     r->carrier = plan->carrier;
     return true;
 }
 
-/* A request on the heap for a call, checked; inside a call on the communicator. */
+/* A request with memory of its own for a call, checked; inside a call on the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__take(coll__like(comm), sizeof *r);
+    coll_request *r = coll__request_take(comm);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
-    memset(r, 0, sizeof *r);
+    coll__copy_words(&r->call, call, sizeof *call);
+    if (coll__ready_by_plan(comm, r)) return COLL_OK;
+    memset(r, 0, offsetof(coll_request, pool));
     r->call = *call;
     const coll_status status = coll__ready(comm, r, false);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
-    coll__give(r);
+    coll__request_give(r);
     return status;
 }
 
@@ -155,7 +155,7 @@ static void coll__request_free(coll_request *r)
 {
     if (r->prepared) coll__prepared_free(r);
     coll__release(r);
-    coll__give(r);
+    coll__request_give(r);
 }
 
 /* It has ended, and its owner has freed it while it ran. */

@@ -24,6 +24,7 @@ static inline bool coll__is_reached(const coll__goal *goal)
 /* Run an order as far as it goes. */
 static coll_status coll__order_advance(coll__order *order)
 {
+    order->comm->session->ended_at = 0;
     for (bool is_last = false; !is_last;) {
         coll_request *r = order->queue;
         if (coll__is_for_others(r)) {
@@ -31,9 +32,10 @@ static coll_status coll__order_advance(coll__order *order)
             return COLL_PENDING;
         }
         const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
-        if (status == COLL_PENDING && r->next) return coll__order_abreast(order);
+        if (status == COLL_PENDING && r->next) return order->rests ? COLL_PENDING : coll__order_abreast(order);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         order->queue = r->next;
+        order->rests = false;
         is_last = !order->queue;
         if (is_last) {
             order->queue_end = &order->queue;
@@ -181,11 +183,6 @@ static inline void coll__pause(coll__session *session, int looks)
  * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
  * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
  * (coll_background.h), which gives way to every entrant. */
-
-static inline bool coll__is_shared(const coll__session *session)
-{
-    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
-}
 
 static void coll__session_take_locked(coll_comm *comm)
 {

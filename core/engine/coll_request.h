@@ -31,6 +31,21 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->has_overflow = false;
 }
 
+/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_words. */
+static inline void coll__task_init(coll_request *r)
+{
+    coll_task *const task = &r->task;
+
+    task->call = &r->call;
+    task->head = r->head;
+    task->codec = &r->codec;
+    task->group = r->order ? r->order->group : NULL;
+    memset(task->state, 0, sizeof task->state);
+    task->ahead = 0;
+    task->is_finite = 0;
+    task->is_blocking = r->is_blocking;
+}
+
 /* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
 static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
@@ -45,8 +60,7 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     }
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL,
-                           .is_blocking = r->is_blocking };
+    coll__task_init(r);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -141,6 +155,7 @@ static void coll__order_append(coll__order *order, coll_request *r)
     r->workspace = 0;
     *order->queue_end = r;
     order->queue_end = &r->next;
+    order->rests = false;
     if (order->is_active) return;
     order->is_active = true;
     order->next = session->orders;

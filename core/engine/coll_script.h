@@ -61,7 +61,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order->group };
+    coll__task_init(r);
     lane->is_calling = true;
     return COLL_OK;
 }

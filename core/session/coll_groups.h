@@ -8,6 +8,7 @@
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
+    coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);

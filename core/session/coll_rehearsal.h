@@ -92,21 +92,27 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
 static int coll__rehearse(coll_comm *comm, void *arg)
 {
     const coll__rehearsal *const all = (const coll__rehearsal *)arg;
-    void *requests = NULL;
+    coll_request *requests = NULL;
+    void *strides = NULL;
     coll_status status = COLL_OK;
 
     for (int i = 0; i < all->count; i++) {
-        void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
-        if (one) *one = requests, requests = one;
+        coll_request *const one = coll__request_take(comm);
+        if (one) one->next = requests, requests = one;
         void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
-        if (rows) *rows = requests, requests = rows;
+        if (rows) *rows = strides, strides = rows;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
         for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
     if (status < 0 && *coll__sentence_of(comm)) (void)coll__start_failed(status, "%s", coll__sentence_of(comm));
     while (requests) {
-        void *const one = requests;
-        requests = *(void **)one;
+        coll_request *const one = requests;
+        requests = one->next;
+        coll__request_give(one);
+    }
+    while (strides) {
+        void *const one = strides;
+        strides = *(void **)one;
         coll__give(one);
     }
     return status;

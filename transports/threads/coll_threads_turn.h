@@ -312,7 +312,13 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
 {
     const coll__form *form = coll__form_of(task->call->kind);
 
-    return form ? coll__turn_take(coll__member_of((coll__thread *)context, task), form, task, failure) : COLL_ERR_UNSUPPORTED;
+    if (!form) return COLL_ERR_UNSUPPORTED;
+    coll__member *const m = coll__member_of((coll__thread *)context, task);
+    const int looks = m->looks;
+    if (!task->is_blocking) m->looks = 1;         /* its caller has others to start, or to move on            */
+    const coll_status status = coll__turn_take(m, form, task, failure);
+    m->looks = looks;
+    return status;
 }
 
 /* The short kinds that programs make all the time, each with its row of the table folded into the text. */
