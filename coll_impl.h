@@ -447,11 +447,8 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (out) *out = NULL;
-    coll_status status = coll__enter_alive(comm);
-    if (status < 0) return status;
-    status = coll__request_new(comm, call, out);
-    if (status == COLL_OK) coll__start_request(comm, *out);
-    return coll__leave(comm, status);
+    const coll_status status = coll__enter_alive(comm);
+    return status < 0 ? status : coll__leave_started(comm, coll__request_new(comm, call, out), out);
 }
 
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -570,7 +567,10 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
     {                                                                                                       \
         return coll__run_simple(comm, COLL__UNPACK fields);                                                 \
     }                                                                                                       \
-    COLL__STARTED(name, parameters, fields, (void)0)
+    COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
+    {                                                                                                       \
+        return coll__start_simple(comm, COLL__UNPACK fields, out);                                          \
+    }
 
 COLL__SIMPLE(barrier, (coll_comm *comm), (COLL_BARRIER, NULL, NULL, 0, 0, COLL_SUM, 0))
 

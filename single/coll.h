@@ -3204,17 +3204,28 @@ COLL__PUT_AND_GET(64, uint64_t)
 
 /* ---- >>structs ---- */
 
-/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes
- * longer to begin than a short call has. */
+/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes longer to begin
+ * than a short call has. */
+#if defined(__OPTIMIZE_SIZE__)
+static inline void coll__copy_words(void *to, const void *from, size_t length) { memcpy(to, from, length); }
+#else
 static inline __attribute__((always_inline)) void coll__copy_words(void *to, const void *from, size_t length)
 {
-    enum { STEP = 64 };
+    enum { STEP = 16 };
+    unsigned char *const out = (unsigned char *)to;
+    const unsigned char *const in = (const unsigned char *)from;
     size_t at = 0;
 
-    for (; at + STEP <= length; at += STEP)
-        memcpy((unsigned char *)to + at, (const unsigned char *)from + at, STEP);
-    memcpy((unsigned char *)to + at, (const unsigned char *)from + at, length - at);
+    for (; at + 4 * STEP <= length; at += 4 * STEP) {
+        memcpy(out + at, in + at, STEP);
+        memcpy(out + at + STEP, in + at + STEP, STEP);
+        memcpy(out + at + 2 * STEP, in + at + 2 * STEP, STEP);
+        memcpy(out + at + 3 * STEP, in + at + 3 * STEP, STEP);
+    }
+    for (; at + STEP <= length; at += STEP) memcpy(out + at, in + at, STEP);
+    memcpy(out + at, in + at, length - at);
 }
+#endif
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
@@ -18871,7 +18882,18 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     return status;
 }
 
-/* The same as the request of a plan, if the call suits one.  Not all of the request is copied: most of it a start sets. */
+/* As ready as the request of the plan that its call suits.  Not all of that is copied: most of it a start sets. */
+static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
+{
+    coll__request_init(r, comm);
+    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_words(r->head, plan->request.head, sizeof r->head);
+    r->has_head = true;
+    coll__task_init(r);
+    r->carrier = plan->carrier;
+}
+
+/* false: there is no plan that the call suits. */
 static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
     const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
@@ -18879,12 +18901,7 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 
     if (!plan || plan->carrier->bind) return false;
     if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                            */
-    coll__request_init(r, comm);
-    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
-    coll__copy_words(r->head, plan->request.head, sizeof r->head);
-    r->has_head = true;
-    coll__task_init(r);
-    r->carrier = plan->carrier;
+    coll__ready_like(comm, r, plan);
     return true;
 }
 
@@ -18896,7 +18913,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    coll__copy_words(&r->call, call, sizeof *call);
+    r->call = *call;
     if (coll__ready_by_plan(comm, r)) return COLL_OK;
     memset(r, 0, offsetof(coll_request, pool));
     r->call = *call;
@@ -19991,14 +20008,20 @@ COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_
     return type == plan->request.call.type && op == plan->request.call.op;
 }
 
-static inline void coll__plan_set(coll__plan *plan, const void *send, void *recv, size_t count, int root)
+static inline void coll__call_set(coll_call *call, const void *send, void *recv, size_t count, int root)
 {
-    coll_request *r = &plan->request;
+    call->send = send;
+    call->recv = recv;
+    call->count = count;
+    call->root = root;
+}
 
-    r->call.send = send;
-    r->call.recv = recv;
-    r->call.count = count;
-    r->call.root = root;
+/* Is a call one of those of this plan, with count, root and buffers that are right? */
+static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
+                                  const void *recv, size_t count, coll_type type, coll_op op, int root)
+{
+    return plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
+        && coll__plan_suits(comm, plan, kind, send, recv, count, root);
 }
 
 /* Make the request of a plan ready for a call. */
@@ -20008,9 +20031,8 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
-        && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
-        coll__plan_set(plan, from, recv, count, root);
+    if (coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root)) {
+        coll__call_set(&r->call, from, recv, count, root);
         return COLL_OK;
     }
     coll__plan_forget(plan);
@@ -20056,7 +20078,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     coll_request *r = &plan->request;
     coll_failure failure;
     failure.status = COLL_OK;
-    coll__plan_set(plan, send, recv, count, root);
+    coll__call_set(&r->call, send, recv, count, root);
     memset(r->task.state, 0, sizeof r->task.state);
     r->sequence = ++comm->sequence;
     coll__head_set_next(r->head, r->sequence, root, count);
@@ -20068,6 +20090,28 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     }
     coll__door_leave_again(&comm->door);
     return COLL_OK;
+}
+
+/* ---- >>started ones ---- */
+
+/* A request for a call of a simple kind that is not blocking, checked: like its plan's, if there is one. */
+static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
+                                        coll_type type, coll_op op, int root, coll_request **out)
+{
+    const void *const from = coll__in_place_of(kind, send, recv);
+    const coll__plan *const plan = COLL__PLANS && out && !coll__is_extended(comm) ? comm->plans[coll__plan_place(kind)] : NULL;
+
+    if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
+        coll_request *const r = *out = coll__request_take(comm);
+        if (r) {
+            coll__copy_words(&r->call, &plan->request.call, sizeof r->call);
+            coll__call_set(&r->call, from, recv, count, root);
+            coll__ready_like(comm, r, plan);
+            return COLL_OK;
+        }
+    }
+    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
+    return coll__request_new(comm, &call, out);
 }
 
 #endif /* COLL_FAST_PATH_H */
@@ -20533,6 +20577,23 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
         begun = coll__move_started(comm->session);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
+}
+
+/* Start a request that has been made, or not; then leave. */
+static coll_status coll__leave_started(coll_comm *comm, coll_status status, coll_request **made)
+{
+    if (status == COLL_OK) coll__start_request(comm, *made);
+    return coll__leave(comm, status);
+}
+
+/* A call of a simple kind that is not blocking. */
+static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count, coll_type type,
+                                      coll_op op, int root, coll_request **out)
+{
+    if (out) *out = NULL;
+    const coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    return coll__leave_started(comm, coll__request_simple(comm, kind, send, recv, count, type, op, root, out), out);
 }
 
 #endif /* COLL_BACKGROUND_H */
@@ -22841,8 +22902,12 @@ COLL__FOR_SPEED
 
 #include <pthread.h>
 
-/* A rank publishes so many turns before the first of them is over; and has a slot for each of twice as many. */
-enum { COLL__TURNS_ABREAST = 4, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST };
+/* A rank publishes so many turns before the first of them is over, in groups of a few ranks and in others, and has a slot for
+ * each of twice as many; so it is with the bags in which the longer eager inputs lie (coll_threads_turn.h). */
+enum {
+    COLL__TURNS_ABREAST = 16, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST, COLL__FEW_RANKS = 16, COLL__TURNS_ABREAST_MANY = 4,
+    COLL__BAGS_ABREAST = 4, COLL__BAG_SLOTS = 2 * COLL__BAGS_ABREAST
+};
 
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
@@ -22906,7 +22971,9 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[2][COLL__TURN_SLOTS];          /* the eager inputs: long ones or not, by slot  */
+    coll__source        *eager, *bags;            /* the eager inputs of all ranks, by slot; the longer ones, by bag */
+    unsigned  abreast;                            /* turns that each publishes before the first is over; a power of two */
+    uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
@@ -23472,7 +23539,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
 typedef struct coll__group {
     uint64_t id;
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
-    size_t   bag_length;                          /* bytes of that room, one for each slot of each member; 0: there is none */
+    size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
     int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
@@ -23484,10 +23551,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member, in turns of this slot. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int slot)
+/* Room for the longer eager message of a member: one of its bags. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int bag)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__TURN_SLOTS * member + slot) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__BAG_SLOTS * member + bag) * group->bag_length);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -23530,7 +23597,7 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
 static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
 {
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * bag_length), COLL__PAGE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__BAG_SLOTS * bag_length), COLL__PAGE);
     const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
     coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
 
@@ -23591,8 +23658,10 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    const size_t each = (size_t)group->count, sorts = group->bag_length ? 2 : 1;
-    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), sorts * COLL__TURN_SLOTS * each * sizeof *eager);
+    const int count = group->count, abreast = count <= COLL__FEW_RANKS ? COLL__TURNS_ABREAST : COLL__TURNS_ABREAST_MANY;
+    const int slots = 2 * abreast, bags = group->bag_length ? COLL__BAG_SLOTS : 0;
+    const size_t sources = (size_t)(slots + bags) * (size_t)count;
+    coll__source *const eager = (coll__source *)coll__allocate(coll__like(thread), sources * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -23600,20 +23669,20 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->ranks = coll__group_ranks(group);
     m->seats = coll__group_seats(group);
     m->own = &m->seats[me];
-    m->count = group->count;
+    m->count = count;
     m->rank = me;
+    m->abreast = (unsigned)abreast;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
-        m->eager[0][k] = eager;
-        m->eager[1][k] = eager + (sorts - 1) * each;
-        for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
-            if (group->bag_length) m->eager[1][k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
-        }
+    m->eager = eager;
+    m->bags = eager + slots * count;
+    for (int i = 0; i < count; i++) {
+        coll__source *const in_slots = eager + i, *const in_bags = m->bags + i;
+        for (int k = 0; k < slots; k++) in_slots[k * count] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
+        for (int k = 0; k < bags; k++) in_bags[k * count] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
     }
     return true;
 }
@@ -23622,7 +23691,7 @@ static void coll__member_end(coll__member *m)
 {
     if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
-    coll__give(m->eager[0][0]);
+    coll__give(m->eager);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
@@ -23868,9 +23937,12 @@ static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int ran
 
 static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
 
+/* Which slot a turn has. */
+static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) { return (unsigned)turn & (2 * m->abreast - 1); }
+
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
-    return &m->seats[rank].slots[turn % COLL__TURN_SLOTS];
+    return &m->seats[rank].slots[coll__slot_number(m, turn)];
 }
 
 static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
@@ -24893,27 +24965,28 @@ static __attribute__((noinline)) coll_status coll__check_late(const coll__member
     return coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, rank, turn, failure);
 }
 
-/* Has a rank, not this one, published `turn`, and with this head? */
-static inline bool coll__has_posted(const coll__seat *seat, const uint64_t *head, uint64_t turn)
+/* Has a rank, not this one, published `turn`, in this slot, and with this head? */
+static inline bool coll__has_posted(const coll__slot *slot, const uint64_t *head, uint64_t turn)
 {
-    const coll__slot *slot = &seat->slots[turn % COLL__TURN_SLOTS];
     return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
 }
 
 /* Has a rank published `turn`, and with the same call as we? */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
-    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn % COLL__TURN_SLOTS].head, turn);
+    const uint64_t *head = coll__slot_in(m, m->rank, turn)->head;
+    const bool is_there = rank == m->rank || coll__has_posted(coll__slot_in(m, rank, turn), head, turn);
     return is_there ? COLL_OK : coll__check_late(m, rank, turn, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 {
-    const uint64_t *head = m->own->slots[turn % COLL__TURN_SLOTS].head;
+    const unsigned slot = coll__slot_number(m, turn);
+    const uint64_t *head = m->own->slots[slot].head;
     const coll__seat *const own = m->own, *const end = m->seats + m->count;
 
     for (const coll__seat *seat = m->seats; seat < end; seat++)
-        if (seat != own && !coll__has_posted(seat, head, turn)) return false;
+        if (seat != own && !coll__has_posted(&seat->slots[slot], head, turn)) return false;
     return true;
 }
 
@@ -24941,12 +25014,23 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-/* Is the slot of our next turn free?  Who publishes a turn is through with all of COLL__TURNS_ABREAST before it and more: so once
- * all have published as many before ours, they are through with what has been in its slot. */
-static inline coll_status coll__check_room(coll__member *m, coll_failure *failure)
+/* Who publishes a turn is through with all that are `abreast` before it, or more: so once all have published as many before our
+ * next one, they are through with what has been in its slot.  With bags, of which there are fewer, it is the same: who is not
+ * through with one publishes no turn that is COLL__BAGS_ABREAST behind it. */
+static inline uint64_t coll__turn_before(const coll__member *m, bool has_bag)
 {
-    const uint64_t turn = m->turn + 1;
-    return m->all_posted + COLL__TURNS_ABREAST >= turn ? COLL_OK : coll__check_all(m, turn - COLL__TURNS_ABREAST, failure);
+    const uint64_t turn = m->turn + 1, abreast = has_bag ? COLL__BAGS_ABREAST : m->abreast;
+    return turn > abreast ? turn - abreast : 0;
+}
+
+/* May our next turn be published, while `ahead` in front of it are not over? */
+static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ahead, coll_failure *failure)
+{
+    const uint64_t before = coll__turn_before(m, has_bag);
+    const bool has_bag_ahead = m->last_bag + (uint64_t)ahead > m->turn;
+
+    if (ahead >= COLL__BAGS_ABREAST && (has_bag_ahead || ahead >= (int)m->abreast)) return COLL_PENDING;
+    return m->all_posted >= before ? COLL_OK : coll__check_all(m, before, failure);
 }
 
 static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
@@ -24992,12 +25076,13 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
     coll__hub_publish(m->thread, &slot->posted, turn);
-    coll__fetch_to_write(&own->slots[(turn + 1) % COLL__TURN_SLOTS]);  /* the next turn's, while this one waits  */
+    coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
 }
 
 static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    return m->eager[length > COLL__EAGER_SHORT][turn % COLL__TURN_SLOTS];
+    const size_t count = (size_t)m->count;
+    return length > COLL__EAGER_SHORT ? m->bags + turn % COLL__BAG_SLOTS * count : m->eager + coll__slot_number(m, turn) * count;
 }
 
 /* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
@@ -25010,8 +25095,9 @@ static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__memb
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
     void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
 
+    if (length > COLL__EAGER_SHORT) m->last_bag = turn;
     if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
-    coll__turn_publish(m, task, &m->own->slots[turn % COLL__TURN_SLOTS], turn);
+    coll__turn_publish(m, task, coll__slot_in(m, m->rank, turn), turn);
     return turn;
 }
 
@@ -25026,7 +25112,7 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn)
 static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
-    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) % COLL__TURN_SLOTS];
+    coll__slot *slot = coll__slot_in(t->m, t->m->rank, t->m->turn + 1);
     coll__view *view = &slot->is.view;
 
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
@@ -25100,7 +25186,8 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
-    if (is_new && (status = coll__check_room(m, failure)) != COLL_OK) return status;
+    if (is_new && (status = coll__check_room(m, !is_direct && length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK)
+        return status;
     if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
@@ -25160,10 +25247,10 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
-    const uint64_t before = m->turn + 1 > COLL__TURNS_ABREAST ? m->turn + 1 - COLL__TURNS_ABREAST : 0;
-    const uint64_t turn = is_new ? before : task->state[1];
-    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
-                          : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
+    const size_t length = coll__eager_length(m, t.form, task);
+    const bool is_eager = length <= m->eager_most;
+    const uint64_t turn = is_new ? coll__turn_before(m, is_eager && length > COLL__EAGER_SHORT) : task->state[1];
+    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
@@ -43115,11 +43202,8 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (out) *out = NULL;
-    coll_status status = coll__enter_alive(comm);
-    if (status < 0) return status;
-    status = coll__request_new(comm, call, out);
-    if (status == COLL_OK) coll__start_request(comm, *out);
-    return coll__leave(comm, status);
+    const coll_status status = coll__enter_alive(comm);
+    return status < 0 ? status : coll__leave_started(comm, coll__request_new(comm, call, out), out);
 }
 
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -43238,7 +43322,10 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
     {                                                                                                       \
         return coll__run_simple(comm, COLL__UNPACK fields);                                                 \
     }                                                                                                       \
-    COLL__STARTED(name, parameters, fields, (void)0)
+    COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
+    {                                                                                                       \
+        return coll__start_simple(comm, COLL__UNPACK fields, out);                                          \
+    }
 
 COLL__SIMPLE(barrier, (coll_comm *comm), (COLL_BARRIER, NULL, NULL, 0, 0, COLL_SUM, 0))
 

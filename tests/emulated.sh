@@ -109,7 +109,7 @@ job $little
 agreed 7; verdict $? "one job of seven machines gets the same bits: $little"
 job s390x s390x
 agreed 2; verdict $? "two of the other byte order"
-COLL_START_TIMEOUT_MS=3000
+COLL_START_TIMEOUT_MS=15000                      # who is missing is waited for so long; the others must have come by then
 export COLL_START_TIMEOUT_MS
 job native s390x aarch64
 refused little; verdict $? "byte orders that differ in one job: every rank is told, rank 0 is little-endian"

@@ -171,6 +171,7 @@ waits allocations        program asan test_allocations alone,threads,sim,tcp
 suite arena              program asan test_arena
 suite steady             program asan test_steady
 suite requests           program asan test_requests
+suite ahead              program asan test_ahead
 suite unused             program asan test_unused
 suite keyfile            program asan test_keyfile
 waits meet               program asan test_meet
@@ -257,6 +258,7 @@ waits waiting-tsan       scaled 0.3 program tsan test_waiting
 waits freed              program asan test_freed
 waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,any,send,source,all
 suite requests-tsan      program tsan test_requests
+suite ahead-tsan         program tsan test_ahead
 suite background         program asan test_background
 suite background-tsan    scaled 0.3 program tsan test_background joined
 suite rails              program asan test_rails

@@ -188,17 +188,28 @@ COLL__PUT_AND_GET(64, uint64_t)
 
 /* ---- >>structs ---- */
 
-/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes
- * longer to begin than a short call has. */
+/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes longer to begin
+ * than a short call has. */
+#if defined(__OPTIMIZE_SIZE__)
+static inline void coll__copy_words(void *to, const void *from, size_t length) { memcpy(to, from, length); }
+#else
 static inline __attribute__((always_inline)) void coll__copy_words(void *to, const void *from, size_t length)
 {
-    enum { STEP = 64 };
+    enum { STEP = 16 };
+    unsigned char *const out = (unsigned char *)to;
+    const unsigned char *const in = (const unsigned char *)from;
     size_t at = 0;
 
-    for (; at + STEP <= length; at += STEP)
-        memcpy((unsigned char *)to + at, (const unsigned char *)from + at, STEP);
-    memcpy((unsigned char *)to + at, (const unsigned char *)from + at, length - at);
+    for (; at + 4 * STEP <= length; at += 4 * STEP) {
+        memcpy(out + at, in + at, STEP);
+        memcpy(out + at + STEP, in + at + STEP, STEP);
+        memcpy(out + at + 2 * STEP, in + at + 2 * STEP, STEP);
+        memcpy(out + at + 3 * STEP, in + at + 3 * STEP, STEP);
+    }
+    for (; at + STEP <= length; at += STEP) memcpy(out + at, in + at, STEP);
+    memcpy(out + at, in + at, length - at);
 }
+#endif
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 

@@ -143,14 +143,20 @@ COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_
     return type == plan->request.call.type && op == plan->request.call.op;
 }
 
-static inline void coll__plan_set(coll__plan *plan, const void *send, void *recv, size_t count, int root)
+static inline void coll__call_set(coll_call *call, const void *send, void *recv, size_t count, int root)
 {
-    coll_request *r = &plan->request;
+    call->send = send;
+    call->recv = recv;
+    call->count = count;
+    call->root = root;
+}
 
-    r->call.send = send;
-    r->call.recv = recv;
-    r->call.count = count;
-    r->call.root = root;
+/* Is a call one of those of this plan, with count, root and buffers that are right? */
+static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
+                                  const void *recv, size_t count, coll_type type, coll_op op, int root)
+{
+    return plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
+        && coll__plan_suits(comm, plan, kind, send, recv, count, root);
 }
 
 /* Make the request of a plan ready for a call. */
@@ -160,9 +166,8 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
-        && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
-        coll__plan_set(plan, from, recv, count, root);
+    if (coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root)) {
+        coll__call_set(&r->call, from, recv, count, root);
         return COLL_OK;
     }
     coll__plan_forget(plan);
@@ -208,7 +213,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     coll_request *r = &plan->request;
     coll_failure failure;
     failure.status = COLL_OK;
-    coll__plan_set(plan, send, recv, count, root);
+    coll__call_set(&r->call, send, recv, count, root);
     memset(r->task.state, 0, sizeof r->task.state);
     r->sequence = ++comm->sequence;
     coll__head_set_next(r->head, r->sequence, root, count);
@@ -220,6 +225,28 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     }
     coll__door_leave_again(&comm->door);
     return COLL_OK;
+}
+
+/* ---- >>started ones ---- */
+
+/* A request for a call of a simple kind that is not blocking, checked: like its plan's, if there is one. */
+static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
+                                        coll_type type, coll_op op, int root, coll_request **out)
+{
+    const void *const from = coll__in_place_of(kind, send, recv);
+    const coll__plan *const plan = COLL__PLANS && out && !coll__is_extended(comm) ? comm->plans[coll__plan_place(kind)] : NULL;
+
+    if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
+        coll_request *const r = *out = coll__request_take(comm);
+        if (r) {
+            coll__copy_words(&r->call, &plan->request.call, sizeof r->call);
+            coll__call_set(&r->call, from, recv, count, root);
+            coll__ready_like(comm, r, plan);
+            return COLL_OK;
+        }
+    }
+    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
+    return coll__request_new(comm, &call, out);
 }
 
 #endif /* COLL_FAST_PATH_H */

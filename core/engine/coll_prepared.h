@@ -69,7 +69,18 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     return status;
 }
 
-/* The same as the request of a plan, if the call suits one.  Not all of the request is copied: most of it a start sets. */
+/* As ready as the request of the plan that its call suits.  Not all of that is copied: most of it a start sets. */
+static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
+{
+    coll__request_init(r, comm);
+    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_words(r->head, plan->request.head, sizeof r->head);
+    r->has_head = true;
+    coll__task_init(r);
+    r->carrier = plan->carrier;
+}
+
+/* false: there is no plan that the call suits. */
 static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
     const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
@@ -77,12 +88,7 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 
     if (!plan || plan->carrier->bind) return false;
     if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                            */
-    coll__request_init(r, comm);
-    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
-    coll__copy_words(r->head, plan->request.head, sizeof r->head);
-    r->has_head = true;
-    coll__task_init(r);
-    r->carrier = plan->carrier;
+    coll__ready_like(comm, r, plan);
     return true;
 }
 
@@ -94,7 +100,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    coll__copy_words(&r->call, call, sizeof *call);
+    r->call = *call;
     if (coll__ready_by_plan(comm, r)) return COLL_OK;
     memset(r, 0, offsetof(coll_request, pool));
     r->call = *call;

@@ -240,4 +240,21 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
 
+/* Start a request that has been made, or not; then leave. */
+static coll_status coll__leave_started(coll_comm *comm, coll_status status, coll_request **made)
+{
+    if (status == COLL_OK) coll__start_request(comm, *made);
+    return coll__leave(comm, status);
+}
+
+/* A call of a simple kind that is not blocking. */
+static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count, coll_type type,
+                                      coll_op op, int root, coll_request **out)
+{
+    if (out) *out = NULL;
+    const coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    return coll__leave_started(comm, coll__request_simple(comm, kind, send, recv, count, type, op, root, out), out);
+}
+
 #endif /* COLL_BACKGROUND_H */

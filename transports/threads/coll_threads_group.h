@@ -48,7 +48,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
 typedef struct coll__group {
     uint64_t id;
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
-    size_t   bag_length;                          /* bytes of that room, one for each slot of each member; 0: there is none */
+    size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
     int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
@@ -60,10 +60,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member, in turns of this slot. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int slot)
+/* Room for the longer eager message of a member: one of its bags. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int bag)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__TURN_SLOTS * member + slot) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__BAG_SLOTS * member + bag) * group->bag_length);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -106,7 +106,7 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
 static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
 {
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * bag_length), COLL__PAGE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__BAG_SLOTS * bag_length), COLL__PAGE);
     const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
     coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
 
@@ -167,8 +167,10 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    const size_t each = (size_t)group->count, sorts = group->bag_length ? 2 : 1;
-    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), sorts * COLL__TURN_SLOTS * each * sizeof *eager);
+    const int count = group->count, abreast = count <= COLL__FEW_RANKS ? COLL__TURNS_ABREAST : COLL__TURNS_ABREAST_MANY;
+    const int slots = 2 * abreast, bags = group->bag_length ? COLL__BAG_SLOTS : 0;
+    const size_t sources = (size_t)(slots + bags) * (size_t)count;
+    coll__source *const eager = (coll__source *)coll__allocate(coll__like(thread), sources * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -176,20 +178,20 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->ranks = coll__group_ranks(group);
     m->seats = coll__group_seats(group);
     m->own = &m->seats[me];
-    m->count = group->count;
+    m->count = count;
     m->rank = me;
+    m->abreast = (unsigned)abreast;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
-        m->eager[0][k] = eager;
-        m->eager[1][k] = eager + (sorts - 1) * each;
-        for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
-            if (group->bag_length) m->eager[1][k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
-        }
+    m->eager = eager;
+    m->bags = eager + slots * count;
+    for (int i = 0; i < count; i++) {
+        coll__source *const in_slots = eager + i, *const in_bags = m->bags + i;
+        for (int k = 0; k < slots; k++) in_slots[k * count] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
+        for (int k = 0; k < bags; k++) in_bags[k * count] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
     }
     return true;
 }
@@ -198,7 +200,7 @@ static void coll__member_end(coll__member *m)
 {
     if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
-    coll__give(m->eager[0][0]);
+    coll__give(m->eager);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */

@@ -8,8 +8,12 @@
 
 #include <pthread.h>
 
-/* A rank publishes so many turns before the first of them is over; and has a slot for each of twice as many. */
-enum { COLL__TURNS_ABREAST = 4, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST };
+/* A rank publishes so many turns before the first of them is over, in groups of a few ranks and in others, and has a slot for
+ * each of twice as many; so it is with the bags in which the longer eager inputs lie (coll_threads_turn.h). */
+enum {
+    COLL__TURNS_ABREAST = 16, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST, COLL__FEW_RANKS = 16, COLL__TURNS_ABREAST_MANY = 4,
+    COLL__BAGS_ABREAST = 4, COLL__BAG_SLOTS = 2 * COLL__BAGS_ABREAST
+};
 
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
@@ -73,7 +77,9 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[2][COLL__TURN_SLOTS];          /* the eager inputs: long ones or not, by slot  */
+    coll__source        *eager, *bags;            /* the eager inputs of all ranks, by slot; the longer ones, by bag */
+    unsigned  abreast;                            /* turns that each publishes before the first is over; a power of two */
+    uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */

@@ -90,27 +90,28 @@ static __attribute__((noinline)) coll_status coll__check_late(const coll__member
     return coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, rank, turn, failure);
 }
 
-/* Has a rank, not this one, published `turn`, and with this head? */
-static inline bool coll__has_posted(const coll__seat *seat, const uint64_t *head, uint64_t turn)
+/* Has a rank, not this one, published `turn`, in this slot, and with this head? */
+static inline bool coll__has_posted(const coll__slot *slot, const uint64_t *head, uint64_t turn)
 {
-    const coll__slot *slot = &seat->slots[turn % COLL__TURN_SLOTS];
     return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
 }
 
 /* Has a rank published `turn`, and with the same call as we? */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
-    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn % COLL__TURN_SLOTS].head, turn);
+    const uint64_t *head = coll__slot_in(m, m->rank, turn)->head;
+    const bool is_there = rank == m->rank || coll__has_posted(coll__slot_in(m, rank, turn), head, turn);
     return is_there ? COLL_OK : coll__check_late(m, rank, turn, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 {
-    const uint64_t *head = m->own->slots[turn % COLL__TURN_SLOTS].head;
+    const unsigned slot = coll__slot_number(m, turn);
+    const uint64_t *head = m->own->slots[slot].head;
     const coll__seat *const own = m->own, *const end = m->seats + m->count;
 
     for (const coll__seat *seat = m->seats; seat < end; seat++)
-        if (seat != own && !coll__has_posted(seat, head, turn)) return false;
+        if (seat != own && !coll__has_posted(&seat->slots[slot], head, turn)) return false;
     return true;
 }
 
@@ -138,12 +139,23 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-/* Is the slot of our next turn free?  Who publishes a turn is through with all of COLL__TURNS_ABREAST before it and more: so once
- * all have published as many before ours, they are through with what has been in its slot. */
-static inline coll_status coll__check_room(coll__member *m, coll_failure *failure)
+/* Who publishes a turn is through with all that are `abreast` before it, or more: so once all have published as many before our
+ * next one, they are through with what has been in its slot.  With bags, of which there are fewer, it is the same: who is not
+ * through with one publishes no turn that is COLL__BAGS_ABREAST behind it. */
+static inline uint64_t coll__turn_before(const coll__member *m, bool has_bag)
 {
-    const uint64_t turn = m->turn + 1;
-    return m->all_posted + COLL__TURNS_ABREAST >= turn ? COLL_OK : coll__check_all(m, turn - COLL__TURNS_ABREAST, failure);
+    const uint64_t turn = m->turn + 1, abreast = has_bag ? COLL__BAGS_ABREAST : m->abreast;
+    return turn > abreast ? turn - abreast : 0;
+}
+
+/* May our next turn be published, while `ahead` in front of it are not over? */
+static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ahead, coll_failure *failure)
+{
+    const uint64_t before = coll__turn_before(m, has_bag);
+    const bool has_bag_ahead = m->last_bag + (uint64_t)ahead > m->turn;
+
+    if (ahead >= COLL__BAGS_ABREAST && (has_bag_ahead || ahead >= (int)m->abreast)) return COLL_PENDING;
+    return m->all_posted >= before ? COLL_OK : coll__check_all(m, before, failure);
 }
 
 static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
@@ -189,12 +201,13 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
     coll__hub_publish(m->thread, &slot->posted, turn);
-    coll__fetch_to_write(&own->slots[(turn + 1) % COLL__TURN_SLOTS]);  /* the next turn's, while this one waits  */
+    coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
 }
 
 static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    return m->eager[length > COLL__EAGER_SHORT][turn % COLL__TURN_SLOTS];
+    const size_t count = (size_t)m->count;
+    return length > COLL__EAGER_SHORT ? m->bags + turn % COLL__BAG_SLOTS * count : m->eager + coll__slot_number(m, turn) * count;
 }
 
 /* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
@@ -207,8 +220,9 @@ static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__memb
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
     void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
 
+    if (length > COLL__EAGER_SHORT) m->last_bag = turn;
     if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
-    coll__turn_publish(m, task, &m->own->slots[turn % COLL__TURN_SLOTS], turn);
+    coll__turn_publish(m, task, coll__slot_in(m, m->rank, turn), turn);
     return turn;
 }
 
@@ -223,7 +237,7 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn)
 static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
-    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) % COLL__TURN_SLOTS];
+    coll__slot *slot = coll__slot_in(t->m, t->m->rank, t->m->turn + 1);
     coll__view *view = &slot->is.view;
 
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
@@ -297,7 +311,8 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
-    if (is_new && (status = coll__check_room(m, failure)) != COLL_OK) return status;
+    if (is_new && (status = coll__check_room(m, !is_direct && length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK)
+        return status;
     if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
@@ -357,10 +372,10 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
-    const uint64_t before = m->turn + 1 > COLL__TURNS_ABREAST ? m->turn + 1 - COLL__TURNS_ABREAST : 0;
-    const uint64_t turn = is_new ? before : task->state[1];
-    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
-                          : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
+    const size_t length = coll__eager_length(m, t.form, task);
+    const bool is_eager = length <= m->eager_most;
+    const uint64_t turn = is_new ? coll__turn_before(m, is_eager && length > COLL__EAGER_SHORT) : task->state[1];
+    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
