@@ -180,18 +180,18 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->own = &m->seats[me];
     m->count = count;
     m->rank = me;
-    m->abreast = (unsigned)abreast;
+    m->abreast = (uint64_t)abreast;
+    m->slots = (uint64_t)slots - 1;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    m->eager = eager;
-    m->bags = eager + slots * count;
+    for (int k = 0; k < slots; k++) m->eager[k] = eager + k * count;
+    for (int k = 0; k < bags; k++) m->bags[k] = eager + (slots + k) * count;
     for (int i = 0; i < count; i++) {
-        coll__source *const in_slots = eager + i, *const in_bags = m->bags + i;
-        for (int k = 0; k < slots; k++) in_slots[k * count] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
-        for (int k = 0; k < bags; k++) in_bags[k * count] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
+        for (int k = 0; k < slots; k++) m->eager[k][i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
+        for (int k = 0; k < bags; k++) m->bags[k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
     }
     return true;
 }
@@ -200,7 +200,7 @@ static void coll__member_end(coll__member *m)
 {
     if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
-    coll__give(m->eager);
+    coll__give(m->eager[0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */

@@ -77,8 +77,10 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager, *bags;            /* the eager inputs of all ranks, by slot; the longer ones, by bag */
-    unsigned  abreast;                            /* turns that each publishes before the first is over; a power of two */
+    coll__source        *eager[COLL__TURN_SLOTS], *bags[COLL__BAG_SLOTS];     /* the eager inputs of all ranks, by slot; the
+                                                     longer ones, by bag                                      */
+    uint64_t  abreast, slots;                     /* turns that each publishes before the first is over; of how many of its
+                                                     slots a turn has one, less 1                             */
     uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */

@@ -149,13 +149,22 @@ static inline uint64_t coll__turn_before(const coll__member *m, bool has_bag)
 }
 
 /* May our next turn be published, while `ahead` in front of it are not over? */
-static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ahead, coll_failure *failure)
+static __attribute__((noinline)) coll_status coll__check_room_late(coll__member *m, bool has_bag, int ahead,
+                                                                   coll_failure *failure)
 {
-    const uint64_t before = coll__turn_before(m, has_bag);
     const bool has_bag_ahead = m->last_bag + (uint64_t)ahead > m->turn;
 
-    if (ahead >= COLL__BAGS_ABREAST && (has_bag_ahead || ahead >= (int)m->abreast)) return COLL_PENDING;
-    return m->all_posted >= before ? COLL_OK : coll__check_all(m, before, failure);
+    if (ahead >= COLL__BAGS_ABREAST && (has_bag_ahead || (uint64_t)ahead >= m->abreast)) return COLL_PENDING;
+    return coll__check_all(m, coll__turn_before(m, has_bag), failure);
+}
+
+/* The same; mostly there are none, and all have published enough. */
+static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ahead, coll_failure *failure)
+{
+    const uint64_t abreast = has_bag ? COLL__BAGS_ABREAST : m->abreast;
+    const bool is_free = !ahead && m->all_posted + abreast > m->turn;
+
+    return is_free ? COLL_OK : coll__check_room_late(m, has_bag, ahead, failure);
 }
 
 static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
@@ -206,8 +215,7 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
 
 static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    const size_t count = (size_t)m->count;
-    return length > COLL__EAGER_SHORT ? m->bags + turn % COLL__BAG_SLOTS * count : m->eager + coll__slot_number(m, turn) * count;
+    return length > COLL__EAGER_SHORT ? m->bags[turn % COLL__BAG_SLOTS] : m->eager[coll__slot_number(m, turn)];
 }
 
 /* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
@@ -222,7 +230,7 @@ static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__memb
 
     if (length > COLL__EAGER_SHORT) m->last_bag = turn;
     if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
-    coll__turn_publish(m, task, coll__slot_in(m, m->rank, turn), turn);
+    coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
     return turn;
 }
 
@@ -311,8 +319,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
-    if (is_new && (status = coll__check_room(m, !is_direct && length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK)
-        return status;
+    if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
     if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
@@ -374,7 +381,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const size_t length = coll__eager_length(m, t.form, task);
     const bool is_eager = length <= m->eager_most;
-    const uint64_t turn = is_new ? coll__turn_before(m, is_eager && length > COLL__EAGER_SHORT) : task->state[1];
+    const uint64_t turn = is_new ? coll__turn_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
