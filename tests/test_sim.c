@@ -585,7 +585,7 @@ static void test_drawn_faults(uint64_t seed)
         for (int r = 0; r < n; r++) {
             for (int k = 0; k < 2; k++) {         /* pending: killed before the library knew of it            */
                 coll_request *request = all.requests[r][k];
-                if (request && request->status == COLL_PENDING) coll__give(request);
+                if (request && request->status == COLL_PENDING) coll__request_give(request);
                 else coll_request_free(request);
             }
             if (all.status[r] == COLL_OK) continue;

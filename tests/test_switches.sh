@@ -165,7 +165,7 @@ met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
 
 # Sizes (core/base/coll_sizes.h): as small as may be, others, what is out of range; those marked * are alike on ranks that meet.
 fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_ABREAST=1 -DCOLL_BINS=4"
-fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1"
+fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1 -DCOLL_REQUESTS=0"
 alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
 try "the least sizes" $fewest $alike
 try "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_ABREAST=64 -DCOLL_RECORDS=1000 \
