@@ -1,6 +1,6 @@
 #!/bin/sh
 # Instructions of a repeated call, per rank.
-#   shortest   of a call that finds all it needs and waits for nothing; the same in every run, of three where it is too long
+#   shortest   of a call that finds all it needs and waits for nothing; the same in every run that nothing disturbs
 #   all        as valgrind counts them, with waiting: those of many calls less those of a few, so that opening and closing do not
 #              count.  On a busy machine threads take turns otherwise, and look once more before they sleep: up to a third more
 #   usage: instructions.sh PROGRAM [most]      most: fail where the shortest is beyond its limit in the list below, and leave out

@@ -3207,9 +3207,9 @@ COLL__PUT_AND_GET(64, uint64_t)
 /* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes longer to begin
  * than a short call has. */
 #if defined(__OPTIMIZE_SIZE__)
-static inline void coll__copy_words(void *to, const void *from, size_t length) { memcpy(to, from, length); }
+static inline void coll__copy_struct(void *to, const void *from, size_t length) { memcpy(to, from, length); }
 #else
-static inline __attribute__((always_inline)) void coll__copy_words(void *to, const void *from, size_t length)
+static inline __attribute__((always_inline)) void coll__copy_struct(void *to, const void *from, size_t length)
 {
     enum { STEP = 16 };
     unsigned char *const out = (unsigned char *)to;
@@ -11697,10 +11697,13 @@ typedef struct coll__workspace {
 
 /* ---- >>request ---- */
 
-/* The memory that a call reads and writes: from its first byte to behind its last one. */
+/* From a first byte to behind a last one. */
+typedef struct coll__bounds { uintptr_t from, end; } coll__bounds;
+
+/* The memory that a call reads and writes. */
 typedef struct coll__touched {
-    bool      is_known;
-    uintptr_t reads, reads_end, writes, writes_end;
+    bool         is_known;
+    coll__bounds reads, writes;
 } coll__touched;
 
 struct coll_request {
@@ -12629,7 +12632,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->has_overflow = false;
 }
 
-/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_words. */
+/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_struct. */
 static inline void coll__task_init(coll_request *r)
 {
     coll_task *const task = &r->task;
@@ -17880,39 +17883,33 @@ static const coll__touched *coll__touched_by(coll_request *r)
     if (t->is_known) return t;
     coll__sides_of(r->comm, &r->call, &send, &recv);
     t->is_known = true;
-    t->reads = (uintptr_t)send.at;
-    t->reads_end = t->reads + coll__side_extent(&send, r->codec.type_size);
-    t->writes = (uintptr_t)recv.at;
-    t->writes_end = t->writes + coll__side_extent(&recv, r->codec.type_size);
+    t->reads.from = (uintptr_t)send.at;
+    t->reads.end = t->reads.from + coll__side_extent(&send, r->codec.type_size);
+    t->writes.from = (uintptr_t)recv.at;
+    t->writes.end = t->writes.from + coll__side_extent(&recv, r->codec.type_size);
     return t;
 }
 
-static inline bool coll__do_meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+static inline size_t coll__bounds_length(const coll__bounds *s) { return s->end - s->from; }
+
+static inline bool coll__do_meet(const coll__bounds *a, const coll__bounds *b)
 {
-    return a < a_end && b < b_end && a < b_end && b < a_end;
+    return coll__bounds_length(a) && coll__bounds_length(b) && a->from < b->end && b->from < a->end;
 }
 
-/* One touch in place of two, with all between them. */
-static inline void coll__touched_add(coll__touched *all, const coll__touched *t)
+/* The bounds of both, with all between them, in place of the first. */
+static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
 {
-    if (t->reads < t->reads_end) {
-        const bool is_first = all->reads == all->reads_end;
-        if (is_first || t->reads < all->reads) all->reads = t->reads;
-        if (is_first || t->reads_end > all->reads_end) all->reads_end = t->reads_end;
-    }
-    if (t->writes < t->writes_end) {
-        const bool is_first = all->writes == all->writes_end;
-        if (is_first || t->writes < all->writes) all->writes = t->writes;
-        if (is_first || t->writes_end > all->writes_end) all->writes_end = t->writes_end;
-    }
+    if (!coll__bounds_length(s)) return;
+    if (!coll__bounds_length(all)) *all = *s;
+    if (s->from < all->from) all->from = s->from;
+    if (s->end > all->end) all->end = s->end;
 }
 
 /* Does either write what the other one reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
-    return coll__do_meet(a->writes, a->writes_end, b->writes, b->writes_end)
-        || coll__do_meet(a->writes, a->writes_end, b->reads, b->reads_end)
-        || coll__do_meet(a->reads, a->reads_end, b->writes, b->writes_end);
+    return coll__do_meet(&a->writes, &b->writes) || coll__do_meet(&a->writes, &b->reads) || coll__do_meet(&a->reads, &b->writes);
 }
 
 /* Give it a workspace that is none of `taken`.  false: there is no memory for one. */
@@ -17944,7 +17941,8 @@ static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__to
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
-        || t->reads_end - t->reads > COLL__ABREAST_BYTES || t->writes_end - t->writes > COLL__ABREAST_BYTES) return false;
+        || coll__bounds_length(&t->reads) > COLL__ABREAST_BYTES
+        || coll__bounds_length(&t->writes) > COLL__ABREAST_BYTES) return false;
     return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
 }
 
@@ -17979,7 +17977,7 @@ static inline bool coll__waits_for_turn(const coll_request *r)
 /* The first one of an order waits: move on those behind it, and let more of them begin. */
 static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
 {
-    coll__touched all = { 0 };
+    coll__touched all = { .is_known = true };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
     bool rests = true;
@@ -18001,7 +17999,8 @@ static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
-        coll__touched_add(&all, coll__touched_by(r));
+        coll__bounds_add(&all.reads, &coll__touched_by(r)->reads);
+        coll__bounds_add(&all.writes, &coll__touched_by(r)->writes);
     }
     order->rests = rests;
     return COLL_PENDING;
@@ -18886,8 +18885,8 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
 static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
 {
     coll__request_init(r, comm);
-    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
-    coll__copy_words(r->head, plan->request.head, sizeof r->head);
+    coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_struct(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
     coll__task_init(r);
     r->carrier = plan->carrier;
@@ -20104,7 +20103,7 @@ static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const v
     if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
         coll_request *const r = *out = coll__request_take(comm);
         if (r) {
-            coll__copy_words(&r->call, &plan->request.call, sizeof r->call);
+            coll__copy_struct(&r->call, &plan->request.call, sizeof r->call);
             coll__call_set(&r->call, from, recv, count, root);
             coll__ready_like(comm, r, plan);
             return COLL_OK;
@@ -22973,8 +22972,8 @@ typedef struct coll__member {
     struct coll__seat   *own;                     /* ours among them                                          */
     coll__source        *eager[COLL__TURN_SLOTS], *bags[COLL__BAG_SLOTS];     /* the eager inputs of all ranks, by slot; the
                                                      longer ones, by bag                                      */
-    uint64_t  abreast, slots;                     /* turns that each publishes before the first is over; of how many of its
-                                                     slots a turn has one, less 1                             */
+    uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
+                                                     slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
@@ -23674,7 +23673,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = count;
     m->rank = me;
     m->abreast = (uint64_t)abreast;
-    m->slots = (uint64_t)slots - 1;
+    m->slot_mask = (uint64_t)slots - 1;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
@@ -23940,7 +23939,7 @@ static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int ran
 static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
 
 /* Which slot a turn has. */
-static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) { return (unsigned)(turn & m->slots); }
+static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) { return (unsigned)(turn & m->slot_mask); }
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {

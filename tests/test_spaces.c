@@ -123,6 +123,23 @@ static void loopback_case(const void *arg)
     CHECK(!strncmp(comers[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, comers[2].address);
 }
 
+/* A file in a directory of its own, by which ranks meet. */
+static void rendezvous_in(char *directory, char *address, size_t room)
+{
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, room, "file:%s/rendezvous", directory);
+}
+
+/* All come, by turns on one host and on the other, and meet. */
+static void expect_world_of_two(comer *comers, int size)
+{
+    for (int i = 0; i < size; i++) {
+        comer_lives(&comers[i], i % 2, NULL);
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, size);
+}
+
 /* Both hosts have the same address on a wire of their own, and meet by a file, in which it may stand first. */
 static void docker_case(const void *arg)
 {
@@ -131,8 +148,7 @@ static void docker_case(const void *arg)
 
     (void)arg;
     hosts_make(1, true);
-    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
-    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
+    rendezvous_in(directory, address, sizeof address);
     comers_make(comers, 4, address);
     for (int i = 0; i < 2; i++) {
         on_host(i,
@@ -140,11 +156,7 @@ static void docker_case(const void *arg)
         on_host(i, "ip addr add 172.17.0.1/16 dev docker0");
         on_host(i, "ip route add default dev docker0");
     }
-    for (int i = 0; i < 4; i++) {
-        comer_lives(&comers[i], i % 2, NULL);
-        comer_start(&comers[i]);
-    }
-    expect_world(comers, 4);
+    expect_world_of_two(comers, 4);
     CHECK(!strncmp(comers[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
     rmdir(directory);
 }
@@ -202,15 +214,10 @@ static void v6_case(const void *arg)
 
     (void)arg;
     hosts_make(1, false);
-    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
-    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
+    rendezvous_in(directory, address, sizeof address);
     for (int way = 0; way < 2; way++) {
         comers_make(comers, 3, way ? "[fd07:0::1]:7000" : address);
-        for (int i = 0; i < 3; i++) {
-            comer_lives(&comers[i], i % 2, NULL);
-            comer_start(&comers[i]);
-        }
-        expect_world(comers, 3);
+        expect_world_of_two(comers, 3);
         CHECK(!strncmp(comers[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, comers[1].address);
     }
     rmdir(directory);

@@ -191,9 +191,9 @@ COLL__PUT_AND_GET(64, uint64_t)
 /* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes longer to begin
  * than a short call has. */
 #if defined(__OPTIMIZE_SIZE__)
-static inline void coll__copy_words(void *to, const void *from, size_t length) { memcpy(to, from, length); }
+static inline void coll__copy_struct(void *to, const void *from, size_t length) { memcpy(to, from, length); }
 #else
-static inline __attribute__((always_inline)) void coll__copy_words(void *to, const void *from, size_t length)
+static inline __attribute__((always_inline)) void coll__copy_struct(void *to, const void *from, size_t length)
 {
     enum { STEP = 16 };
     unsigned char *const out = (unsigned char *)to;

@@ -56,39 +56,33 @@ static const coll__touched *coll__touched_by(coll_request *r)
     if (t->is_known) return t;
     coll__sides_of(r->comm, &r->call, &send, &recv);
     t->is_known = true;
-    t->reads = (uintptr_t)send.at;
-    t->reads_end = t->reads + coll__side_extent(&send, r->codec.type_size);
-    t->writes = (uintptr_t)recv.at;
-    t->writes_end = t->writes + coll__side_extent(&recv, r->codec.type_size);
+    t->reads.from = (uintptr_t)send.at;
+    t->reads.end = t->reads.from + coll__side_extent(&send, r->codec.type_size);
+    t->writes.from = (uintptr_t)recv.at;
+    t->writes.end = t->writes.from + coll__side_extent(&recv, r->codec.type_size);
     return t;
 }
 
-static inline bool coll__do_meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+static inline size_t coll__bounds_length(const coll__bounds *s) { return s->end - s->from; }
+
+static inline bool coll__do_meet(const coll__bounds *a, const coll__bounds *b)
 {
-    return a < a_end && b < b_end && a < b_end && b < a_end;
+    return coll__bounds_length(a) && coll__bounds_length(b) && a->from < b->end && b->from < a->end;
 }
 
-/* One touch in place of two, with all between them. */
-static inline void coll__touched_add(coll__touched *all, const coll__touched *t)
+/* The bounds of both, with all between them, in place of the first. */
+static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
 {
-    if (t->reads < t->reads_end) {
-        const bool is_first = all->reads == all->reads_end;
-        if (is_first || t->reads < all->reads) all->reads = t->reads;
-        if (is_first || t->reads_end > all->reads_end) all->reads_end = t->reads_end;
-    }
-    if (t->writes < t->writes_end) {
-        const bool is_first = all->writes == all->writes_end;
-        if (is_first || t->writes < all->writes) all->writes = t->writes;
-        if (is_first || t->writes_end > all->writes_end) all->writes_end = t->writes_end;
-    }
+    if (!coll__bounds_length(s)) return;
+    if (!coll__bounds_length(all)) *all = *s;
+    if (s->from < all->from) all->from = s->from;
+    if (s->end > all->end) all->end = s->end;
 }
 
 /* Does either write what the other one reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
-    return coll__do_meet(a->writes, a->writes_end, b->writes, b->writes_end)
-        || coll__do_meet(a->writes, a->writes_end, b->reads, b->reads_end)
-        || coll__do_meet(a->reads, a->reads_end, b->writes, b->writes_end);
+    return coll__do_meet(&a->writes, &b->writes) || coll__do_meet(&a->writes, &b->reads) || coll__do_meet(&a->reads, &b->writes);
 }
 
 /* Give it a workspace that is none of `taken`.  false: there is no memory for one. */
@@ -120,7 +114,8 @@ static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__to
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
-        || t->reads_end - t->reads > COLL__ABREAST_BYTES || t->writes_end - t->writes > COLL__ABREAST_BYTES) return false;
+        || coll__bounds_length(&t->reads) > COLL__ABREAST_BYTES
+        || coll__bounds_length(&t->writes) > COLL__ABREAST_BYTES) return false;
     return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
 }
 
@@ -155,7 +150,7 @@ static inline bool coll__waits_for_turn(const coll_request *r)
 /* The first one of an order waits: move on those behind it, and let more of them begin. */
 static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
 {
-    coll__touched all = { 0 };
+    coll__touched all = { .is_known = true };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
     bool rests = true;
@@ -177,7 +172,8 @@ static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
-        coll__touched_add(&all, coll__touched_by(r));
+        coll__bounds_add(&all.reads, &coll__touched_by(r)->reads);
+        coll__bounds_add(&all.writes, &coll__touched_by(r)->writes);
     }
     order->rests = rests;
     return COLL_PENDING;

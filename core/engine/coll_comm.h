@@ -123,10 +123,13 @@ typedef struct coll__workspace {
 
 /* ---- >>request ---- */
 
-/* The memory that a call reads and writes: from its first byte to behind its last one. */
+/* From a first byte to behind a last one. */
+typedef struct coll__bounds { uintptr_t from, end; } coll__bounds;
+
+/* The memory that a call reads and writes. */
 typedef struct coll__touched {
-    bool      is_known;
-    uintptr_t reads, reads_end, writes, writes_end;
+    bool         is_known;
+    coll__bounds reads, writes;
 } coll__touched;
 
 struct coll_request {

@@ -239,7 +239,7 @@ static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const v
     if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
         coll_request *const r = *out = coll__request_take(comm);
         if (r) {
-            coll__copy_words(&r->call, &plan->request.call, sizeof r->call);
+            coll__copy_struct(&r->call, &plan->request.call, sizeof r->call);
             coll__call_set(&r->call, from, recv, count, root);
             coll__ready_like(comm, r, plan);
             return COLL_OK;

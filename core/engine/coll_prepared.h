@@ -73,8 +73,8 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
 static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
 {
     coll__request_init(r, comm);
-    coll__copy_words(&r->codec, &plan->request.codec, sizeof r->codec);
-    coll__copy_words(r->head, plan->request.head, sizeof r->head);
+    coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
+    coll__copy_struct(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
     coll__task_init(r);
     r->carrier = plan->carrier;

@@ -31,7 +31,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->has_overflow = false;
 }
 
-/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_words. */
+/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_struct. */
 static inline void coll__task_init(coll_request *r)
 {
     coll_task *const task = &r->task;

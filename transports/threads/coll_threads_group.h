@@ -181,7 +181,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = count;
     m->rank = me;
     m->abreast = (uint64_t)abreast;
-    m->slots = (uint64_t)slots - 1;
+    m->slot_mask = (uint64_t)slots - 1;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;

@@ -79,8 +79,8 @@ typedef struct coll__member {
     struct coll__seat   *own;                     /* ours among them                                          */
     coll__source        *eager[COLL__TURN_SLOTS], *bags[COLL__BAG_SLOTS];     /* the eager inputs of all ranks, by slot; the
                                                      longer ones, by bag                                      */
-    uint64_t  abreast, slots;                     /* turns that each publishes before the first is over; of how many of its
-                                                     slots a turn has one, less 1                             */
+    uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
+                                                     slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
