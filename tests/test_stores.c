@@ -1,5 +1,6 @@
 /* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways
- * and to choose, each checked element by element; what lies before and behind a result stays as it was.
+ * and to choose, each checked element by element; what lies before and behind a result stays as it was.  Processes try them in
+ * memory of coll_alloc() only: elsewhere a result goes through their caches to the others, and stores past them only cost.
  *
  *     test_stores [WORLD,...] */
 #include "inside.h"
@@ -8,7 +9,7 @@
 #include "support.h"
 #include "cases.h"
 
-enum { SECONDS = 100, CALLS = 2 * COLL__STORES_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
+enum { SECONDS = 100, CALLS = 4 * COLL__STORES_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
 
 static const coll_kind kinds[] = { COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_SCAN, COLL_EXSCAN, COLL_BROADCAST,
                                    COLL_ALLGATHER, COLL_GATHER, COLL_SCATTER, COLL_ALLTOALL };
@@ -44,7 +45,7 @@ static int ways_known(const coll_comm *comm)
         side = ((const coll__joined *)session->context)->hubs[COLL__HUB_OF_HOST];
     for (int k = 0; k < 2 * COLL__TRIAL_CLASSES; k++) {
         const coll__trial *s = &side->all.stores[k % 2][k / 2];
-        known += s->calls >= 2 * COLL__STORES_TRIES && s->best[0] > 0 && s->best[1] > 0;
+        known += s->calls >= CALLS - 2 && s->best[0] > 0 && s->best[1] > 0;
     }
     return known;
 }
@@ -59,9 +60,34 @@ static int bytes_beyond(const support_buffer *b)
     return changed;
 }
 
+typedef struct stores_case { int size; coll_kind kind; bool is_allocated; } stores_case;
+
+/* A buffer, in memory of coll_alloc() where that is asked for. */
+static support_buffer stores_buffer(coll_comm *comm, const stores_case *c, size_t length)
+{
+    support_buffer buffer = support_buffer_make(length, SHIFT);
+
+    if (!c->is_allocated) return buffer;
+    const size_t before = (size_t)(buffer.data - buffer.block);
+    free(buffer.block);
+    buffer.block = (unsigned char *)support_need(coll_alloc(comm, buffer.block_length));
+    buffer.data = buffer.block + before;
+    memset(buffer.block, SUPPORT_FILL, buffer.block_length);
+    return buffer;
+}
+
+static void stores_buffer_free(coll_comm *comm, const stores_case *c, support_buffer *buffer)
+{
+    if (c->is_allocated) coll_alloc_free(comm, buffer->block);
+    if (c->is_allocated) buffer->block = NULL;
+    support_buffer_free(buffer);
+}
+
 static int stores_worker(coll_comm *comm, void *arg)
 {
-    const coll_kind kind = *(const coll_kind *)arg;
+    const stores_case *const c = (const stores_case *)arg;
+    const coll_kind kind = c->kind;
+    const bool tries = c->is_allocated || !strcmp(world, "threads") || coll_size(comm) == 1;
     const int me = coll_rank(comm), size = coll_size(comm);
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
     const bool sends_all = shape->send.over == COLL__OVER_RANKS, gets_all = shape->recv.over == COLL__OVER_RANKS;
@@ -70,7 +96,7 @@ static int stores_worker(coll_comm *comm, void *arg)
     const size_t in = sends_all ? n * count : count, out = gets_all ? n * count : count;
     const bool has_result = shape->recv.who == COLL__WHO_ALL || (shape->recv.who == COLL__WHO_ROOT && me == 0)
                          || (shape->recv.who == COLL__WHO_LATER && me > 0);
-    support_buffer send = support_buffer_make(in * sizeof(float), SHIFT), recv = support_buffer_make(out * sizeof(float), SHIFT);
+    support_buffer send = stores_buffer(comm, c, in * sizeof(float)), recv = stores_buffer(comm, c, out * sizeof(float));
     float *const x = (float *)(void *)send.data, *const y = (float *)(void *)recv.data;
 
     for (int round = 0; round < CALLS; round++) {
@@ -86,34 +112,38 @@ static int stores_worker(coll_comm *comm, void *arg)
         CHECK(wrong == 0, "%s: call %d: the input of rank %d has changed", case_name, round, me);
     }
     CHECK(bytes_beyond(&recv) == 0, "%s: rank %d: %d bytes beyond the result have changed", case_name, me, bytes_beyond(&recv));
-    CHECK(size == 1 || ways_known(comm) > 0, "%s: rank %d has not tried both ways", case_name, me);
-    support_buffer_free(&send);
-    support_buffer_free(&recv);
+    CHECK((ways_known(comm) > 0) == tries, "%s: rank %d has %stried both ways", case_name, me, tries ? "not " : "");
+    stores_buffer_free(comm, c, &send);
+    stores_buffer_free(comm, c, &recv);
     return 0;
 }
 
-typedef struct stores_case { int size; coll_kind kind; } stores_case;
-
 static void stores_run(const void *arg)
 {
-    const stores_case *c = (const stores_case *)arg;
-    coll_kind kind = c->kind;
+    stores_case c = *(const stores_case *)arg;
+    CHECK(support_run(world, c.size, stores_worker, &c) == 0, "%s", case_name);
+}
 
-    CHECK(support_run(world, c->size, stores_worker, &kind) == 0, "%s", case_name);
+/* Every kind, on some numbers of ranks. */
+static void stores_of_world(bool is_allocated)
+{
+    static const int sizes[] = { 1, 2, 3, 5 };
+
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const stores_case c = { sizes[s], kinds[k], is_allocated };
+            char name[80];
+            snprintf(name, sizeof name, "%s of %d ranks%s", coll_kind_name(c.kind), c.size, is_allocated ? ", coll_alloc" : "");
+            run_case_within(SECONDS, stores_run, &c, name);
+        }
 }
 
 int main(int argc, char **argv)
 {
-    static const int sizes[] = { 1, 2, 3, 5 };
-
     cases_begin();
-    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-hub", &at)) != NULL;)
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-                const stores_case c = { sizes[s], kinds[k] };
-                char name[60];
-                snprintf(name, sizeof name, "%s of %d ranks", coll_kind_name(c.kind), c.size);
-                run_case_within(SECONDS, stores_run, &c, name);
-            }
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-hub", &at)) != NULL;) {
+        stores_of_world(false);
+        if (strcmp(world, "threads")) stores_of_world(true);
+    }
     return CHECK_DONE();
 }

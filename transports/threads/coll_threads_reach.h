@@ -82,6 +82,13 @@ static inline bool coll__is_in_room(const coll__member *m, int rank, const void 
     return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
 }
 
+/* Apart: does it lie there because coll_alloc() has given it?  In front of that is the staging area. */
+static inline bool coll__is_allocated(const coll__member *m, int rank, const void *at)
+{
+    const uint64_t staging = coll__desk_of(m->thread->hub, m->ranks[rank])->staging;
+    return coll__is_in_room(m, rank, at) && (uint64_t)(uintptr_t)at >= staging + 2 * COLL__STAGING_EACH;
+}
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {

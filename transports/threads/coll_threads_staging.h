@@ -53,7 +53,7 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
     if (!send && !recv) return;
     coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
-    const bool is_by_kernel = coll__trial_other(copies);
+    const bool is_by_kernel = coll__trial_other(copies, false);
     *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
                                 .began = copies->counts ? coll__now() : 0 };
     if (is_by_kernel) return;

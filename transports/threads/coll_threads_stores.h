@@ -21,6 +21,13 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
+/* Do results stay where this rank stores them?  Not where they are staged, or go from a window into another process. */
+static inline bool coll__stores_stay(const coll__turn *t)
+{
+    const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
+    return !coll__is_apart(t->m) || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
+}
+
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */
 static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
@@ -32,14 +39,14 @@ static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
     if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
-    if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;
+    if (*length >> COLL__STORES_LEAST_BITS == 0 || !coll__stores_stay(t)) return NULL;
     return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
-/* Shall this call go the other way? */
-static inline bool coll__trial_other(coll__trial *s)
+/* Shall this call go the other way?  Of two trials that may be of one call the second begins when the first is over. */
+static inline bool coll__trial_other(coll__trial *s, bool is_second)
 {
-    const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
+    const unsigned begin = is_second ? 2 * COLL__STORES_TRIES : 0, phase = (s->calls++ - begin) % COLL__STORES_AGAIN;
 
     if (phase == 0) s->best[0] = s->best[1] = 0;
     const bool is_try = phase < 2 * COLL__STORES_TRIES;
@@ -62,7 +69,7 @@ static coll_status coll__stored_share(coll__turn *t)
     coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__trial_other(s);
+    t->streams = coll__trial_other(s, coll__is_apart(t->m));
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
