@@ -4733,10 +4733,15 @@ static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t
  *
  * An ordinary store to a line that is not in the cache first reads the line.  For what is longer than the caches, and will not
  * be read again soon, that is a third of the traffic for nothing, and it drives out what is still needed; a streaming store
- * writes whole lines without reading them. */
+ * writes whole lines without reading them.  A line that comes in one store is written at once; in four of 16 bytes, or in two, it
+ * is gathered first, and a sum of two long vectors takes a fifth to a third longer. */
 #ifndef COLL_UNCACHED_H
 #define COLL_UNCACHED_H
 
+
+#if COLL__HAS_TIERS
+#include <immintrin.h>
+#endif
 
 #if defined(__x86_64__)
 
@@ -4751,6 +4756,35 @@ COLL__INLINE void coll__uncached_store(void *to, coll__uncached_word word)
 #endif
 }
 
+/* Whole lines, to where one begins. */
+COLL__INLINE void coll__lines_uncached_base(unsigned char *out, const unsigned char *in, size_t lines)
+{
+    for (; lines > 0; out += 64, in += 64, lines--) {
+        coll__uncached_word words[4];
+        memcpy(words, in, sizeof words);
+        for (int i = 0; i < 4; i++) coll__uncached_store(out + 16 * i, words[i]);
+    }
+}
+
+#if COLL__HAS_TIERS
+COLL__UNUSED COLL__IN_avx512 static void coll__lines_uncached_avx512(unsigned char *out, const unsigned char *in, size_t lines)
+{
+    for (; lines > 0; out += 64, in += 64, lines--) _mm512_stream_si512((__m512i *)(void *)out, _mm512_loadu_si512(in));
+    COLL__REST_OF_avx512;
+}
+#endif
+
+COLL__INLINE void coll__lines_uncached(unsigned char *out, const unsigned char *in, size_t lines)
+{
+#if COLL__HAS_TIERS
+    if (coll__tier() >= COLL__TIER_AVX512) {
+        coll__lines_uncached_avx512(out, in, lines);
+        return;
+    }
+#endif
+    coll__lines_uncached_base(out, in, lines);
+}
+
 /* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
 COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
 {
@@ -4760,12 +4794,8 @@ COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t 
 
     memcpy(out, in, ahead);
     out += ahead, in += ahead, length -= ahead;
-    for (; length >= 64; out += 64, in += 64, length -= 64) {
-        coll__uncached_word words[4];
-        memcpy(words, in, sizeof words);
-        for (int i = 0; i < 4; i++) coll__uncached_store(out + 16 * i, words[i]);
-    }
-    memcpy(out, in, length);
+    coll__lines_uncached(out, in, length / 64);
+    memcpy(out + length / 64 * 64, in + length / 64 * 64, length % 64);
 }
 
 /* Everything streamed so far is seen by whoever sees what this thread stores from now on. */
@@ -23830,6 +23860,13 @@ static inline bool coll__is_in_room(const coll__member *m, int rank, const void 
     return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
 }
 
+/* Apart: does it lie there because coll_alloc() has given it?  In front of that is the staging area. */
+static inline bool coll__is_allocated(const coll__member *m, int rank, const void *at)
+{
+    const uint64_t staging = coll__desk_of(m->thread->hub, m->ranks[rank])->staging;
+    return coll__is_in_room(m, rank, at) && (uint64_t)(uintptr_t)at >= staging + 2 * COLL__STAGING_EACH;
+}
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {
@@ -24721,6 +24758,13 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
+/* Do results stay where this rank stores them?  Not where they are staged, or go from a window into another process. */
+static inline bool coll__stores_stay(const coll__turn *t)
+{
+    const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
+    return !coll__is_apart(t->m) || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
+}
+
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */
 static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
@@ -24732,14 +24776,14 @@ static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
     if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
-    if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;
+    if (*length >> COLL__STORES_LEAST_BITS == 0 || !coll__stores_stay(t)) return NULL;
     return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
-/* Shall this call go the other way? */
-static inline bool coll__trial_other(coll__trial *s)
+/* Shall this call go the other way?  Of two trials that may be of one call the second begins when the first is over. */
+static inline bool coll__trial_other(coll__trial *s, bool is_second)
 {
-    const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
+    const unsigned begin = is_second ? 2 * COLL__STORES_TRIES : 0, phase = (s->calls++ - begin) % COLL__STORES_AGAIN;
 
     if (phase == 0) s->best[0] = s->best[1] = 0;
     const bool is_try = phase < 2 * COLL__STORES_TRIES;
@@ -24762,7 +24806,7 @@ static coll_status coll__stored_share(coll__turn *t)
     coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__trial_other(s);
+    t->streams = coll__trial_other(s, coll__is_apart(t->m));
     const int64_t began = s->counts ? coll__now() : 0;
     const coll_status status = t->form->share(t);
     if (t->streams) coll__uncached_end();
@@ -24827,7 +24871,7 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
     if (!send && !recv) return;
     coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
-    const bool is_by_kernel = coll__trial_other(copies);
+    const bool is_by_kernel = coll__trial_other(copies, false);
     *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
                                 .began = copies->counts ? coll__now() : 0 };
     if (is_by_kernel) return;

@@ -2,11 +2,16 @@
  *
  * An ordinary store to a line that is not in the cache first reads the line.  For what is longer than the caches, and will not
  * be read again soon, that is a third of the traffic for nothing, and it drives out what is still needed; a streaming store
- * writes whole lines without reading them. */
+ * writes whole lines without reading them.  A line that comes in one store is written at once; in four of 16 bytes, or in two, it
+ * is gathered first, and a sum of two long vectors takes a fifth to a third longer. */
 #ifndef COLL_UNCACHED_H
 #define COLL_UNCACHED_H
 
 #include "coll_types.h"
+
+#if COLL__HAS_TIERS
+#include <immintrin.h>
+#endif
 
 #if defined(__x86_64__)
 
@@ -21,6 +26,35 @@ COLL__INLINE void coll__uncached_store(void *to, coll__uncached_word word)
 #endif
 }
 
+/* Whole lines, to where one begins. */
+COLL__INLINE void coll__lines_uncached_base(unsigned char *out, const unsigned char *in, size_t lines)
+{
+    for (; lines > 0; out += 64, in += 64, lines--) {
+        coll__uncached_word words[4];
+        memcpy(words, in, sizeof words);
+        for (int i = 0; i < 4; i++) coll__uncached_store(out + 16 * i, words[i]);
+    }
+}
+
+#if COLL__HAS_TIERS
+COLL__UNUSED COLL__IN_avx512 static void coll__lines_uncached_avx512(unsigned char *out, const unsigned char *in, size_t lines)
+{
+    for (; lines > 0; out += 64, in += 64, lines--) _mm512_stream_si512((__m512i *)(void *)out, _mm512_loadu_si512(in));
+    COLL__REST_OF_avx512;
+}
+#endif
+
+COLL__INLINE void coll__lines_uncached(unsigned char *out, const unsigned char *in, size_t lines)
+{
+#if COLL__HAS_TIERS
+    if (coll__tier() >= COLL__TIER_AVX512) {
+        coll__lines_uncached_avx512(out, in, lines);
+        return;
+    }
+#endif
+    coll__lines_uncached_base(out, in, lines);
+}
+
 /* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
 COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
 {
@@ -30,12 +64,8 @@ COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t 
 
     memcpy(out, in, ahead);
     out += ahead, in += ahead, length -= ahead;
-    for (; length >= 64; out += 64, in += 64, length -= 64) {
-        coll__uncached_word words[4];
-        memcpy(words, in, sizeof words);
-        for (int i = 0; i < 4; i++) coll__uncached_store(out + 16 * i, words[i]);
-    }
-    memcpy(out, in, length);
+    coll__lines_uncached(out, in, length / 64);
+    memcpy(out + length / 64 * 64, in + length / 64 * 64, length % 64);
 }
 
 /* Everything streamed so far is seen by whoever sees what this thread stores from now on. */
