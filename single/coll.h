@@ -7696,12 +7696,6 @@ static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *su
         && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
 }
 
-/* Is the result the only source as it is? */
-static inline bool coll__is_lone(const coll__codec *codec, const coll__sum *sum)
-{
-    return sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->reproducible;
-}
-
 /* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them.  They are
  * not waited for here: a scan has many short ones. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
@@ -7709,12 +7703,10 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
     const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
     const size_t block = coll__is_whole(codec, sum) ? whole : coll__block_count(codec);
     unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
-    const bool is_lone = coll__is_lone(codec, sum);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
-        const void *const result = is_lone ? coll__source_at(codec, &sum->sources[0], from) : made;
-        if (!is_lone) coll__combine_block(codec, sum, from, length, made, NULL);
+        coll__combine_block(codec, sum, from, length, made, NULL);
         for (int i = 0; i < sum->n && from + length < sum->count; i++) {      /* what comes next comes meanwhile */
             const char *next = (const char *)coll__source_at(codec, &sum->sources[i], from + length);
             for (int line = 0; line < 8; line++) __builtin_prefetch(next + 64 * line);
@@ -7722,7 +7714,7 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
         const size_t offset = coll__format_bytes(codec, sum->format, from);
         const size_t bytes = coll__format_bytes(codec, sum->format, length);
         for (int j = 0; j < sum->m; j++)
-            coll__copy_uncached((unsigned char *)sum->results[j] + offset, result, bytes);
+            coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
     }
 }
 
@@ -7730,8 +7722,9 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
+    const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->reproducible;
     const size_t count = sum->count;
-    const size_t block = m <= two && (coll__is_lone(codec, sum) || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
+    const size_t block = m <= two && (is_lone || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
 
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
         const size_t offset = coll__format_bytes(codec, sum->format, from);
@@ -24592,7 +24585,7 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 /* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
  * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
  * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
- * from one result to the next. */
+ * from one result to the next; past the caches goes a copy of it. */
 static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t count, int first, int last)
 {
     const coll__codec *codec = t->task->codec;
@@ -24600,21 +24593,22 @@ static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t
     unsigned char *const scratch = (unsigned char *)thread->scratch;
     unsigned char *const sums = scratch + coll__combine_scratch(codec, 2);
     const bool is_exclusive = t->call->kind == COLL_EXSCAN;
-    const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive && !t->streams;
+    const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive;
     const size_t skip = (at - from) * t->unit;
     void *sum = NULL;
 
     for (int v = 0; v <= last; v++) {
         void *to = v >= first ? (unsigned char *)thread->results[v] + skip : NULL;
         const bool is_result = are_sums && v >= first;
-        void *const next = is_result ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
+        void *const next = is_result && !t->streams ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
         const coll__source part = { coll__behind(thread->sources[v].at, skip), COLL__AS_USER, v };
         const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
         coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
                            .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };
-        if (v >= first && result.at && !is_result) {
+        if (is_result) coll__move_bytes(t, to, next, count * t->unit);
+        else if (v >= first && result.at) {
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
                                 .index = at, .scratch = scratch, .streams = t->streams };
             coll__combine(codec, &step);

@@ -306,12 +306,6 @@ static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *su
         && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
 }
 
-/* Is the result the only source as it is? */
-static inline bool coll__is_lone(const coll__codec *codec, const coll__sum *sum)
-{
-    return sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->reproducible;
-}
-
 /* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them.  They are
  * not waited for here: a scan has many short ones. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
@@ -319,12 +313,10 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
     const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
     const size_t block = coll__is_whole(codec, sum) ? whole : coll__block_count(codec);
     unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
-    const bool is_lone = coll__is_lone(codec, sum);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
-        const void *const result = is_lone ? coll__source_at(codec, &sum->sources[0], from) : made;
-        if (!is_lone) coll__combine_block(codec, sum, from, length, made, NULL);
+        coll__combine_block(codec, sum, from, length, made, NULL);
         for (int i = 0; i < sum->n && from + length < sum->count; i++) {      /* what comes next comes meanwhile */
             const char *next = (const char *)coll__source_at(codec, &sum->sources[i], from + length);
             for (int line = 0; line < 8; line++) __builtin_prefetch(next + 64 * line);
@@ -332,7 +324,7 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
         const size_t offset = coll__format_bytes(codec, sum->format, from);
         const size_t bytes = coll__format_bytes(codec, sum->format, length);
         for (int j = 0; j < sum->m; j++)
-            coll__copy_uncached((unsigned char *)sum->results[j] + offset, result, bytes);
+            coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
     }
 }
 
@@ -340,8 +332,9 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
+    const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->reproducible;
     const size_t count = sum->count;
-    const size_t block = m <= two && (coll__is_lone(codec, sum) || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
+    const size_t block = m <= two && (is_lone || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
 
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
         const size_t offset = coll__format_bytes(codec, sum->format, from);

@@ -333,7 +333,7 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 /* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
  * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
  * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
- * from one result to the next. */
+ * from one result to the next; past the caches goes a copy of it. */
 static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t count, int first, int last)
 {
     const coll__codec *codec = t->task->codec;
@@ -341,21 +341,22 @@ static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t
     unsigned char *const scratch = (unsigned char *)thread->scratch;
     unsigned char *const sums = scratch + coll__combine_scratch(codec, 2);
     const bool is_exclusive = t->call->kind == COLL_EXSCAN;
-    const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive && !t->streams;
+    const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive;
     const size_t skip = (at - from) * t->unit;
     void *sum = NULL;
 
     for (int v = 0; v <= last; v++) {
         void *to = v >= first ? (unsigned char *)thread->results[v] + skip : NULL;
         const bool is_result = are_sums && v >= first;
-        void *const next = is_result ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
+        void *const next = is_result && !t->streams ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
         const coll__source part = { coll__behind(thread->sources[v].at, skip), COLL__AS_USER, v };
         const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
         coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
                            .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };
-        if (v >= first && result.at && !is_result) {
+        if (is_result) coll__move_bytes(t, to, next, count * t->unit);
+        else if (v >= first && result.at) {
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
                                 .index = at, .scratch = scratch, .streams = t->streams };
             coll__combine(codec, &step);
