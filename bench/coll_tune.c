@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tests/floor.h"
 #include "../tests/stage.h"
 
 typedef struct ratio { double worst, sum; long count, beyond; int size, wire; double bytes; } ratio;
@@ -70,7 +71,7 @@ static void by_forms(coll_kind kind, bool is_exact)
                 coll__choice choice, list[1];
                 if (!coll__choose(&choice, &query) || coll__candidates(list, 1, &query) < 1) continue;
                 note(&best, choice.seconds / list[0].seconds, sizes[i], bytes, wire);
-                note(&floor, list[0].seconds / coll__lower_bound(&query), sizes[i], bytes, wire);
+                note(&floor, list[0].seconds / floor_of(&query), sizes[i], bytes, wire);
             }
     printf("| %s%s | %.3f | %.4f | %.2f (%d ranks, %.0f B, %s Gbit/s) | %.3f |\n", coll_kind_name(kind),
            !is_reduction(kind) ? "" : is_exact ? ", integers" : ", floats", best.worst,

@@ -4774,17 +4774,6 @@ COLL__UNUSED COLL__IN_avx512 static void coll__lines_uncached_avx512(unsigned ch
 }
 #endif
 
-COLL__INLINE void coll__lines_uncached(unsigned char *out, const unsigned char *in, size_t lines)
-{
-#if COLL__HAS_TIERS
-    if (coll__tier() >= COLL__TIER_AVX512) {
-        coll__lines_uncached_avx512(out, in, lines);
-        return;
-    }
-#endif
-    coll__lines_uncached_base(out, in, lines);
-}
-
 /* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
 COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
 {
@@ -4794,7 +4783,11 @@ COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t 
 
     memcpy(out, in, ahead);
     out += ahead, in += ahead, length -= ahead;
-    coll__lines_uncached(out, in, length / 64);
+#if COLL__HAS_TIERS
+    if (coll__tier() >= COLL__TIER_AVX512) coll__lines_uncached_avx512(out, in, length / 64);
+    else
+#endif
+        coll__lines_uncached_base(out, in, length / 64);
     memcpy(out + length / 64 * 64, in + length / 64 * 64, length % 64);
 }
 
@@ -10580,66 +10573,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     narrow.shares = query->shares;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
-}
-
-/* ---- >>floor: what no algorithm can be faster than ---- */
-
-/* How many ranks can know by the time t what one of them knows at 0: those that it takes `hops` messages one after the other
- * to reach, and the pauses of one overhead in all of their senders may be spread over them in any way. */
-static double coll__reached(const coll__link *link, double t, double enough)
-{
-    double reached = 1;
-
-    for (int hops = 1; hops * link->latency <= t && reached < enough; hops++) {
-        const double left = t - hops * link->latency;
-        const double pauses = left < enough * link->overhead ? (double)(long)(left / link->overhead) : enough;
-        double ways = 1;
-        for (int i = 1; i <= hops && ways < enough; i++) ways = ways * (pauses + i) / i;
-        reached += ways;
-    }
-    return reached;
-}
-
-/* The least time in which all can know of one, or one of all. */
-static double coll__floor_latency(const coll__link *link, int size)
-{
-    double low = 0, high = coll__circulant_rounds(size, 2) * (link->latency + link->overhead);
-
-    if (size < 2 || link->latency <= 0) return 0;
-    for (int i = 0; i < 40; i++) {
-        const double middle = (low + high) / 2;
-        if (coll__reached(link, middle, size) < size) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
-/* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
- * longest; a vector in slices can be folded while it is on its way. */
-static inline double coll__lower_bound(const coll__query *query)
-{
-    const double share = query->size > 1 ? query->bytes * (query->size - 1) / query->size : 0;
-    double bytes = share, reduced = 0;
-
-    if (query->size < 2) return 0;
-    switch ((int)query->kind) {
-    case COLL_BARRIER:         bytes = 0; break;
-    case COLL_BROADCAST:       bytes = query->bytes; break;
-    case COLL_REDUCE:
-    case COLL_SCAN:            bytes = query->bytes, reduced = share; break;
-    case COLL_EXSCAN:          bytes = query->bytes; break;   /* two ranks: nothing to fold */
-    case COLL_ALLREDUCE:       bytes = 2 * share, reduced = share; break;
-    case COLL_REDUCE_SCATTER:
-    case COLL_REDUCE_SCATTERV: reduced = share; break;
-    case COLL_NEIGHBOR_ALLGATHER:
-    case COLL_NEIGHBOR_ALLGATHERV:
-    case COLL_NEIGHBOR_ALLTOALL:
-    case COLL_NEIGHBOR_ALLTOALLV:
-    case COLL_NEIGHBOR_ALLTOALLW: return query->link->latency;
-    default: break;
-    }
-    return coll__longer(coll__floor_latency(query->link, query->size),
-                        coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
 #elif !defined(COLL_NO_CHOICE)
@@ -24747,9 +24680,9 @@ static inline const coll__form *coll__form_of(coll_kind kind)
 
 enum {
     COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; what is shorter stays in our own caches */
-    COLL__STORES_TRIES = 5,                       /* of each way; the first finds the caches as the other way */
+    COLL__TRIAL_TRIES = 5,                        /* of each way; the first finds the caches as the other way */
                                                   /* has left them, and of the rest the fastest counts        */
-    COLL__STORES_AGAIN = 1024                     /* calls from one look to the next                          */
+    COLL__TRIAL_AGAIN = 1024                      /* calls from one look to the next                          */
 };
 
 /* That of a length, in a list of classes of which the first ends at 2^(bits + 1) bytes. */
@@ -24784,12 +24717,12 @@ static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
 /* Shall this call go the other way?  Of two trials that may be of one call the second begins when the first is over. */
 static inline bool coll__trial_other(coll__trial *s, bool is_second)
 {
-    const unsigned begin = is_second ? 2 * COLL__STORES_TRIES : 0, phase = (s->calls++ - begin) % COLL__STORES_AGAIN;
+    const unsigned begin = is_second ? 2 * COLL__TRIAL_TRIES : 0, phase = (s->calls++ - begin) % COLL__TRIAL_AGAIN;
 
     if (phase == 0) s->best[0] = s->best[1] = 0;
-    const bool is_try = phase < 2 * COLL__STORES_TRIES;
-    s->counts = is_try && phase % COLL__STORES_TRIES > 0;
-    return is_try ? phase >= COLL__STORES_TRIES : s->best[1] < s->best[0] * 0.95f;
+    const bool is_try = phase < 2 * COLL__TRIAL_TRIES;
+    s->counts = is_try && phase % COLL__TRIAL_TRIES > 0;
+    return is_try ? phase >= COLL__TRIAL_TRIES : s->best[1] < s->best[0] * 0.95f;
 }
 
 /* What it has taken. */
@@ -38113,12 +38046,6 @@ COLL_API double coll_sim_time(const coll_comm *comm)
 {
     if (!comm || !*comm->guard || comm->session->transport != &coll__sim_transport) return 0;
     return ((const coll__sim_rank *)comm->session->context)->clock;
-}
-
-/* Messages that this rank of a simulated world has sent. */
-static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
-{
-    return comm->session->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->session->context)->messages : 0;
 }
 
 #else

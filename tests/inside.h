@@ -32,23 +32,6 @@ static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 }
 #endif
 
-#if !defined(COLL_NO_SIM)
-/* coll_spawn of a simulated world, with a configuration. */
-static COLL__UNUSED int inside_simulate(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
-{
-    coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
-    coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
-    int result = comms && workers ? coll_init_threads(count, comms, config) : COLL_ERR_MEMORY;
-
-    for (int i = 0; i < count && !result; i++) workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
-    if (!result) result = coll__sim_spawn(count, workers);
-    for (int i = 0; i < count && !result; i++) result = workers[i].result;
-    free(workers);
-    free(comms);
-    return result;
-}
-#endif
-
 /* A configuration as a transport gets it, with what the environment says, of the options of TCP among others. */
 static COLL__UNUSED coll_status inside_settle(coll__settings *s, const coll_config *config, int count)
 {

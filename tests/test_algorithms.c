@@ -7,6 +7,7 @@
 #include "world.h"
 #include "check.h"
 #include "there.h"
+#include "floor.h"
 
 /* ---- >>worlds ---- */
 
@@ -377,7 +378,7 @@ static void test_floor(bool is_printing)
                     query.is_exact = true;
                     coll__choice c;
                     if (coll__candidates(&c, 1, &query) < 1) continue;
-                    const double floor = coll__lower_bound(&query), ratio = c.seconds / floor;
+                    const double floor = floor_of(&query), ratio = c.seconds / floor;
                     CHECK(ratio >= 0.9999999, "net %d: kind %d of %g on %d: \"%s\" takes %g s, less than the floor, %g", net,
                           kind, bytes, size,
                           c.algorithm->name, c.seconds, floor);

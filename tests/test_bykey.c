@@ -101,10 +101,13 @@ typedef struct trial {
     measure   of[FORMS];
 } trial;
 
+/* Messages that this rank of a simulated world has sent. */
+static uint64_t messages_of(const coll_comm *comm) { return ((const coll__sim_rank *)comm->session->context)->messages; }
+
 static int measure_form(coll_comm *world, coll_comm *comm, coll_request *prepared, const coll_call *call, measure *m)
 {
     STEP(coll_barrier(world));
-    const uint64_t before = coll__sim_messages(world);
+    const uint64_t before = messages_of(world);
     const double began = coll_sim_time(world);
     const uint64_t steps = steps_taken();
     if (began > m->begin) m->begin = began;
@@ -113,7 +116,7 @@ static int measure_form(coll_comm *world, coll_comm *comm, coll_request *prepare
         if (prepared) STEP(coll_restart(prepared));
         if (prepared) STEP(coll_wait(prepared));
     }
-    m->messages += coll__sim_messages(world) - before;
+    m->messages += messages_of(world) - before;
     if (coll_sim_time(world) > m->end) m->end = coll_sim_time(world);
     STEP(coll_barrier(world));
     if (coll_rank(world) == 0) m->steps = steps_taken() - steps;

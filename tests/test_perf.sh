@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_perf.sh - what coll_perf promises: every collective, type and operation is measured and right,
-# the table has its columns, JSON parses, and bad options get one sentence and exit status 2.
+# the table has its columns, JSON parses, and bad options get one sentence and exit status 2; and that coll_tune works.
 #
 # usage: [CC=cc] [CFLAGS=...] [COLL_LIBS=...] sh tests/test_perf.sh
 #
@@ -133,6 +133,11 @@ if compile "$top/tools/coll-run.c" -o "$dir/coll-run" 2>err; then
 else
     fail "three processes" "coll-run does not compile"
 fi
+
+# coll_tune, which is made of the same parts and takes the tests' stage and floor.
+if compile "$top/bench/coll_tune.c" -o "$dir/coll_tune" $libs 2>err && "$dir/coll_tune" forms >out 2>err \
+    && grep -q '^| alltoall |' out; then ok "coll_tune forms"
+else fail "coll_tune forms" "does not compile, or has no table"; fi
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -12,7 +12,7 @@ static uint64_t seed_now;
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim)
 {
     const coll_config config = { .transport = "sim", .sim = sim };
-    return inside_simulate(count, fn, arg, &config);
+    return coll_spawn_with(count, fn, arg, &config);
 }
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b) + 1e-18; }
@@ -523,7 +523,7 @@ static void test_stall_limit(void)
     const coll_sim sim = { .faults = &fault, .fault_count = 1 };
     const coll_config config = { .transport = "sim", .sim = &sim, .stall_timeout_ms = 500 };
 
-    CHECK(inside_simulate(3, barriers, &o, &config) == 0, "stall limit");
+    CHECK(coll_spawn_with(3, barriers, &o, &config) == 0, "stall limit");
     for (int i = 0; i < 3; i += 2) expect(&o, i, COLL_ERR_TIMEOUT, "in 0.5 s", "stall limit");
 }
 

@@ -10,7 +10,7 @@
 #include "support.h"
 #include "cases.h"
 
-enum { SECONDS = 100, CALLS = 4 * COLL__STORES_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
+enum { SECONDS = 100, CALLS = 4 * COLL__TRIAL_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
 
 static const coll_kind kinds[] = { COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_SCAN, COLL_EXSCAN, COLL_BROADCAST,
                                    COLL_ALLGATHER, COLL_GATHER, COLL_SCATTER, COLL_ALLTOALL };

@@ -238,7 +238,7 @@ static void test_crowds(void)
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim, const char *file)
 {
     const coll_config config = { .transport = "sim", .sim = sim, .tuning_file = file };
-    return inside_simulate(count, fn, arg, &config);
+    return coll_spawn_with(count, fn, arg, &config);
 }
 
 static bool explains(coll_comm *comm, const char *words)

@@ -429,12 +429,6 @@ COLL_API double coll_sim_time(const coll_comm *comm)
     return ((const coll__sim_rank *)comm->session->context)->clock;
 }
 
-/* Messages that this rank of a simulated world has sent. */
-static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
-{
-    return comm->session->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->session->context)->messages : 0;
-}
-
 #else
 
 static const coll__transport_row coll__sim_row = {

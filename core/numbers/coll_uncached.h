@@ -44,17 +44,6 @@ COLL__UNUSED COLL__IN_avx512 static void coll__lines_uncached_avx512(unsigned ch
 }
 #endif
 
-COLL__INLINE void coll__lines_uncached(unsigned char *out, const unsigned char *in, size_t lines)
-{
-#if COLL__HAS_TIERS
-    if (coll__tier() >= COLL__TIER_AVX512) {
-        coll__lines_uncached_avx512(out, in, lines);
-        return;
-    }
-#endif
-    coll__lines_uncached_base(out, in, lines);
-}
-
 /* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
 COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
 {
@@ -64,7 +53,11 @@ COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t 
 
     memcpy(out, in, ahead);
     out += ahead, in += ahead, length -= ahead;
-    coll__lines_uncached(out, in, length / 64);
+#if COLL__HAS_TIERS
+    if (coll__tier() >= COLL__TIER_AVX512) coll__lines_uncached_avx512(out, in, length / 64);
+    else
+#endif
+        coll__lines_uncached_base(out, in, length / 64);
     memcpy(out + length / 64 * 64, in + length / 64 * 64, length % 64);
 }
 

@@ -9,9 +9,9 @@
 
 enum {
     COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; what is shorter stays in our own caches */
-    COLL__STORES_TRIES = 5,                       /* of each way; the first finds the caches as the other way */
+    COLL__TRIAL_TRIES = 5,                        /* of each way; the first finds the caches as the other way */
                                                   /* has left them, and of the rest the fastest counts        */
-    COLL__STORES_AGAIN = 1024                     /* calls from one look to the next                          */
+    COLL__TRIAL_AGAIN = 1024                      /* calls from one look to the next                          */
 };
 
 /* That of a length, in a list of classes of which the first ends at 2^(bits + 1) bytes. */
@@ -46,12 +46,12 @@ static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
 /* Shall this call go the other way?  Of two trials that may be of one call the second begins when the first is over. */
 static inline bool coll__trial_other(coll__trial *s, bool is_second)
 {
-    const unsigned begin = is_second ? 2 * COLL__STORES_TRIES : 0, phase = (s->calls++ - begin) % COLL__STORES_AGAIN;
+    const unsigned begin = is_second ? 2 * COLL__TRIAL_TRIES : 0, phase = (s->calls++ - begin) % COLL__TRIAL_AGAIN;
 
     if (phase == 0) s->best[0] = s->best[1] = 0;
-    const bool is_try = phase < 2 * COLL__STORES_TRIES;
-    s->counts = is_try && phase % COLL__STORES_TRIES > 0;
-    return is_try ? phase >= COLL__STORES_TRIES : s->best[1] < s->best[0] * 0.95f;
+    const bool is_try = phase < 2 * COLL__TRIAL_TRIES;
+    s->counts = is_try && phase % COLL__TRIAL_TRIES > 0;
+    return is_try ? phase >= COLL__TRIAL_TRIES : s->best[1] < s->best[0] * 0.95f;
 }
 
 /* What it has taken. */
