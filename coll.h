@@ -335,6 +335,7 @@
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where it can be had
+ *     COLL_SITE=text                                  where this host is (see Hosts)
  *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
  *     COLL_HUB=0                                      they do share it, for messages alone
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
@@ -438,6 +439,10 @@
  * the vector from each host, however many ranks it has.
  *   16- and 8-bit floats, and sums over a wire type, are still rounded once.  Their sums cross between hosts as f32, 1.5 times
  * the bytes of 16 bits; or with COLL_ROUND_TWICE in the wire type.
+ *   Sites are to hosts as hosts are to ranks: racks, switches, data centres, whose hosts share a link to the others.  A rank says
+ * at which it is (COLL_SITE, coll_config.site: any text), or a tuning file does.  Then what crosses that link is what one rank of
+ * each site would send, and within a site it goes by hosts: between two sites of 8 hosts each with one link of 1 Gbit/s, an
+ * allreduce of 16 MiB takes 0.14 s, and 0.26 s or more where nobody knows of sites.
  *   These run as between single ranks: gather, scatter, alltoall, the neighbor calls, averages of integers, and calls that name
  * an algorithm; calls over groups (mx), with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE where bits
  * depend on the order; and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not
@@ -459,6 +464,10 @@
  * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
  * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
  * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
+ *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
+ * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
+ * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
+ * next job with that text as its file goes by sites.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -473,9 +482,10 @@
  * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is coll_error(NULL); nothing
  * notices it when ranks get in one another's way there.
  *   COLL_SIM describes the machine, and what is to go wrong in it:
- *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
- *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
- *     waits for its receive); seed; stack (KiB, MiB)
+ *     latency, overhead, local_latency, far_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, far,
+ *     reduce = a rate (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; sites = how many, each with a
+ *     link to the others that carries far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB,
+ *     MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
@@ -725,6 +735,8 @@ typedef struct coll_sim {
     size_t stack;                 /* bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB */
     const coll_sim_fault *faults; /* what is to go wrong; nothing                                            */
     int    fault_count;
+    int    hosts_per_site;        /* that share one link to the other sites; none: there is one site         */
+    double far_latency, far_seconds_per_byte;     /* between sites; those between hosts                      */
 } coll_sim;
 
 /* ---- >>configuration ---- */
@@ -784,6 +796,8 @@ typedef struct coll_config {
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* what is the network's                                                  */
     const struct coll_allocator *allocator;       /* where memory comes from (see Memory); default: malloc  */
+    const char *site;             /* where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default:
+                                     COLL_SITE, or "" which is one, too                                     */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -1161,9 +1175,10 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms
- * and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.
- * Communicators that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are
+ * far from one another; choose algorithms and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`;
+ * takes some 10 ms on a fast network, and some 400 times the latency between sites.  Communicators that are made from this one
+ * afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16

@@ -341,6 +341,7 @@
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where it can be had
+ *     COLL_SITE=text                                  where this host is (see Hosts)
  *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
  *     COLL_HUB=0                                      they do share it, for messages alone
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
@@ -444,6 +445,10 @@
  * the vector from each host, however many ranks it has.
  *   16- and 8-bit floats, and sums over a wire type, are still rounded once.  Their sums cross between hosts as f32, 1.5 times
  * the bytes of 16 bits; or with COLL_ROUND_TWICE in the wire type.
+ *   Sites are to hosts as hosts are to ranks: racks, switches, data centres, whose hosts share a link to the others.  A rank says
+ * at which it is (COLL_SITE, coll_config.site: any text), or a tuning file does.  Then what crosses that link is what one rank of
+ * each site would send, and within a site it goes by hosts: between two sites of 8 hosts each with one link of 1 Gbit/s, an
+ * allreduce of 16 MiB takes 0.14 s, and 0.26 s or more where nobody knows of sites.
  *   These run as between single ranks: gather, scatter, alltoall, the neighbor calls, averages of integers, and calls that name
  * an algorithm; calls over groups (mx), with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE where bits
  * depend on the order; and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not
@@ -465,6 +470,10 @@
  * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
  * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
  * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
+ *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
+ * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
+ * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
+ * next job with that text as its file goes by sites.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -479,9 +488,10 @@
  * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is coll_error(NULL); nothing
  * notices it when ranks get in one another's way there.
  *   COLL_SIM describes the machine, and what is to go wrong in it:
- *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
- *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
- *     waits for its receive); seed; stack (KiB, MiB)
+ *     latency, overhead, local_latency, far_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, far,
+ *     reduce = a rate (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; sites = how many, each with a
+ *     link to the others that carries far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB,
+ *     MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
@@ -1318,6 +1328,8 @@ typedef struct coll_sim {
     size_t stack;                 /* bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB */
     const coll_sim_fault *faults; /* what is to go wrong; nothing                                            */
     int    fault_count;
+    int    hosts_per_site;        /* that share one link to the other sites; none: there is one site         */
+    double far_latency, far_seconds_per_byte;     /* between sites; those between hosts                      */
 } coll_sim;
 
 /* ---- >>configuration ---- */
@@ -1377,6 +1389,8 @@ typedef struct coll_config {
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* what is the network's                                                  */
     const struct coll_allocator *allocator;       /* where memory comes from (see Memory); default: malloc  */
+    const char *site;             /* where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default:
+                                     COLL_SITE, or "" which is one, too                                     */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -1754,9 +1768,10 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms
- * and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.
- * Communicators that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are
+ * far from one another; choose algorithms and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`;
+ * takes some 10 ms on a fast network, and some 400 times the latency between sites.  Communicators that are made from this one
+ * afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
@@ -2033,6 +2048,9 @@ typedef struct coll_transport {
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
     int         (*host)    (void *context, int rank);
 
+    /* Optional: at which site that host is, any number that is equal for ranks at one.  Without it: all are at one. */
+    int         (*site)    (void *context, int rank);
+
     /* Optional: this rank has been waiting for a while, in the collective with this head.  All ranks may be waiting for one
      * another in different calls, so that no message ever shows it: whoever hears of two such ranks makes it a failure. */
     void        (*report_stall)(void *context, const unsigned char *head);
@@ -2270,6 +2288,8 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
+ *     coll_measure_runs.h           the rounds that are timed for that
+ *     coll_measure_hosts.h          whose links are faster, and which hosts are far from one another
  *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
@@ -3570,6 +3590,20 @@ static COLL__UNUSED coll_status coll__start_status(coll_status status)
 }
 
 #endif
+
+/* ---- >>hashes ---- */
+
+/* 32 bits of a text, by FNV-1a, the same everywhere; with different starts they differ. */
+static COLL__UNUSED uint32_t coll__text_hash(const char *text, uint32_t start)
+{
+    uint32_t h = 2166136261u ^ start;
+
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
+    return h ^ h >> 15;
+}
+
+/* A number for the name of a site; NULL is "". */
+static COLL__UNUSED uint32_t coll__site_id(const char *name) { return coll__text_hash(name ? name : "", 0); }
 
 /* ---- >>lists ---- */
 
@@ -9258,6 +9292,13 @@ typedef struct coll__link {
     double per_byte_handled;                      /* s of the processor, behind the overhead: copies to and from the kernel */
 } coll__link;
 
+/* Between sites: until a message is there; and what the link carries that all hosts of a site share.  0: as between hosts. */
+typedef struct coll__far { double latency, per_byte; } coll__far;
+
+/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say, and what can be
+ * measured; ranks that are told where they are (coll_config.site) may be in any order. */
+typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
+
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
@@ -9272,6 +9313,8 @@ enum { COLL__FILE_NAME_ROOM = 64 };
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* where some are faster                                    */
+    coll__far    far, nominal_far;
+    coll__sites  sites;
     double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
     coll__origin origin;
     unsigned     version;                         /* how often they have been replaced                        */
@@ -9290,6 +9333,42 @@ typedef struct coll__shape {
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* ---- >>sites ---- */
+
+static inline int coll__site_in(const coll__sites *s, int rank)
+{
+    int site = 0;
+
+    while (site < s->count && s->first[site] <= rank) site++;
+    return site;
+}
+
+/* From this rank on it is another site.  Where there are too many nothing is known of any. */
+static inline void coll__sites_add(coll__sites *s, int rank)
+{
+    if (s->count >= 0) s->count = s->count < COLL__RUNS_MOST ? s->count + 1 : -1;
+    if (s->count > 0) s->first[s->count - 1] = rank;
+}
+
+/* Those of some ranks, of which number i is called ranks[i] where the sites are `all`. */
+static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, const int *ranks, int size)
+{
+    s->count = 0;
+    for (int i = 1; COLL__HAS_SHARES && all->count > 0 && i < size; i++)
+        if (coll__site_in(all, ranks[i]) != coll__site_in(all, ranks[i - 1])) coll__sites_add(s, i);
+    if (s->count < 0) s->count = 0;
+}
+
+/* The link of one of so many ranks of a site that send to other sites at the same time. */
+static inline coll__link coll__far_link(const coll__link *near, const coll__far *far, int rails)
+{
+    coll__link link = *near;
+
+    link.latency = coll__longer(link.latency, far->latency);
+    link.per_byte = coll__longer(link.per_byte, far->per_byte * rails);
+    return link;
+}
 
 /* ---- >>slices: a vector that the engine cuts ---- */
 
@@ -11129,7 +11208,7 @@ static coll_status coll__words_failed(const coll__word *words, const coll__wrong
 #define COLL_TUNING_H
 
 
-enum { COLL__TUNING_ROOM = 256, COLL__TUNING_FILE_MOST = 4096 };
+enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
 
@@ -11161,6 +11240,18 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     return true;
 }
 
+/* site=8   from rank 8 on it is another site; in rising order */
+static bool coll__take_site(void *fields, const coll__word *word, const char **at)
+{
+    coll__sites *const s = (coll__sites *)(void *)((char *)fields + word->at);
+    const int last = s->count ? s->first[s->count - 1] : 0;
+    double first;
+
+    if (!coll__read_number(at, &first) || first <= last || first > INT_MAX || s->count == COLL__RUNS_MOST) return false;
+    coll__sites_add(s, (int)first);
+    return true;
+}
+
 #endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
@@ -11174,16 +11265,22 @@ static const coll__word coll__numbers_words[] = {
 #if !defined(COLL_NO_TUNER)
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
+    COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
+    COLL__TAKE_GBIT("far_gbit", coll__numbers, far.per_byte, 0, 1e3),
+    { "site", "the first rank of another site than the first, in rising order", coll__take_site, offsetof(coll__numbers, sites),
+      0, NULL, 0, 0 },
 #endif
     { .name = NULL }
 };
 
 static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_word *wrong)
 {
-    n->shares.count = 0;
+    n->shares.count = n->sites.count = 0;
+    n->far = (coll__far){ 0, 0 };
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
+    n->nominal_far = n->far;
     return is_right;
 }
 
@@ -11210,11 +11307,14 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
         { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
         { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
-        { " barrier=", n->barrier * 1e6, "us" }
+        { " barrier=", n->barrier * 1e6, "us" }, { " far_latency=", n->far.latency * 1e6, "us" },
+        { " far_gbit=", n->far.per_byte > 0 ? 8e-9 / n->far.per_byte : 0, "" }
     };
+    enum { ALWAYS = 4 };
 
     coll__print(text, room, "%s", "");
-    for (int i = 0; i < (n->barrier > 0 ? 5 : 4); i++) {
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
+        if (i >= ALWAYS && !(all[i].value > 0)) continue;
         coll__append(text, room, "%s", all[i].name);
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
@@ -11228,6 +11328,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append(text, room, ":");
         coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
     }
+    for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }
 
 /* Make the numbers those that their text says: whoever reads that text has the same bits. */
@@ -11263,6 +11364,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
         if (n->shares.runs[i].first >= size + (n->shares.runs[i].rate == COLL__RATE_UNIT))
             return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
                                       path, size);
+    if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,
+                                  size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;
@@ -11438,7 +11542,8 @@ static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log
 
 #endif /* COLL_ROWS_H */
 /* ---- core/engine/coll_topology.h ---- */
-/* coll_topology.h - which ranks share a host.  Numbers of hosts go in, ranks host by host come out.
+/* coll_topology.h - which ranks share a host, or a site.  Numbers of hosts go in, ranks host by host come out; sites are to hosts
+ * as hosts are to ranks, and what follows says "host" of either.
  *
  *     rank            0   1   2   3   4   5
  *     lives on        7   3   7   3   9   7       any numbers, equal where the host is the same
@@ -11454,6 +11559,7 @@ static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log
 
 /* Place k of host h is ranks[first[h] + k]. */
 typedef struct coll__topology {
+    bool is_by_site;
     int  count, least, most;                      /* hosts; ranks of the smallest, and of the largest         */
     int  host, place;                             /* of this rank                                             */
     bool is_ordered;                              /* ranks 0, 1, ... are host by host already                 */
@@ -12868,6 +12974,7 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
     comm->numbers = *all;
     comm->numbers.shares.count = 0;
     for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    coll__sites_inherit(&comm->numbers.sites, &all->sites, ranks, comm->size);
     coll__numbers_divide(comm);
 }
 
@@ -15464,22 +15571,38 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
                           .capacity = capacity };
 }
 
-/* Look at who shares a host with whom, which is for once. */
+/* Who says where a rank is. */
+typedef enum coll__whereabouts { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__whereabouts;
+
+/* Who is at one place with whom; for coll__give, NULL: no memory. */
+static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabouts by)
+{
+    const coll_transport *t = comm->session->transport;
+    int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
+    int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
+
+    for (int i = 0; places && i < comm->size; i++)
+        places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(&comm->numbers.sites, i)
+                                             : where(comm->session->context, coll__world_rank(comm, i));
+    coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
+    coll__give(places);
+    if (divided) divided->is_by_site = by != COLL__HOST;
+    return divided;
+}
+
+/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once.  Sites that were
+ * measured do not count, for they would show in the bits. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
-    const coll__session *session = comm->session;
-    const bool may_matter = session->transport->host && comm->size > 2;
+    const coll_transport *t = comm->session->transport;
+    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.origin == COLL__BY_FILE && comm->numbers.sites.count > 0;
+    const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
-    if (comm->has_topology) return COLL_OK;
-    if (may_matter) {
-        int *hosts = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *hosts);
-        for (int i = 0; hosts && i < comm->size; i++)
-            hosts[i] = session->transport->host(session->context, coll__world_rank(comm, i));
-        coll__topology *t = hosts ? coll__topology_of(coll__like(comm), hosts, comm->size, comm->rank) : NULL;
-        coll__give(hosts);
-        if (!t) return COLL_ERR_MEMORY;
-        if (t->count > 1 && t->most > 1) comm->topology = t;
-        else coll__give(t);
+    for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
+        coll__topology *const divided = is_told[by] ? coll__comm_divided(comm, (coll__whereabouts)by) : NULL;
+        if (is_told[by] && !divided) return COLL_ERR_MEMORY;
+        if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
+        else coll__give(divided);
     }
     comm->has_topology = true;
     return COLL_OK;
@@ -17418,16 +17541,16 @@ static coll__sub_kind coll__sum_blocks_on_host(coll__hierarchy *h, int host, int
 {
     const coll__topology *t = h->hosts;
     const unsigned char *const in = h->sums ? h->sums : (const unsigned char *)h->whole->call.send;
-    const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     unsigned char *const result = h->results + coll__in_hand_before(h, turn, host, -1) * h->sum_unit;
     size_t at = 0;
 
+    if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
+    const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     coll__count_on_host(h, host, turn, false);
     for (int s = 0; s < coll__host_size(t, t->host); s++) {
         h->offsets[s] = at;
         at += h->counts[s];
     }
-    if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
     return coll__sum_on_host(h, in + before * h->sum_unit, result, out);
 }
 
@@ -17600,11 +17723,46 @@ enum {
 
 /* ---- >>communicators of stages ---- */
 
-enum { COLL__NUMBER_OF_STAGES = 1 << 30 };        /* numbers of their orders begin here                       */
+#define COLL__NUMBER_OF_STAGES 0x40000000u        /* numbers of their orders begin here; those of stages of stages, which
+                                                     are made by hosts where the others are by sites, twice as high */
+
+/* An order's number for its stages. */
+static uint32_t coll__number_of_stage(uint32_t number, bool is_inter)
+{
+    const bool is_stage = number >= COLL__NUMBER_OF_STAGES;
+    const uint32_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
+
+    COLL__ASSERT(number < 2 * COLL__NUMBER_OF_STAGES, "a stage of a stage of a stage, of order %u", (unsigned)number);
+    return base + 2 * (is_stage ? number - COLL__NUMBER_OF_STAGES : number) + is_inter;
+}
+
+/* What the communicator of a stage believes of its wire, by the numbers of the order that it serves. */
+static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool is_inter)
+{
+    const coll__topology *t = order->comm->topology;
+    coll__numbers *const n = &stage->numbers;
+
+    coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
+    if (!is_inter || !t->is_by_site) return;
+    n->link = coll__far_link(&n->link, &n->far, t->least);
+    n->nominal = coll__far_link(&n->nominal, &n->nominal_far, t->least);
+}
+
+/* The numbers of an order are new. */
+static void coll__stages_believe(coll__order *order)
+{
+    coll_comm *const stages[2] = { order->intra, order->inter };
+
+    for (int i = 0; i < 2; i++) {
+        if (!stages[i]) continue;
+        coll__stage_believe(stages[i], order, i == 1);
+        coll__stages_believe(&stages[i]->main);
+    }
+}
 
 /* The ranks of our host, or those of our rail, for stages of an order's calls.  Such a communicator is in no list: its parent
  * alone runs calls on it, one at a time and in an order that all its ranks share.  So its messages go where those of the parent
- * go, by channel or by key. */
+ * go, by channel or by key.  Behind its members is what they are called in the parent. */
 static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
@@ -17620,12 +17778,14 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
                  "rank %d of %d, for a stage of %d ranks", comm->rank, comm->size, parent->size);
     comm->id = parent->id;
     comm->mark = parent->mark;
-    coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
-    comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
-    for (int i = 0; comm->members && i < comm->size; i++)
-        comm->members[i] = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
-    if (comm->members) coll__numbers_inherit(comm, order->numbers, comm->members);
-    for (int i = 0; comm->members && i < comm->size; i++) comm->members[i] = coll__world_rank(parent, comm->members[i]);
+    coll__order_init(&comm->main, comm, order->space, coll__number_of_stage(order->number, is_inter), order->is_keyed);
+    comm->members = (int *)coll__take(coll__like(order->comm), 2 * (size_t)comm->size * sizeof *comm->members);
+    for (int i = 0; comm->members && i < comm->size; i++) {
+        const int called = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
+        comm->members[comm->size + i] = called;
+        comm->members[i] = coll__world_rank(parent, called);
+    }
+    if (comm->members) coll__stage_believe(comm, order, is_inter);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;
@@ -17758,18 +17918,30 @@ static coll_status coll__hierarchy_start(coll_request *r)
     return coll__hierarchy_lay_out(r, &h, staged) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
-/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1, in 3 parts". */
+/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails". */
+static void coll__explain_division(const coll__topology *t, char *text, size_t room)
+{
+    const char *const what = t->is_by_site ? "sites" : "hosts";
+
+    coll__append(text, room, "by %s: %d %s of ", what, t->count, what);
+    if (t->least != t->most) coll__append(text, room, "%d to ", t->least);
+    coll__append(text, room, "%d rank%s, %d rail%s", t->most, coll__plural(t->most), t->least, coll__plural(t->least));
+}
+
+/* "by sites: 2 sites of 6 ranks, 6 rails, of which it uses 1, in 3 parts; within this one by hosts: 2 hosts of 3 ranks, 3
+ * rails". */
 static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 {
     if (coll__is_hierarchical(r) < 0) return false;
     const coll__topology *t = r->comm->topology;
     const int slices = coll__slices_for(t, &r->call, r->codec.type_size), parts = coll__parts_for(&r->call, r->codec.type_size);
 
-    coll__append(text, room, "by hosts: %d hosts of ", t->count);
-    if (t->least != t->most) coll__append(text, room, "%d to ", t->least);
-    coll__append(text, room, "%d rank%s, %d rail%s", t->most, coll__plural(t->most), t->least, coll__plural(t->least));
+    coll__explain_division(t, text, room);
     if (slices < t->least) coll__append(text, room, ", of which it uses %d", slices);
     if (parts > 1) coll__append(text, room, ", in %d parts", parts);
+    if (coll__find_stages(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
+    coll__append(text, room, "; within this one ");
+    coll__explain_division(r->order->intra->topology, text, room);
     return true;
 }
 
@@ -17782,6 +17954,8 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 
 /* No call is hierarchical: each runs as if every rank were a host. */
 #define COLL__CARRIER_OF_HOSTS
+
+static inline void coll__stages_believe(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_H */
@@ -21027,7 +21201,8 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 #define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
 #define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
 
-static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW) { 0 } };
+static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW)
+                                              COLL__TEXT(site, "COLL_SITE", NULL, 0), { 0 } };
 
 static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
 
@@ -21752,27 +21927,21 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 }
 
 #endif /* COLL_SHRINK_H */
-/* ---- core/session/coll_measure.h ---- */
-/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; and
- * whose links are faster than those of others.
+/* ---- core/session/coll_measure_runs.h ---- */
+/* coll_measure_runs.h - the rounds by which the wire is measured, and how their time is taken.
  *
- * What the model prices are rounds of the engine, so rounds of the engine are what is timed: three algorithms that compute
- * nothing, in the vocabulary of all the others, between rank 0 and a few ranks.  The rest of the communicator walks through
- * the same rounds with nothing to do in them.
+ * What the model prices are rounds of the engine, so rounds of the engine are what is timed: algorithms that compute nothing, in
+ * the vocabulary of all the others, between rank 0 and a few ranks, or between the ranks of a pair.  The rest of the communicator
+ * walks through the same rounds with nothing to do in them.
  *
  *     ping       rank 0 -> peer -> rank 0 -> ...               a trip: 2 latency
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
  *     pairs      a rank of each host, two and two at once      a round: what the slower host of the two can carry
  *
- * Both directions of the exchange are busy at once, as they are in nearly all algorithms.  Each number is the median of
- * several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells the others.
- *
- * A large message is as long as the link carries in 1.5 ms.  A host is in a pair with several others, and as fast as the best of
- * them shows; all tell all.  However many ranks there are, that is fifteen messages for each host.  One that is faster than all
- * that it is paired with is not found: a file can say so. */
-#ifndef COLL_MEASURE_H
-#define COLL_MEASURE_H
+ * Both directions of an exchange are busy at once, as they are in nearly all algorithms. */
+#ifndef COLL_MEASURE_RUNS_H
+#define COLL_MEASURE_RUNS_H
 
 #if !defined(COLL_NO_TUNER)
 
@@ -21782,11 +21951,8 @@ enum {
     COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
     COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
     COLL__MEASURE_PEERS = 3,
-    COLL__MEASURE_PAIRINGS = 5, COLL__MEASURE_PAIR_RUNS = 2,
     COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB a source: stays in the first cache   */
 };
-
-#define COLL__MEASURE_LONG 1.5e-3                 /* s that a large message is to take at most                */
 
 /* ---- >>rounds; the radix stands for the peer, or for the number of messages ---- */
 
@@ -21822,19 +21988,6 @@ static bool coll__measure_exchange(coll__round *now, int k)
     coll__send(now, now->radix - now->rank, coll__block(COLL__INPUT, 0));
     coll__recv(now, now->radix - now->rank, coll__block(COLL__RESULT, 0));
     return true;
-}
-
-/* With whom host `i` of so many is paired: its neighbour on one side, then on the other, the next but one likewise, who is on the
- * other half of the circle.  -1: with nobody. */
-static int coll__measure_partner(int i, int hosts, int pairing)
-{
-    const int half = hosts / 2;
-    const int partners[COLL__MEASURE_PAIRINGS] = {
-        i ^ 1, ((i + 1) ^ 1) - 1, i ^ 2, ((i + 2) ^ 2) - 2, i < half ? i + half : i < 2 * half ? i - half : -1
-    };
-
-    if (pairing == 1 && hosts % 2 == 0 && (i == 0 || i == hosts - 1)) return hosts - 1 - i;
-    return partners[pairing] < hosts ? partners[pairing] : -1;
 }
 
 /* The radix: 1 + the rank with which this one is paired; 0: none. */
@@ -21964,58 +22117,255 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
     return coll__median(times, COLL__MEASURE_RUNS);
 }
 
-/* ---- >>who is faster ---- */
+#endif
+#endif /* COLL_MEASURE_RUNS_H */
+/* ---- core/session/coll_measure_hosts.h ---- */
+/* coll_measure_hosts.h - what pairs of hosts show: whose links are faster than those of others, and which hosts are far from one
+ * another, at different sites.
+ *
+ * A host is in a pair with several others, and as fast as the best of them shows; all tell all.  However many ranks there are,
+ * that is fifteen large messages for each host, and some more empty ones.  One that is faster than all that it is paired with is
+ * not found: a file can say so.
+ *
+ * Pairs are near or far where there is a wide gap between the latencies of the two sorts.  Hosts are at one site where near pairs
+ * lead from one to the other; no far pair may be at one site then.  In the last pairing each host is paired with one of the other
+ * half of all: what crosses the links between sites then shows what they carry. */
+#ifndef COLL_MEASURE_HOSTS_H
+#define COLL_MEASURE_HOSTS_H
+
+#if !defined(COLL_NO_TUNER)
+
+enum {
+    COLL__MEASURE_PAIRINGS = 5, COLL__MEASURE_HALVES = COLL__MEASURE_PAIRINGS - 1,    /* halves: the last pairing */
+    COLL__MEASURE_PAIR_RUNS = 2, COLL__MEASURE_EMPTY_RUNS = 4
+};
 
 #define COLL__MEASURE_ALIKE 1.25                  /* by how much the rates of ranks may differ that count as alike */
+#define COLL__MEASURE_GAP   3                     /* by how much latencies of far pairs differ from those of near ones, */
+#define COLL__MEASURE_FAR   20e-6                 /* and by how many seconds, at least                        */
 
-/* The hosts of a communicator, in an order that all its ranks share; gives how many. */
-static int coll__measure_hosts(const coll_comm *comm, int *host_of)
+/* What a host has seen of the one that it is paired with: seconds of a large message, and of an empty one; 0: of nobody. */
+typedef struct coll__pair_seen { double large, empty; } coll__pair_seen;
+
+typedef struct coll__host_seen { coll__pair_seen pairs[COLL__MEASURE_PAIRINGS]; } coll__host_seen;
+
+/* What all ranks know in the end. */
+typedef struct coll__hosts_seen {
+    int     hosts;                                /* in an order that all ranks share                         */
+    size_t  bytes;                                /* of a large message                                       */
+    double  latency;                              /* s; of the near pairs, where some are far                 */
+    coll__host_seen *of_ranks;                    /* those that are the first of their hosts have seen something */
+    double *times;                                /* of all hosts, or of all pairs                            */
+    int    *first, *site;                         /* of each host: its first rank; the first host of its site */
+    int    *host_of;                              /* of each rank                                             */
+} coll__hosts_seen;
+
+/* ---- >>which hosts there are ---- */
+
+/* Bytes that it takes for so many ranks. */
+static inline size_t coll__hosts_seen_bytes(int size)
 {
-    const coll__session *session = comm->session;
-    const coll_transport *t = session->transport;
-    const coll__topology *hosts = comm->topology;
-
-    for (int i = 0; i < comm->size; i++) host_of[i] = i;
-    for (int host = 0; hosts && host < hosts->count; host++)
-        for (int i = 0; i < coll__host_size(hosts, host); i++) host_of[coll__rank_at(hosts, host, i)] = host;
-    if (hosts) return hosts->count;
-    const bool is_one = !t->host || t->host(session->context, coll__world_rank(comm, 0))
-                                    == t->host(session->context, coll__world_rank(comm, 1));
-    return is_one ? 1 : comm->size;               /* without a list of them they are one, or one for each     */
+    const size_t each = sizeof(coll__host_seen) + COLL__MEASURE_PAIRINGS * sizeof(double) + 3 * sizeof(int);
+    return coll__round_up((size_t)size * each, 64);
 }
 
-static inline int coll__measure_first(const coll_comm *comm, int host)
+/* COLL_ERR_MEMORY: there is none to find the hosts with. */
+static coll_status coll__hosts_find(coll__hosts_seen *all, const coll_comm *comm, void *memory)
 {
-    return comm->topology ? coll__rank_at(comm->topology, host, 0) : host;
+    const size_t n = (size_t)comm->size;
+    coll__topology *const t = comm->session->transport->host ? coll__comm_divided(comm, COLL__HOST) : NULL;
+
+    all->of_ranks = (coll__host_seen *)memory;
+    all->times = (double *)(void *)(all->of_ranks + n);
+    all->first = (int *)(void *)(all->times + COLL__MEASURE_PAIRINGS * n);
+    all->site = all->first + n;
+    all->host_of = all->site + n;
+    all->hosts = t ? t->count : comm->size;
+    if (!t && comm->session->transport->host) return COLL_ERR_MEMORY;
+    for (int host = 0; host < all->hosts; host++) {
+        all->first[host] = t ? coll__rank_at(t, host, 0) : host;
+        for (int i = 0; i < (t ? coll__host_size(t, host) : 1); i++) all->host_of[t ? coll__rank_at(t, host, i) : host] = host;
+    }
+    coll__give(t);
+    return COLL_OK;
 }
 
-/* Seconds of this host's quickest pair; 0: it was in none, or is not this rank's affair.  Partners begin a pairing together, and
- * two runs follow one another, for who is late in one of them is early by as much in the other. */
-static coll_status coll__measure_pair(coll_comm *comm, int host, int hosts, unsigned char *memory, size_t bytes, double *seconds)
+/* With whom host `i` of so many is paired: its neighbour on one side, then on the other, the next but one likewise, who is on the
+ * other half of the circle.  -1: with nobody. */
+static int coll__measure_partner(int i, int hosts, int pairing)
 {
-    const coll__session *session = comm->session;
-    const bool is_first = coll__measure_first(comm, host) == comm->rank;
+    const int half = hosts / 2;
+    const int partners[COLL__MEASURE_PAIRINGS] = {
+        i ^ 1, ((i + 1) ^ 1) - 1, i ^ 2, ((i + 2) ^ 2) - 2, i < half ? i + half : i < 2 * half ? i - half : -1
+    };
+
+    if (pairing == 1 && hosts % 2 == 0 && (i == 0 || i == hosts - 1)) return hosts - 1 - i;
+    return partners[pairing] < hosts ? partners[pairing] : -1;
+}
+
+/* What a host has seen in a pairing. */
+static inline const coll__pair_seen *coll__pair_of(const coll__hosts_seen *all, int host, int pairing)
+{
+    return &all->of_ranks[all->first[host]].pairs[pairing];
+}
+
+/* With whom a host was paired, and at what latency, which both have seen: one later, the other by as much earlier.  -1: with
+ * nobody, or with one in front of it, so that each pair is looked at once. */
+static int coll__pair_latency(const coll__hosts_seen *all, int host, int pairing, double *seconds)
+{
+    const int partner = coll__measure_partner(host, all->hosts, pairing);
+
+    if (partner < host) return -1;
+    *seconds = (coll__pair_of(all, host, pairing)->empty + coll__pair_of(all, partner, pairing)->empty) / 2;
+    return partner;
+}
+
+/* ---- >>pairs ---- */
+
+/* Run exchanges of a pair one after the other, for who is late in one of them is early by as much in the next.  Gives the seconds
+ * of each. */
+static coll_status coll__measure_row(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes, int runs,
+                                     double *seconds)
+{
+    const int64_t began = coll__clock(comm->session);
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < runs && status == COLL_OK; i++) status = coll__measure_once(comm, way, memory, bytes);
+    *seconds = coll__seconds_since(comm->session, began) / runs;
+    return status;
+}
+
+/* The exchanges of a pair.  Partners begin together; the first run may have to connect. */
+static coll_status coll__measure_pair(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes,
+                                      coll__pair_seen *seen)
+{
     coll_request r;
 
-    *seconds = 0;
+    r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
+    coll_status status = coll__run_by_host(comm, &r);
+    if (status == COLL_OK) status = coll__measure_once(comm, way, memory, 0);
+    if (status == COLL_OK) status = coll__measure_row(comm, way, memory, 0, COLL__MEASURE_EMPTY_RUNS, &seen->empty);
+    if (status == COLL_OK) status = coll__measure_once(comm, way, memory, bytes);
+    if (status == COLL_OK) status = coll__measure_row(comm, way, memory, bytes, COLL__MEASURE_PAIR_RUNS, &seen->large);
+    return status;
+}
+
+/* All pairs of this rank's host, whose first rank is in them. */
+static coll_status coll__measure_pairings(coll_comm *comm, const coll__hosts_seen *all, unsigned char *memory,
+                                          coll__host_seen *own)
+{
+    const int host = all->host_of[comm->rank];
+
+    memset(own, 0, sizeof *own);
     for (int pairing = 0; pairing < COLL__MEASURE_PAIRINGS; pairing++) {
-        const int partner = is_first ? coll__measure_partner(host, hosts, pairing) : -1;
-        const coll__choice way = { .algorithm = &coll__measure_ways[COLL__MEASURE_PAIRS], .radix = partner < 0 ? 0
-                                   : 1 + coll__measure_first(comm, partner), .blocks = 1, .slices = 1 };
-        int64_t began = 0;
-        r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
-        const coll_status status = coll__run_by_host(comm, &r);
+        const int partner = all->first[host] == comm->rank ? coll__measure_partner(host, all->hosts, pairing) : -1;
+        const coll__choice way = { .algorithm = &coll__measure_ways[COLL__MEASURE_PAIRS],
+                                   .radix = partner < 0 ? 0 : 1 + all->first[partner], .blocks = 1, .slices = 1 };
+        const coll_status status = coll__measure_pair(comm, &way, memory, all->bytes, &own->pairs[pairing]);
         if (status < 0) return status;
-        for (int i = -1; i < COLL__MEASURE_PAIR_RUNS; i++) {
-            if (i == 0) began = coll__clock(session);
-            const coll_status run = coll__measure_once(comm, &way, memory, bytes);
-            if (run < 0) return run;
-        }
-        const double took = coll__seconds_since(session, began) / COLL__MEASURE_PAIR_RUNS;
-        if (partner >= 0 && (*seconds <= 0 || took < *seconds)) *seconds = took;
+        if (partner < 0) own->pairs[pairing] = (coll__pair_seen){ 0, 0 };
     }
     return COLL_OK;
 }
+
+/* ---- >>sites ---- */
+
+static int coll__compare_times(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The latency from which on a pair is far; 0: none is.  Also that in the middle of the near ones, and of the far ones. */
+static double coll__far_from(const coll__hosts_seen *all, double *near, double *far)
+{
+    double *const times = all->times;
+    int count = 0, gap = 0;
+
+    for (int i = 0; i < all->hosts; i++)
+        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) count += coll__pair_latency(all, i, k, &times[count]) >= 0;
+    qsort(times, (size_t)count, sizeof *times, coll__compare_times);
+    for (int i = 1; i < count; i++)
+        if (gap == 0 || times[i] * times[gap - 1] > times[i - 1] * times[gap]) gap = i;
+    if (gap == 0 || times[gap] < COLL__MEASURE_GAP * times[gap - 1] || times[gap] - times[gap - 1] < COLL__MEASURE_FAR) return 0;
+    *near = times[gap / 2];
+    *far = times[(gap + count) / 2];
+    return times[gap];
+}
+
+/* Join the sites of near pairs.  false: nothing was left to join. */
+static bool coll__sites_join(const coll__hosts_seen *all, double far_from)
+{
+    int *const site = all->site;
+    bool has_joined = false;
+    double seconds;
+
+    for (int i = 0; i < all->hosts; i++)
+        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
+            const int partner = coll__pair_latency(all, i, k, &seconds);
+            if (partner < 0 || seconds >= far_from || site[i] == site[partner]) continue;
+            site[i] = site[partner] = coll__less(site[i], site[partner]);
+            has_joined = true;
+        }
+    return has_joined;
+}
+
+/* No far pair is at one site, and no host is alone: else what has been seen is no map. */
+static bool coll__sites_agree(const coll__hosts_seen *all, double far_from)
+{
+    double seconds;
+
+    for (int i = 0; i < all->hosts; i++) {
+        bool is_alone = true;
+        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
+            const int other = coll__measure_partner(i, all->hosts, k), partner = coll__pair_latency(all, i, k, &seconds);
+            if (other >= 0 && all->site[other] == all->site[i]) is_alone = false;
+            if (partner >= 0 && all->site[partner] == all->site[i] && seconds >= far_from) return false;
+        }
+        if (is_alone) return false;
+    }
+    return true;
+}
+
+/* Seconds a byte on the link of a site, that all its hosts share: of the slowest, when both halves of the hosts met.  On a link
+ * that is always busy the runs of a row overlap, and only one of them waits for the latency. */
+static double coll__far_per_byte(const coll__hosts_seen *all, double latency)
+{
+    double most = 0;
+
+    for (int i = 0; i < all->hosts; i++) {        /* each site once, at its first host                        */
+        double slowest = 0;
+        int crossing = 0;
+        for (int k = i; all->site[i] == i && k < all->hosts; k++) {
+            if (all->site[k] != i) continue;
+            const int partner = coll__measure_partner(k, all->hosts, COLL__MEASURE_HALVES);
+            if (partner < 0 || all->site[partner] == i) continue;
+            slowest = coll__longer(slowest, coll__pair_of(all, k, COLL__MEASURE_HALVES)->large);
+            crossing++;
+        }
+        if (crossing == 0) continue;
+        most = coll__longer(most, (slowest - latency / COLL__MEASURE_PAIR_RUNS) / ((double)all->bytes * crossing));
+    }
+    return most;
+}
+
+/* Where sites begin, if they are ranks in a row, and what is between them. */
+static void coll__measure_settle_sites(const coll_comm *comm, coll__hosts_seen *all, coll__numbers *found)
+{
+    double near = 0, far = 0;
+    const double far_from = coll__far_from(all, &near, &far);
+
+    for (int i = 0; i < all->hosts; i++) all->site[i] = i;
+    while (far_from > 0 && coll__sites_join(all, far_from)) continue;
+    if (!(far_from > 0) || !coll__sites_agree(all, far_from)) return;
+    for (int i = 1; i < comm->size; i++)
+        if (all->site[all->host_of[i]] != all->site[all->host_of[i - 1]]) coll__sites_add(&found->sites, i);
+    if (found->sites.count < 0) found->sites.count = 0;
+    found->far = (coll__far){ far, coll__far_per_byte(all, far) };
+    found->link.latency = all->latency = near;
+}
+
+/* ---- >>rates ---- */
 
 /* Rates that hardly differ become one: that of the slowest of those ranks. */
 static void coll__measure_classes(double *rates, int count)
@@ -22029,53 +22379,79 @@ static void coll__measure_classes(double *rates, int count)
     }
 }
 
+/* Seconds of a large message, beside the latency, of a host's quickest pair. */
+static double coll__host_seconds(const coll__hosts_seen *all, int host)
+{
+    double least = 0;
+
+    for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
+        const double took = coll__pair_of(all, host, k)->large;
+        if (took > 0 && (least <= 0 || took < least)) least = took;
+    }
+    return coll__longer(0, least - all->latency);
+}
+
 /* What all ranks have found becomes the rates of their hosts, the same everywhere; but where it is hardly longer than the latency
  * they are alike. */
-static void coll__measure_settle_rates(const coll_comm *comm, const int *host_of, int hosts, double latency, double *seconds,
-                                       coll__numbers *found)
+static void coll__measure_settle_rates(const coll_comm *comm, const coll__hosts_seen *all, coll__numbers *found)
 {
+    double *const times = all->times;
     int peers[COLL__MEASURE_PEERS];
     const int count = coll__measure_peers(comm->size, peers);
     double most = 0, seen = 0;
 
-    for (int i = 0; i < hosts; i++) {
-        seconds[i] = coll__longer(0, seconds[i] - latency);
-        most = coll__longer(most, seconds[i]);
+    for (int i = 0; i < all->hosts; i++) {
+        times[i] = coll__host_seconds(all, i);
+        most = coll__longer(most, times[i]);
     }
-    if (most < latency / 4) return;
+    if (most < all->latency / 4) return;
     for (int i = -1; i < count; i++)
-        seen = coll__longer(seen, seconds[host_of[i < 0 ? 0 : peers[i]]]);
-    if (seen > 0) found->link.per_byte *= most / seen;    /* rank 0 may not have met the slowest                      */
-    for (int i = 0; i < hosts; i++) seconds[i] = seconds[i] > 0 ? most / seconds[i] : 1;
-    coll__measure_classes(seconds, hosts);
+        seen = coll__longer(seen, times[all->host_of[i < 0 ? 0 : peers[i]]]);
+    if (found->far.latency > 0) found->link.per_byte = most / (double)all->bytes;         /* rank 0 has met far ones, too     */
+    else if (seen > 0) found->link.per_byte *= most / seen;       /* rank 0 may not have met the slowest                      */
+    for (int i = 0; i < all->hosts; i++) times[i] = times[i] > 0 ? most / times[i] : 1;
+    coll__measure_classes(times, all->hosts);
     for (int i = 0; i < comm->size; i++)
-        coll__rates_add(&found->shares, i, coll__rate_in(seconds[host_of[i]]));
+        coll__rates_add(&found->shares, i, coll__rate_in(times[all->host_of[i]]));
 }
 
-/* Whose links are faster.  `values` has room for two doubles and an int of each rank. */
-static coll_status coll__measure_rates(coll_comm *comm, unsigned char *memory, size_t bytes, double latency, double *values,
-                                       coll__numbers *found)
+/* Whose links are faster, and who is far from whom; `latency`: of rank 0's farthest.  `memory` has coll__hosts_seen_bytes for us,
+ * and behind them what messages take. */
+static coll_status coll__measure_hosts(coll_comm *comm, unsigned char *memory, size_t bytes, double latency, coll__numbers *found)
 {
-    double *const seconds = values + comm->size;
-    int *const host_of = (int *)(void *)(seconds + comm->size);
-    double own;
+    coll__hosts_seen all = { .bytes = bytes, .latency = latency };
+    coll__host_seen own;
     coll_request r;
 
-    found->shares.count = 0;
+    found->shares.count = found->sites.count = 0;
+    found->far = (coll__far){ 0, 0 };
     if (comm->size < 3) return COLL_OK;
-    if (coll__comm_topology(comm) < 0) return coll__has_no_memory(comm);
-    const int hosts = coll__measure_hosts(comm, host_of);
-    if (hosts < 3) return COLL_OK;
-    coll_status status = coll__measure_pair(comm, host_of[comm->rank], hosts, memory, bytes, &own);
+    if (coll__hosts_find(&all, comm, memory) < 0) return coll__has_no_memory(comm);
+    if (all.hosts < 3) return COLL_OK;
+    coll_status status = coll__measure_pairings(comm, &all, memory + coll__hosts_seen_bytes(comm->size), &own);
     if (status < 0) return status;
-    r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = &own, .recv = values, .count = 1, .type = COLL_F64, .name = "measure" };
+    r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = &own, .recv = all.of_ranks, .count = sizeof own / sizeof(double),
+                          .type = COLL_F64, .name = "measure" };
     if ((status = coll__run_by_host(comm, &r)) < 0) return status;
-    for (int i = 0; i < hosts; i++) seconds[i] = values[coll__measure_first(comm, i)];
-    coll__measure_settle_rates(comm, host_of, hosts, latency, seconds, found);
+    coll__measure_settle_sites(comm, &all, found);
+    coll__measure_settle_rates(comm, &all, found);
     return COLL_OK;
 }
 
-/* ---- >>all of it ---- */
+#endif
+#endif /* COLL_MEASURE_HOSTS_H */
+/* ---- core/session/coll_measure.h ---- */
+/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; whose
+ * links are faster than those of others; and which hosts are far from one another.
+ *
+ * Each number is the median of several runs (coll_measure_runs.h), of the slowest peer: a collective waits for the last.  Rank 0
+ * decides, and tells the others.  A large message is as long as the link carries in 1.5 ms. */
+#ifndef COLL_MEASURE_H
+#define COLL_MEASURE_H
+
+#if !defined(COLL_NO_TUNER)
+
+#define COLL__MEASURE_LONG 1.5e-3                 /* s that a large message is to take at most                */
 
 /* How long a large message is to be: rank 0 tries a short one with the last rank, and tells all, with the latency. */
 static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes, double *latency)
@@ -22103,13 +22479,15 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
 {
     const int many = comm->size == 2 ? COLL__MEASURE_BURST / 2 : coll__less(comm->size - 1, COLL__MEASURE_BURST);
     int peers[COLL__MEASURE_PEERS];
-    const int count = coll__measure_peers(comm->size, peers);
+    const int count = coll__measure_peers(comm->size, peers), last = coll__less(many, comm->size - 1);
     coll_status status = COLL_OK;
-    double seconds, exchange = 0, latency = 0, burst;
+    double seconds, exchange = 0, latency = 0, burst, reach = 0;
 
+    if (count > 0) status = coll__measure_way(comm, COLL__MEASURE_PING, last, memory, 0, 2 * COLL__MEASURE_TRIPS, &reach);
     for (int i = 0; i < count && status == COLL_OK; i++) {
         status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 0, 2 * COLL__MEASURE_TRIPS, &seconds);
         if (status == COLL_OK) latency = coll__longer(latency, seconds);
+        if (peers[i] <= last) reach = coll__longer(reach, seconds);
         if (status < 0) break;
         status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
         if (status == COLL_OK) exchange = coll__longer(exchange, seconds);
@@ -22119,7 +22497,7 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
     if (status < 0) return status;
     link->latency = latency;
     link->per_byte = (exchange - latency) / (double)bytes;
-    if (many > 1) link->overhead = (burst - 2 * latency) / (many - 1);
+    if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest that the burst goes to    */
     return COLL_OK;
 }
 
@@ -22133,38 +22511,45 @@ static double coll__clamped(double value, double least, double most)
 static void coll__numbers_settle(coll__numbers *n)
 {
     const coll__link nominal = n->nominal;
+    const coll__far nominal_far = n->nominal_far;
 
     n->link.latency = coll__clamped(n->link.latency, 1e-8, 10);
     n->link.overhead = coll__clamped(n->link.overhead, 1e-9, 10 * n->link.latency);
     n->link.per_byte = coll__clamped(n->link.per_byte, 1e-13, 1e-3);
     n->link.per_byte_reduced = coll__clamped(n->link.per_byte_reduced, 1e-13, 1e-3);
     n->barrier = coll__clamped(n->barrier, 0, 10);
+    n->far.per_byte = coll__clamped(n->far.per_byte, 0, 1e-3);
     coll__numbers_round(n);
     n->nominal = nominal;
+    n->nominal_far = nominal_far;
 }
 
 /* The numbers of rank 0 become everyone's, and choices that were made with others are forgotten. */
 static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *found)
 {
     const coll__link *l = &found->link;
-    double told[5] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier };
+    double told[7] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier, found->far.latency,
+                       found->far.per_byte };
     coll_request r;
 
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 7, .type = COLL_F64, .name = "measure" };
     const coll_status status = coll__run_by_host(comm, &r);
     if (status < 0) return status;
     comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
     comm->numbers.barrier = told[4];
+    comm->numbers.far = (coll__far){ told[5], told[6] };
+    comm->numbers.sites = found->sites;
     comm->numbers.shares = found->shares;
     (void)coll__shares_settle(&comm->numbers.shares, comm->size);
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
+    coll__stages_believe(&comm->main);
     return COLL_OK;
 }
 
 static coll_status coll__measure_inside(coll_comm *comm)
 {
-    const size_t values = coll__round_up((size_t)comm->size * (2 * sizeof(double) + sizeof(int)), 64);
+    const size_t values = coll__hosts_seen_bytes(comm->size);
     size_t bytes = 0;
     double latency = 0;
     coll__numbers found = comm->numbers;
@@ -22179,7 +22564,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
     unsigned char *const buffers = memory + values;
     coll_status status = comm->size > 1 ? coll__measure_length(comm, buffers, &bytes, &latency) : COLL_OK;
     if (status == COLL_OK) status = coll__measure_wire(comm, buffers, bytes, &found.link);
-    if (status == COLL_OK) status = coll__measure_rates(comm, buffers, bytes, latency, (double *)(void *)memory, &found);
+    if (status == COLL_OK) status = coll__measure_hosts(comm, memory, bytes, latency, &found);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
         memset(buffers, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
@@ -25715,6 +26100,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
  *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
  *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
+ *   tcp/coll_tcp_table.h      the table of all endpoints, packed
  *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
  *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
@@ -26254,14 +26640,6 @@ static void coll__launch_at(coll__bootstrap *out, const char *host, int port)
     coll__print(out->address, sizeof out->address, strchr(host, ':') && *host != '[' ? "[%.250s]:%d" : "%.250s:%d", host, port);
 }
 
-/* A number from a text, the same everywhere. */
-static uint32_t coll__text_hash(const char *text)
-{
-    uint32_t h = 2166136261u;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
-    return h ^ h >> 15;
-}
-
 /* MASTER_ADDR and MASTER_PORT, which torchrun sets and people export by hand. */
 static coll_status coll__launch_master(coll__bootstrap *out)
 {
@@ -26290,7 +26668,7 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
         return coll__start_failed(COLL_ERR_ARGUMENT, "SLURM_STEP_NODELIST=%.120s is no list of hosts: set COLL_ADDR=host:port",
                                   list);
     coll__print(out->job, sizeof out->job, "Slurm %.100s.%.100s", job, step ? step : "0");
-    coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job) % 10000));
+    coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job, 0) % 10000));
     return COLL_OK;
 }
 
@@ -26328,7 +26706,7 @@ static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
     else if (!strcmp(l->by->name, "MPICH")) coll__launch_hydra(job, sizeof job);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job));
+    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));
     out->is_on_one_host = true;
 }
 
@@ -26669,7 +27047,7 @@ static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll
 enum {
     COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 128, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -26916,6 +27294,7 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
  *   84 name[40] of its host, ended by a zero   124 u32 number of its room (coll_tcp_room.h), 0: it has none
+ *  128 u32 site: equal for those who give it the same name
  */
 
 typedef struct coll__endpoint {
@@ -26925,6 +27304,7 @@ typedef struct coll__endpoint {
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: not known                                             */
     uint32_t room;                                /* 0: it has none                                           */
+    uint32_t site;                                /* coll_config.site, digested                               */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
 
@@ -26942,6 +27322,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put32(at + 80, endpoint->pid);
     coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
     coll__put32(at + 124, endpoint->room);
+    coll__put32(at + 128, endpoint->site);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -26959,20 +27340,17 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
     endpoint->processor_set = coll__get64(at + 72);
     endpoint->pid = coll__get32(at + 80);
     endpoint->room = coll__get32(at + 124);
+    endpoint->site = coll__get32(at + 128);
     coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
 
 /* ---- >>identities ---- */
 
-/* 128 bits of a text: four FNV-1a sums of 32 bits with different starts.  It tells jobs and hosts apart; it is no secret. */
+/* 128 bits of a text.  It tells jobs and hosts apart; it is no secret. */
 static void coll__digest(unsigned char *out, const char *text)
 {
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t h = 2166136261u ^ (k * 0x9e3779b9u);
-        for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
-        coll__put32(out + 4 * k, h ^ h >> 15);
-    }
+    for (uint32_t k = 0; k < 4; k++) coll__put32(out + 4 * k, coll__text_hash(text, k * 0x9e3779b9u));
 }
 
 /* What keeps this world apart from others: its size, its name, and what else there may be. */
@@ -27004,6 +27382,87 @@ static bool coll__address_split(const char *text, char *host, size_t room, int *
 }
 
 #endif /* COLL_TCP_WIRE_H */
+/* ---- transports/tcp/coll_tcp_table.h ---- */
+/* coll_tcp_table.h - the table of all endpoints, which rank 0 sends to everybody, packed; and what it says of the wire with it.
+ *
+ * Of each rank, in order, what follows; then a text of less than COLL__TUNING_ROOM bytes.
+ *
+ *    0 u32 the rank that it is like, a lower one; itself: none   4 u64 which words differ   12 these words, 4 bytes each
+ *
+ * Ranks of a host differ in their ports, and little else: 28 bytes are left of 132.  For p ranks rank 0 sends p tables of p, and
+ * that is what a large job waits for when it starts. */
+#ifndef COLL_TCP_TABLE_H
+#define COLL_TCP_TABLE_H
+
+enum {
+    COLL__TABLE_WORDS = COLL__ENDPOINT_LENGTH / 4, COLL__TABLE_ENTRY = 12, COLL__TABLE_ENTRY_MOST = 12 + COLL__ENDPOINT_LENGTH
+};
+
+/* Bytes of a table of so many ranks at most. */
+static inline size_t coll__table_most(int size) { return COLL__TUNING_ROOM + (size_t)size * COLL__TABLE_ENTRY_MOST; }
+
+/* What an endpoint is compared with, as bytes; `like` NULL: nothing. */
+static void coll__table_reference(unsigned char *at, const coll__endpoint *like)
+{
+    if (like) coll__endpoint_write(at, like);
+    else memset(at, 0, COLL__ENDPOINT_LENGTH);
+}
+
+/* Write a table; `homes`: of each rank the first one on its host, NULL: not known.  Gives its length. */
+static size_t coll__table_write(unsigned char *out, const coll__endpoint *endpoints, const int *homes, int size,
+                                const char *tuning)
+{
+    unsigned char here[COLL__ENDPOINT_LENGTH], there[COLL__ENDPOINT_LENGTH];
+    unsigned char *at = out;
+
+    for (int r = 0; r < size; r++) {
+        const int like = homes ? homes[r] : r;
+        unsigned char *word = at + COLL__TABLE_ENTRY;
+        uint64_t differ = 0;
+        coll__endpoint_write(here, &endpoints[r]);
+        coll__table_reference(there, like < r ? &endpoints[like] : NULL);
+        for (int i = 0; i < COLL__TABLE_WORDS; i++) {
+            if (!memcmp(here + 4 * i, there + 4 * i, 4)) continue;
+            differ |= (uint64_t)1 << i;
+            memcpy(word, here + 4 * i, 4);
+            word += 4;
+        }
+        coll__put32(at, (uint32_t)(like < r ? like : r));
+        coll__put64(at + 4, differ);
+        at = word;
+    }
+    const size_t text = strlen(tuning), length = (size_t)(at - out) + text;
+    COLL__ASSERT(text < COLL__TUNING_ROOM && length <= coll__table_most(size), "a table of %d ranks takes %zu bytes, %zu of them "
+                 "text", size, length, text);
+    memcpy(at, tuning, text);
+    return length;
+}
+
+/* Read one, and its text into COLL__TUNING_ROOM bytes.  false: it makes no sense. */
+static bool coll__table_read(coll__endpoint *endpoints, int size, char *tuning, const unsigned char *bytes, size_t length)
+{
+    const unsigned char *at = bytes, *const end = bytes + length;
+    unsigned char here[COLL__ENDPOINT_LENGTH];
+
+    for (int r = 0; r < size; r++) {
+        if (end - at < COLL__TABLE_ENTRY) return false;
+        const uint32_t like = coll__get32(at);
+        const uint64_t differ = coll__get64(at + 4);
+        at += COLL__TABLE_ENTRY;
+        if (like > (uint32_t)r || differ >> COLL__TABLE_WORDS || end - at < 4 * __builtin_popcountll(differ)) return false;
+        coll__table_reference(here, like < (uint32_t)r ? &endpoints[like] : NULL);
+        for (int i = 0; i < COLL__TABLE_WORDS; i++) {
+            if (!(differ >> i & 1)) continue;
+            memcpy(here + 4 * i, at, 4);
+            at += 4;
+        }
+        if (!coll__endpoint_read(here, &endpoints[r])) return false;
+    }
+    coll__printable(tuning, COLL__TUNING_ROOM, at, (size_t)(end - at));
+    return end - at < COLL__TUNING_ROOM;
+}
+
+#endif /* COLL_TCP_TABLE_H */
 /* ---- transports/tcp/coll_tcp_address.h ---- */
 /* coll_tcp_address.h - addresses: as text, as the sixteen bytes that travel, and what a name stands for. */
 #ifndef COLL_TCP_ADDRESS_H
@@ -31780,6 +32239,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__host_room_open();
         coll__host_room_sign(&tcp->room, c->rank, tcp->us.world);
         own->room = coll__host_room_number(&tcp->room);
+        own->site = coll__site_id(c->site);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
@@ -31943,29 +32403,59 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
+/* Ranks of one host one after the other. */
+static int coll__by_host(const void *a, const void *b)
+{
+    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
+    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
+
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
+static const int *coll__homes_of(coll__tcp *tcp)
+{
+    const size_t n = (size_t)tcp->size;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
+    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
+
+    if (homes) {
+        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
+        qsort((void *)all, n, sizeof *all, coll__by_host);
+        for (size_t i = 0; i < n; i++) {
+            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
+            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
+        }
+        tcp->homes = homes;
+    }
+    coll__give((void *)all);
+    return tcp->homes;
+}
+
 /* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
 static void coll__send_table(coll__tcp *tcp)
 {
-    const size_t length = COLL__CONTROL_LENGTH + (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
+    enum { FRONT = COLL__CONTROL_LENGTH + 4 };
+    const size_t room = FRONT + coll__table_most(tcp->size);
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__take(coll__like(tcp), room) : NULL;
 
     if (!bytes) return;
-    coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
-    for (int r = 0; r < tcp->size; r++)
-        coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
+    const size_t length = coll__table_write(bytes + FRONT, tcp->endpoints, coll__homes_of(tcp), tcp->size, tcp->tuning);
+    coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, "");
+    coll__put32(bytes + COLL__CONTROL_LENGTH, (uint32_t)length);
     for (int i = 1; i < tcp->size; i++)
-        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
+        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, FRONT + length, true, coll__deadline(COLL__TABLE_MS));
     coll__give(bytes);
 }
 
-/* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
-static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
+/* What has come is the table: take it in.  Rank 0 is where we found it.  false: it makes no sense. */
+static bool coll__table_accept(coll__tcp *tcp, const unsigned char *bytes, size_t length)
 {
     const coll__endpoint found = tcp->endpoints[0];
 
+    if (!coll__table_read(tcp->endpoints, tcp->size, tcp->tuning, bytes, length)) return false;
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
-        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
         if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
     }
     tcp->endpoints[0].port = found.port;
@@ -33705,16 +34195,20 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
 /* ---- >>the others: until all are there ---- */
 
 /* Rank 0 has sent the table: take it. */
-static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char *tuning, int64_t deadline)
+static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t deadline)
 {
-    const size_t length = (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *table = (unsigned char *)coll__allocate(coll__like(tcp), length);
+    unsigned char front[4], *table = NULL;
+    int error = coll__pipe_transfer(pipe, front, sizeof front, false, deadline);
+    const size_t length = error ? 0 : coll__get32(front);
+    bool is_good = !error && length <= coll__table_most(tcp->size);
 
-    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
-    const bool is_good = !error && coll__table_read(tcp, table);
-    coll__give(table);
-    coll__print(tcp->tuning, sizeof tcp->tuning, "%s", tuning);
+    if (is_good) {
+        table = (unsigned char *)coll__take(coll__like(tcp), length);
+        if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+        error = coll__pipe_transfer(pipe, table, length, false, deadline);
+        is_good = !error && coll__table_accept(tcp, table, length);
+        coll__give(table);
+    }
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
                               tcp->rank,
@@ -33743,7 +34237,7 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
                                                                                       "rank %d: something else than "
                                                                                       "rank 0 answers at %s", tcp->rank, where);
-        if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, control.what.text, deadline);
+        if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
         if (control.note == COLL__CONTROL_MISSING)
@@ -33787,15 +34281,6 @@ static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoin
 static int coll__host_processors(const coll__host_ranks *host)
 {
     return coll__processors_together(host->set, host->most, host->sum);
-}
-
-/* Hosts one after the other, and on a host by rank. */
-static int coll__by_host(const void *a, const void *b)
-{
-    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
-    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
-
-    return order ? order : (*x > *y) - (*x < *y);
 }
 
 /* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is
@@ -35037,26 +35522,6 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
-}
-
 /* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */
 static int coll__tcp_host(void *context, int rank)
 {
@@ -35068,6 +35533,8 @@ static int coll__tcp_host(void *context, int rank)
     while (!coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) first++;
     return first;
 }
+
+static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
 
 static void coll__tcp_wake(void *context)
 {
@@ -35119,6 +35586,7 @@ static const coll_transport coll__tcp_transport = {
     .close = coll__tcp_close,
     .fail = coll__tcp_fail,
     .host = coll__tcp_host,
+    .site = coll__tcp_site,
     .report_stall = coll__tcp_report_stall,
     .watch = coll__tcp_watch,
     .peer_status = coll__tcp_peer_status,
@@ -35755,6 +36223,7 @@ static const coll_allocator *coll__joined_memory(void *context)
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
+static int coll__joined_site(void *context, int rank) { return coll__tcp_site(((coll__joined *)context)->tcp, rank); }
 
 /* ---- >>seeing ---- */
 
@@ -35896,6 +36365,7 @@ static const coll_transport coll__joined_transport = {
     .ungroup = coll__joined_ungroup,
     .memory = coll__joined_memory,
     .host = coll__joined_host,
+    .site = coll__joined_site,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
     .watch = coll__joined_watch,
@@ -36250,7 +36720,8 @@ typedef struct coll__sim_event {
     coll__sim_kind kind;
 } coll__sim_event;
 
-typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way */
+typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way; or a
+                                                     site's link to the others                                */
 
 typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_over; } coll__sim_strike;
 
@@ -36271,7 +36742,7 @@ typedef struct coll__sim {
     double          now;
     uint64_t        draws, order;                 /* numbers drawn; a digest of all events so far             */
     coll__sim_rank *ranks;
-    coll__sim_host *hosts;
+    coll__sim_host *hosts, *sites;
     coll__sim_strike *strikes;
     coll_failure    failure, death;               /* the world's; what a killed rank is told                  */
     char            hint[96];                     /* what was done to this world, for the sentence of a standstill */
@@ -36585,11 +37056,22 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
  *
  * So a message alone is there at t + latency + length * per_byte, that of the slower NIC.  The head travels free, so that closed
  * forms hold exactly.
- * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
+ * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC.
+ *
+ * The hosts of a site share a link to the other sites, which takes one message after the other each way, as NICs do:
+ *
+ *     NIC of the sender ---- link of its site ---- far latency ---- link of the receiver's site ---- NIC of the receiver
+ *
+ * A NIC is busy with such a message as long as with any other, so that it serves hosts nearby meanwhile. */
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
 static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
+
+static inline int coll__sim_site_of(const coll__sim *w, int rank)
+{
+    return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
+}
 
 /* ---- >>faults: they befall places, whatever the world ---- */
 
@@ -36768,10 +37250,18 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     const int at = coll__sim_host_of(w, p->lane->to);
     coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
-    const double start = coll__later(w->now, to->next_recv), begin = coll__later(start, host->in_free);
+    const double start = coll__later(w->now, to->next_recv), length = (double)p->length;
+    const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
+    double begin = start, last = p->last;
 
     to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
-    host->in_free = coll__later(begin + (double)p->length * coll__sim_per_byte(w, at, begin), p->last);
+    if (from_site != site) {
+        const double enters = coll__later(start, w->sites[site].in_free);
+        w->sites[site].in_free = last = coll__later(enters + length * w->config.far_seconds_per_byte, last);
+        begin = coll__later(enters, last - length * coll__sim_per_byte(w, at, enters));
+    }
+    begin = coll__later(begin, host->in_free);
+    host->in_free = coll__later(begin + length * coll__sim_per_byte(w, at, begin), last);
     coll__parcel_come_in(w, p, begin, host->in_free);
 }
 
@@ -36790,12 +37280,18 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
         return;
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
-    const double start = coll__later(time, host->out_free);
-    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), start);
-    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), start);
-    host->out_free = start + length * out;
-    p->last = is_slower ? host->out_free + c->latency + jitter + p->delay : 0;
-    coll__sim_push(w, COLL__SIM_ARRIVE, start + c->latency + jitter + p->delay, p, 0);
+    const bool is_far = coll__sim_site_of(w, from) != coll__sim_site_of(w, to);
+    const double way = (is_far ? c->far_latency : c->latency) + jitter + p->delay, begin = coll__later(time, host->out_free);
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), begin);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), begin);
+    double leaves = begin, last = host->out_free = begin + length * out;
+    if (is_far) {
+        coll__sim_host *site = &w->sites[coll__sim_site_of(w, from)];
+        leaves = coll__later(begin, site->out_free);
+        site->out_free = last = coll__later(leaves + length * c->far_seconds_per_byte, last);
+    }
+    p->last = is_slower || is_far ? last + way : 0;
+    coll__sim_push(w, COLL__SIM_ARRIVE, leaves + way, p, 0);
 }
 
 static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *p)
@@ -37446,7 +37942,7 @@ enum { COLL__SIM_FAULTS_MOST = 32 };
 typedef struct coll__sim_settings {
     coll_sim       config;
     coll_sim_fault faults[COLL__SIM_FAULTS_MOST]; /* of the text                                              */
-    int            hosts;                         /* of the text; 0: not said                                 */
+    int            hosts, sites;                  /* of the text; 0: not said                                 */
     int            size;                          /* ranks                                                    */
 } coll__sim_settings;
 
@@ -37571,14 +38067,17 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_TIME("latency",       latency),
     COLL__SIM_TIME("overhead",      overhead),
     COLL__SIM_TIME("local_latency", local_latency),
+    COLL__SIM_TIME("far_latency",   far_latency),
     COLL__SIM_TIME("jitter",        jitter),
     COLL__SIM_TIME("detection",     detection),
     COLL__SIM_RATE("wire",          seconds_per_byte),
     COLL__SIM_RATE("reduce",        seconds_per_byte_reduced),
     COLL__SIM_RATE("local",         local_seconds_per_byte),
+    COLL__SIM_RATE("far",           far_seconds_per_byte),
     COLL__TAKE_GBIT("gbit", coll__sim_settings, config.seconds_per_byte, COLL__WORD_ZERO_IS_NONE, 0),
     COLL__SIM_WORD("hosts", "how many hosts there are", count, offsetof(coll__sim_settings, hosts)),
     COLL__SIM_WORD("per_host", "how many ranks a host has", count, offsetof(coll__sim_settings, config.ranks_per_host)),
+    COLL__SIM_WORD("sites", "how many sites there are", count, offsetof(coll__sim_settings, sites)),
     COLL__SIM_WORD("capacity", "how many messages a channel holds, 0 or more", capacity, 0),
     COLL__SIM_WORD("seed", "a number", seed, 0),
     COLL__SIM_WORD("stack", "a size, like 128KiB", stack, 0),
@@ -37601,7 +38100,10 @@ static coll_status coll__sim_read(coll__sim_settings *s, const char *text)
         coll__print(where, sizeof where, "COLL_SIM for %d ranks, and %d faults at most", s->size, COLL__SIM_FAULTS_MOST);
         return coll__words_failed(coll__sim_words, &wrong, where);
     }
-    if (s->hosts) s->config.ranks_per_host = (s->size + s->hosts - 1) / s->hosts;
+    coll_sim *const c = &s->config;
+    if (s->hosts) c->ranks_per_host = (s->size + s->hosts - 1) / s->hosts;
+    const int each = c->ranks_per_host > 0 ? c->ranks_per_host : 1, hosts = (s->size + each - 1) / each;
+    if (s->sites) c->hosts_per_site = (hosts + s->sites - 1) / s->sites;
     if (s->config.fault_count) s->config.faults = s->faults;
     return COLL_OK;
 }
@@ -37627,6 +38129,8 @@ static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given
     c->seconds_per_byte_reduced = coll__sim_default(c->seconds_per_byte_reduced, 0.1e-9);
     c->local_latency = coll__sim_default(c->local_latency, 0.5e-6);
     c->local_seconds_per_byte = coll__sim_default(c->local_seconds_per_byte, 0.1e-9);
+    c->far_latency = coll__sim_default(c->far_latency, c->latency);
+    c->far_seconds_per_byte = coll__sim_default(c->far_seconds_per_byte, c->seconds_per_byte);
     c->jitter = coll__sim_default(c->jitter, 0);
     c->detection = coll__sim_default(c->detection, 1e-3);
     if (c->ranks_per_host <= 0) c->ranks_per_host = 1;
@@ -37896,6 +38400,7 @@ static void coll__sim_release(coll__sim *w)
     coll__give(w->table);
     coll__give(w->strikes);
     coll__give(w->hosts);
+    coll__give(w->sites);
     coll__give(w);
 }
 
@@ -37921,6 +38426,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
     n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
     for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
@@ -37941,8 +38447,9 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
     w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->sites = (coll__sim_host *)coll__allocate(memory, n * sizeof *w->sites);
     w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
-    if (!w->ranks || !w->hosts || !w->strikes) {
+    if (!w->ranks || !w->hosts || !w->sites || !w->strikes) {
         w->config.fault_count = 0;
         w->ranks = NULL;
         coll__sim_release(w);
@@ -37963,6 +38470,12 @@ static int coll__sim_host_number(void *context, int rank)
     return all[rank].place / r->world->config.ranks_per_host;
 }
 
+static int coll__sim_site_number(void *context, int rank)
+{
+    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
+    return each > 0 ? coll__sim_host_number(context, rank) / each : 0;
+}
+
 static const coll_transport coll__sim_transport = {
     .name = "sim",
     .send = coll__sim_send,
@@ -37971,6 +38484,7 @@ static const coll_transport coll__sim_transport = {
     .close = coll__sim_close,
     .fail = coll__sim_fail,
     .host = coll__sim_host_number,
+    .site = coll__sim_site_number,
     .report_stall = coll__sim_report_stall,
     .watch = coll__sim_watch,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
@@ -38194,7 +38708,7 @@ typedef struct coll__mpi_word_of { struct coll__mpi_word_of *next; uint64_t grou
 
 typedef struct coll__mpi {
     MPI_Comm    comm;                             /* for messages and notes                                   */
-    int         rank, size, local_rank, local_size;
+    int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
     bool        is_left, has_seen_off;            /* coll_free has been here; all others have left            */
@@ -38203,7 +38717,7 @@ typedef struct coll__mpi {
     int         thread_level, keyval;
     pthread_t   thread;                           /* the only one that may call MPI, below MPI_THREAD_SERIALIZED */
     int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
-    int        *homes;                            /* the first rank of each rank's host                       */
+    int        *homes;                            /* the first rank of each rank's host; behind them, their sites */
     coll__mpi_stream *streams;
     unsigned char *is_gone;                       /* ranks that have left                                     */
     int         gone_count;
@@ -39821,6 +40335,11 @@ static void coll__mpi_wake(void *context) { __atomic_store_n(&((coll__mpi *)cont
 /* ---- >>seeing ---- */
 
 static int coll__mpi_host(void *context, int rank) { return ((coll__mpi *)context)->homes[rank]; }
+static int coll__mpi_site(void *context, int rank)
+{
+    const coll__mpi *mpi = (const coll__mpi *)context;
+    return mpi->homes[mpi->size + rank];
+}
 
 static void coll__mpi_traffic(const void *context, uint64_t *sent, uint64_t *received)
 {
@@ -39979,6 +40498,7 @@ static const coll_transport coll__mpi_transport = {
     .group = coll__mpi_group_make,
     .ungroup = coll__mpi_ungroup,
     .host = coll__mpi_host,
+    .site = coll__mpi_site,
     .report_stall = coll__mpi_report_stall,
     .has_left = coll__mpi_has_left,
     .wake = coll__mpi_wake,
@@ -40024,6 +40544,7 @@ static int coll__mpi_meet_host(coll__mpi *mpi)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) processors += __builtin_popcountll(all[i]);
     mpi->share = processors < mpi->local_size ? (double)processors / mpi->local_size : 1;
     code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
+    if (code == MPI_SUCCESS) code = MPI_Allgather(&mpi->site, 1, MPI_INT, mpi->homes + mpi->size, 1, MPI_INT, mpi->comm);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &mpi->share, 1, MPI_DOUBLE, MPI_MIN, mpi->comm);
     mpi->is_crowded = mpi->share < 1;
     return code;
@@ -40033,7 +40554,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
 {
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
-    mpi->homes = (int *)coll__allocate(coll__like(mpi), n * sizeof *mpi->homes);
+    mpi->homes = (int *)coll__allocate(coll__like(mpi), 2 * n * sizeof *mpi->homes);
     mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
     mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
     mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
@@ -40140,6 +40661,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
+    mpi->site = (int)coll__site_id(s->config.site);
     if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file, mpi->size);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "

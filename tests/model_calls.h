@@ -135,15 +135,16 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 #include "nccl/gpu_world.h"
 static const char *const model_worlds[] = { "nccl" };
 #else
-static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim", "sim-hosts" };
+static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim", "sim-hosts",
+                                            "sim-sites" };
 #endif
 enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };
 
 SUPPORT bool model_is_simulated(const char *name) { return !strncmp(name, "sim", 3); }
 SUPPORT bool model_is_gpu(const char *name) { return !strcmp(name, "nccl"); }
 
-/* Run `worker` on every rank of a world (sim-hosts: three ranks on a host); how many, or at least whether one, did not
- * return 0. */
+/* Run `worker` on every rank of a world (sim-hosts: three ranks on a host; sim-sites: two, and two hosts at a site); how many, or
+ * at least whether one, did not return 0. */
 SUPPORT int model_run(const char *name, int size, const coll_config *config, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
 #if defined(COLL_WITH_NCCL)
@@ -151,7 +152,8 @@ SUPPORT int model_run(const char *name, int size, const coll_config *config, int
 #endif
     if (!model_is_simulated(name)) return support_run_config(name, size, config, worker, arg);
     if (!strcmp(name, "sim")) return support_run_simulated(size, worker, arg);
-    const coll_sim machine = { .ranks_per_host = 3 };
+    const bool has_sites = !strcmp(name, "sim-sites");
+    const coll_sim machine = { .ranks_per_host = has_sites ? 2 : 3, .hosts_per_site = has_sites ? 2 : 0 };
     const coll_config simulated = { .transport = "sim", .sim = &machine };
     return coll_spawn_with(size, worker, arg, &simulated);
 }

@@ -157,6 +157,7 @@ waits arithmetic         program asan test_arithmetic
 suite convert            program asan test_convert
 suite tuner              program asan test_tuner
 waits shares             program asan test_shares
+waits sites              program asan test_sites
 suite topology           program asan test_topology
 suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences

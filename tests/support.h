@@ -374,6 +374,15 @@ SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void 
     return result != 0;
 }
 
+/* The same on a machine that this text describes. */
+SUPPORT int support_run_machine(const char *machine, int size, int (*worker)(coll_comm *comm, void *arg), const void *arg)
+{
+    setenv("COLL_SIM", machine, 1);
+    const int result = support_run_simulated(size, worker, (void *)(uintptr_t)arg);
+    unsetenv("COLL_SIM");
+    return result;
+}
+
 /* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base gives time
  * limits, the log hook and whatever else is not the world's own business; NULL: nothing. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,

@@ -1,7 +1,7 @@
 /* test_rails.c - threads of several hosts, which are network namespaces: long vectors, in parts, and random programs
  * (test_random.c), over real sockets.  Needs root, or leave to make user namespaces.
  *
- *     test_rails [SEED]             COLL_TEST_SCALE below 1: of the shapes, types and programs half */
+ *     test_rails [SEED]             COLL_TEST_SCALE below 1: of the shapes the last two, of types and programs half */
 #define _GNU_SOURCE
 #include "net.h"
 
@@ -15,15 +15,16 @@
 
 enum { SECONDS = 250, HOSTS = 3, STEPS = 60 };
 
-/* Threads of each host; 0: there is no such host. */
-typedef struct shape { int threads[HOSTS]; } shape;
+/* Threads of each host; 0: there is no such host.  And its site; NULL: nothing is said of any. */
+typedef struct shape { int threads[HOSTS]; const char *sites[HOSTS]; } shape;
 
-static const shape shapes[] = { { { 2, 2 } }, { { 3, 1 } }, { { 2, 1, 3 } } };
+static const shape shapes[] = { { { 2, 2 }, { NULL } }, { { 3, 1 }, { NULL } }, { { 2, 1, 3 }, { "attic", "attic", "cellar" } },
+                                { { 2, 1, 3 }, { NULL } } };
 
 /* What all hosts of a world are told. */
 typedef struct voyage { const net *net; const shape *shape; const char *io; int size; uint64_t seed; meeting *meetings; } voyage;
 
-typedef struct sailor { pthread_t thread; coll_comm *comm; program *program; } sailor;
+typedef struct sailor { pthread_t thread; coll_comm *comm; program *program; const char *way; } sailor;
 
 static void *sailor_main(void *at)
 {
@@ -34,7 +35,7 @@ static void *sailor_main(void *at)
     char text[600] = "";
 
     coll_explain(me->comm, &call, text, sizeof text);
-    CHECK(strstr(text, "by hosts"), "rank %d: %s", coll_rank(me->comm), text);
+    CHECK(strstr(text, me->way), "rank %d: %s", coll_rank(me->comm), text);
     (void)parts_worker(me->comm, NULL);
     (void)act(me->comm, me->program);
     CHECK(coll_free(me->comm) == COLL_OK, "coll_free");
@@ -54,7 +55,7 @@ static bool run_host(const voyage *v, int host)
     for (int h = 0; h < host; h++) first += v->shape->threads[h];
     snprintf(address, sizeof address, "%s:7000", net_address(0, where, sizeof where));    /* in a network of our own          */
     const coll_config config = { .rank = first, .size = v->size, .address = address, .tcp = { .io = v->io, .security = "open" },
-                                 .start_timeout_ms = 20000, .stall_timeout_ms = STALL_TIMEOUT_MS };
+                                 .start_timeout_ms = 20000, .stall_timeout_ms = STALL_TIMEOUT_MS, .site = v->shape->sites[host] };
     now.p = &p;
     support_limit(SECONDS, report_ranks);
     if (!net_enter(v->net, host) || coll_init_threads(here, comms, &config)) {
@@ -62,7 +63,7 @@ static bool run_host(const voyage *v, int host)
         return true;
     }
     for (int i = 0; i < here; i++) {
-        sailors[i] = (sailor){ .comm = comms[i], .program = &p };
+        sailors[i] = (sailor){ .comm = comms[i], .program = &p, .way = v->shape->sites[0] ? "by sites: 2 sites" : "by hosts" };
         CHECK(!pthread_create(&sailors[i].thread, NULL, sailor_main, &sailors[i]), "no thread");
     }
     for (int i = 0; i < here; i++) pthread_join(sailors[i].thread, NULL);
@@ -93,7 +94,7 @@ static void run_shape(const net *n, const shape *s, const char *io, uint64_t see
 
 int main(int argc, char **argv)
 {
-    const size_t count = sizeof shapes / sizeof *shapes, first = support_scale() < 1 ? count - 1 : 0;
+    const size_t count = sizeof shapes / sizeof *shapes, first = support_scale() < 1 ? count - 2 : 0;
     const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : support_seed();
     net n = { .is_refused = true };
     const bool is_made = net_become_root() && net_make(&n);

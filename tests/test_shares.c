@@ -274,11 +274,7 @@ static int found_worker(coll_comm *comm, void *arg)
 
 static void check_found(const char *sim, int size, const found *f)
 {
-    const coll_config config = { .transport = "sim" };
-
-    setenv("COLL_SIM", sim, 1);
-    CHECK(coll_spawn_with(size, found_worker, (void *)(uintptr_t)f, &config) == 0, "%d ranks, %s", size, sim);
-    unsetenv("COLL_SIM");
+    CHECK(support_run_machine(sim, size, found_worker, f) == 0, "%d ranks, %s", size, sim);
 }
 
 static void test_measured(void)

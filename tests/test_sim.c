@@ -691,8 +691,8 @@ static void test_text(void)
                                          "slow=9:0.5", "slow=1:", "slow=1:0.5@" };
     static const struct { const char *text, *sentence; } says[] = {
         { "hosts=2 speed=3", "COLL_SIM for 4 ranks, and 32 faults at most: \"speed=3\" begins with an unknown name; there is: "
-          "latency, overhead, local_latency, jitter, detection, wire, reduce, local, gbit, hosts, per_host, capacity, seed, "
-          "stack, kill, stop, cut, lose, late, pieces, slow" },
+          "latency, overhead, local_latency, far_latency, jitter, detection, wire, reduce, local, far, gbit, hosts, per_host, "
+          "sites, capacity, seed, stack, kill, stop, cut, lose, late, pieces, slow" },
         { "kill=4@1", "COLL_SIM for 4 ranks, and 32 faults at most: \"kill=4@1\" makes no sense: kill is a rank and its call or "
           "a time, like 3@120 or 3@1.5ms" },
         { "gbit=fast", "COLL_SIM for 4 ranks, and 32 faults at most: \"gbit=fast\" makes no sense: gbit is a number of Gbit/s, "

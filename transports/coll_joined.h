@@ -224,6 +224,7 @@ static const coll_allocator *coll__joined_memory(void *context)
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
+static int coll__joined_site(void *context, int rank) { return coll__tcp_site(((coll__joined *)context)->tcp, rank); }
 
 /* ---- >>seeing ---- */
 
@@ -365,6 +366,7 @@ static const coll_transport coll__joined_transport = {
     .ungroup = coll__joined_ungroup,
     .memory = coll__joined_memory,
     .host = coll__joined_host,
+    .site = coll__joined_site,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
     .watch = coll__joined_watch,

@@ -104,6 +104,11 @@ static void coll__mpi_wake(void *context) { __atomic_store_n(&((coll__mpi *)cont
 /* ---- >>seeing ---- */
 
 static int coll__mpi_host(void *context, int rank) { return ((coll__mpi *)context)->homes[rank]; }
+static int coll__mpi_site(void *context, int rank)
+{
+    const coll__mpi *mpi = (const coll__mpi *)context;
+    return mpi->homes[mpi->size + rank];
+}
 
 static void coll__mpi_traffic(const void *context, uint64_t *sent, uint64_t *received)
 {
@@ -262,6 +267,7 @@ static const coll_transport coll__mpi_transport = {
     .group = coll__mpi_group_make,
     .ungroup = coll__mpi_ungroup,
     .host = coll__mpi_host,
+    .site = coll__mpi_site,
     .report_stall = coll__mpi_report_stall,
     .has_left = coll__mpi_has_left,
     .wake = coll__mpi_wake,
@@ -307,6 +313,7 @@ static int coll__mpi_meet_host(coll__mpi *mpi)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) processors += __builtin_popcountll(all[i]);
     mpi->share = processors < mpi->local_size ? (double)processors / mpi->local_size : 1;
     code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
+    if (code == MPI_SUCCESS) code = MPI_Allgather(&mpi->site, 1, MPI_INT, mpi->homes + mpi->size, 1, MPI_INT, mpi->comm);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &mpi->share, 1, MPI_DOUBLE, MPI_MIN, mpi->comm);
     mpi->is_crowded = mpi->share < 1;
     return code;
@@ -316,7 +323,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
 {
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
-    mpi->homes = (int *)coll__allocate(coll__like(mpi), n * sizeof *mpi->homes);
+    mpi->homes = (int *)coll__allocate(coll__like(mpi), 2 * n * sizeof *mpi->homes);
     mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
     mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
     mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
@@ -423,6 +430,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
+    mpi->site = (int)coll__site_id(s->config.site);
     if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file, mpi->size);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "

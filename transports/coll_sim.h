@@ -277,6 +277,7 @@ static void coll__sim_release(coll__sim *w)
     coll__give(w->table);
     coll__give(w->strikes);
     coll__give(w->hosts);
+    coll__give(w->sites);
     coll__give(w);
 }
 
@@ -302,6 +303,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
     n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
     for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
@@ -322,8 +324,9 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
     w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->sites = (coll__sim_host *)coll__allocate(memory, n * sizeof *w->sites);
     w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
-    if (!w->ranks || !w->hosts || !w->strikes) {
+    if (!w->ranks || !w->hosts || !w->sites || !w->strikes) {
         w->config.fault_count = 0;
         w->ranks = NULL;
         coll__sim_release(w);
@@ -344,6 +347,12 @@ static int coll__sim_host_number(void *context, int rank)
     return all[rank].place / r->world->config.ranks_per_host;
 }
 
+static int coll__sim_site_number(void *context, int rank)
+{
+    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
+    return each > 0 ? coll__sim_host_number(context, rank) / each : 0;
+}
+
 static const coll_transport coll__sim_transport = {
     .name = "sim",
     .send = coll__sim_send,
@@ -352,6 +361,7 @@ static const coll_transport coll__sim_transport = {
     .close = coll__sim_close,
     .fail = coll__sim_fail,
     .host = coll__sim_host_number,
+    .site = coll__sim_site_number,
     .report_stall = coll__sim_report_stall,
     .watch = coll__sim_watch,
     .shrink = COLL__SHRINKS(coll__sim_shrink),

@@ -3,6 +3,7 @@
  *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
  *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
  *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
+ *   tcp/coll_tcp_table.h      the table of all endpoints, packed
  *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
  *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
@@ -46,6 +47,7 @@ COLL__FOR_SIZE
 #include "tcp/coll_tcp_launch.h"
 #include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
+#include "tcp/coll_tcp_table.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"
 #include "tcp/coll_tcp_socket.h"
@@ -197,26 +199,6 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
-}
-
 /* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */
 static int coll__tcp_host(void *context, int rank)
 {
@@ -228,6 +210,8 @@ static int coll__tcp_host(void *context, int rank)
     while (!coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) first++;
     return first;
 }
+
+static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
 
 static void coll__tcp_wake(void *context)
 {
@@ -279,6 +263,7 @@ static const coll_transport coll__tcp_transport = {
     .close = coll__tcp_close,
     .fail = coll__tcp_fail,
     .host = coll__tcp_host,
+    .site = coll__tcp_site,
     .report_stall = coll__tcp_report_stall,
     .watch = coll__tcp_watch,
     .peer_status = coll__tcp_peer_status,

@@ -141,6 +141,9 @@ module coll_raw
         integer(c_size_t) :: stack
         type(c_ptr) :: faults
         integer(c_int) :: fault_count
+        integer(c_int) :: hosts_per_site
+        real(c_double) :: far_latency
+        real(c_double) :: far_seconds_per_byte
     end type
 
     type, bind(c) :: coll_tcp
@@ -182,6 +185,7 @@ module coll_raw
         type(c_ptr) :: dump
         type(coll_tcp) :: tcp
         type(c_ptr) :: allocator
+        type(c_ptr) :: site
     end type
 
     type, bind(c) :: coll_buffer

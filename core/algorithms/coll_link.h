@@ -26,6 +26,13 @@ typedef struct coll__link {
     double per_byte_handled;                      /* s of the processor, behind the overhead: copies to and from the kernel */
 } coll__link;
 
+/* Between sites: until a message is there; and what the link carries that all hosts of a site share.  0: as between hosts. */
+typedef struct coll__far { double latency, per_byte; } coll__far;
+
+/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say, and what can be
+ * measured; ranks that are told where they are (coll_config.site) may be in any order. */
+typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
+
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
@@ -40,6 +47,8 @@ enum { COLL__FILE_NAME_ROOM = 64 };
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* where some are faster                                    */
+    coll__far    far, nominal_far;
+    coll__sites  sites;
     double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
     coll__origin origin;
     unsigned     version;                         /* how often they have been replaced                        */
@@ -58,6 +67,42 @@ typedef struct coll__shape {
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* ---- >>sites ---- */
+
+static inline int coll__site_in(const coll__sites *s, int rank)
+{
+    int site = 0;
+
+    while (site < s->count && s->first[site] <= rank) site++;
+    return site;
+}
+
+/* From this rank on it is another site.  Where there are too many nothing is known of any. */
+static inline void coll__sites_add(coll__sites *s, int rank)
+{
+    if (s->count >= 0) s->count = s->count < COLL__RUNS_MOST ? s->count + 1 : -1;
+    if (s->count > 0) s->first[s->count - 1] = rank;
+}
+
+/* Those of some ranks, of which number i is called ranks[i] where the sites are `all`. */
+static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, const int *ranks, int size)
+{
+    s->count = 0;
+    for (int i = 1; COLL__HAS_SHARES && all->count > 0 && i < size; i++)
+        if (coll__site_in(all, ranks[i]) != coll__site_in(all, ranks[i - 1])) coll__sites_add(s, i);
+    if (s->count < 0) s->count = 0;
+}
+
+/* The link of one of so many ranks of a site that send to other sites at the same time. */
+static inline coll__link coll__far_link(const coll__link *near, const coll__far *far, int rails)
+{
+    coll__link link = *near;
+
+    link.latency = coll__longer(link.latency, far->latency);
+    link.per_byte = coll__longer(link.per_byte, far->per_byte * rails);
+    return link;
+}
 
 /* ---- >>slices: a vector that the engine cuts ---- */
 

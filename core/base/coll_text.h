@@ -168,6 +168,20 @@ static COLL__UNUSED coll_status coll__start_status(coll_status status)
 
 #endif
 
+/* ---- >>hashes ---- */
+
+/* 32 bits of a text, by FNV-1a, the same everywhere; with different starts they differ. */
+static COLL__UNUSED uint32_t coll__text_hash(const char *text, uint32_t start)
+{
+    uint32_t h = 2166136261u ^ start;
+
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
+    return h ^ h >> 15;
+}
+
+/* A number for the name of a site; NULL is "". */
+static COLL__UNUSED uint32_t coll__site_id(const char *name) { return coll__text_hash(name ? name : "", 0); }
+
 /* ---- >>lists ---- */
 
 /* Keep a text, cut to what there is room for. */

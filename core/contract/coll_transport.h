@@ -150,6 +150,9 @@ typedef struct coll_transport {
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
     int         (*host)    (void *context, int rank);
 
+    /* Optional: at which site that host is, any number that is equal for ranks at one.  Without it: all are at one. */
+    int         (*site)    (void *context, int rank);
+
     /* Optional: this rank has been waiting for a while, in the collective with this head.  All ranks may be waiting for one
      * another in different calls, so that no message ever shows it: whoever hears of two such ranks makes it a failure. */
     void        (*report_stall)(void *context, const unsigned char *head);

@@ -5,7 +5,7 @@
 #include "coll_words.h"
 #include "../algorithms/coll_cost.h"
 
-enum { COLL__TUNING_ROOM = 256, COLL__TUNING_FILE_MOST = 4096 };
+enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
 
@@ -37,6 +37,18 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     return true;
 }
 
+/* site=8   from rank 8 on it is another site; in rising order */
+static bool coll__take_site(void *fields, const coll__word *word, const char **at)
+{
+    coll__sites *const s = (coll__sites *)(void *)((char *)fields + word->at);
+    const int last = s->count ? s->first[s->count - 1] : 0;
+    double first;
+
+    if (!coll__read_number(at, &first) || first <= last || first > INT_MAX || s->count == COLL__RUNS_MOST) return false;
+    coll__sites_add(s, (int)first);
+    return true;
+}
+
 #endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
@@ -50,16 +62,22 @@ static const coll__word coll__numbers_words[] = {
 #if !defined(COLL_NO_TUNER)
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
+    COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
+    COLL__TAKE_GBIT("far_gbit", coll__numbers, far.per_byte, 0, 1e3),
+    { "site", "the first rank of another site than the first, in rising order", coll__take_site, offsetof(coll__numbers, sites),
+      0, NULL, 0, 0 },
 #endif
     { .name = NULL }
 };
 
 static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_word *wrong)
 {
-    n->shares.count = 0;
+    n->shares.count = n->sites.count = 0;
+    n->far = (coll__far){ 0, 0 };
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
+    n->nominal_far = n->far;
     return is_right;
 }
 
@@ -86,11 +104,14 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
         { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
         { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
-        { " barrier=", n->barrier * 1e6, "us" }
+        { " barrier=", n->barrier * 1e6, "us" }, { " far_latency=", n->far.latency * 1e6, "us" },
+        { " far_gbit=", n->far.per_byte > 0 ? 8e-9 / n->far.per_byte : 0, "" }
     };
+    enum { ALWAYS = 4 };
 
     coll__print(text, room, "%s", "");
-    for (int i = 0; i < (n->barrier > 0 ? 5 : 4); i++) {
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
+        if (i >= ALWAYS && !(all[i].value > 0)) continue;
         coll__append(text, room, "%s", all[i].name);
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
@@ -104,6 +125,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append(text, room, ":");
         coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
     }
+    for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }
 
 /* Make the numbers those that their text says: whoever reads that text has the same bits. */
@@ -139,6 +161,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
         if (n->shares.runs[i].first >= size + (n->shares.runs[i].rate == COLL__RATE_UNIT))
             return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
                                       path, size);
+    if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,
+                                  size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;

@@ -195,22 +195,38 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
                           .capacity = capacity };
 }
 
-/* Look at who shares a host with whom, which is for once. */
+/* Who says where a rank is. */
+typedef enum coll__whereabouts { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__whereabouts;
+
+/* Who is at one place with whom; for coll__give, NULL: no memory. */
+static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabouts by)
+{
+    const coll_transport *t = comm->session->transport;
+    int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
+    int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
+
+    for (int i = 0; places && i < comm->size; i++)
+        places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(&comm->numbers.sites, i)
+                                             : where(comm->session->context, coll__world_rank(comm, i));
+    coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
+    coll__give(places);
+    if (divided) divided->is_by_site = by != COLL__HOST;
+    return divided;
+}
+
+/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once.  Sites that were
+ * measured do not count, for they would show in the bits. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
-    const coll__session *session = comm->session;
-    const bool may_matter = session->transport->host && comm->size > 2;
+    const coll_transport *t = comm->session->transport;
+    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.origin == COLL__BY_FILE && comm->numbers.sites.count > 0;
+    const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
-    if (comm->has_topology) return COLL_OK;
-    if (may_matter) {
-        int *hosts = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *hosts);
-        for (int i = 0; hosts && i < comm->size; i++)
-            hosts[i] = session->transport->host(session->context, coll__world_rank(comm, i));
-        coll__topology *t = hosts ? coll__topology_of(coll__like(comm), hosts, comm->size, comm->rank) : NULL;
-        coll__give(hosts);
-        if (!t) return COLL_ERR_MEMORY;
-        if (t->count > 1 && t->most > 1) comm->topology = t;
-        else coll__give(t);
+    for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
+        coll__topology *const divided = is_told[by] ? coll__comm_divided(comm, (coll__whereabouts)by) : NULL;
+        if (is_told[by] && !divided) return COLL_ERR_MEMORY;
+        if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
+        else coll__give(divided);
     }
     comm->has_topology = true;
     return COLL_OK;

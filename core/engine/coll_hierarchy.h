@@ -17,11 +17,46 @@ enum {
 
 /* ---- >>communicators of stages ---- */
 
-enum { COLL__NUMBER_OF_STAGES = 1 << 30 };        /* numbers of their orders begin here                       */
+#define COLL__NUMBER_OF_STAGES 0x40000000u        /* numbers of their orders begin here; those of stages of stages, which
+                                                     are made by hosts where the others are by sites, twice as high */
+
+/* An order's number for its stages. */
+static uint32_t coll__number_of_stage(uint32_t number, bool is_inter)
+{
+    const bool is_stage = number >= COLL__NUMBER_OF_STAGES;
+    const uint32_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
+
+    COLL__ASSERT(number < 2 * COLL__NUMBER_OF_STAGES, "a stage of a stage of a stage, of order %u", (unsigned)number);
+    return base + 2 * (is_stage ? number - COLL__NUMBER_OF_STAGES : number) + is_inter;
+}
+
+/* What the communicator of a stage believes of its wire, by the numbers of the order that it serves. */
+static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool is_inter)
+{
+    const coll__topology *t = order->comm->topology;
+    coll__numbers *const n = &stage->numbers;
+
+    coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
+    if (!is_inter || !t->is_by_site) return;
+    n->link = coll__far_link(&n->link, &n->far, t->least);
+    n->nominal = coll__far_link(&n->nominal, &n->nominal_far, t->least);
+}
+
+/* The numbers of an order are new. */
+static void coll__stages_believe(coll__order *order)
+{
+    coll_comm *const stages[2] = { order->intra, order->inter };
+
+    for (int i = 0; i < 2; i++) {
+        if (!stages[i]) continue;
+        coll__stage_believe(stages[i], order, i == 1);
+        coll__stages_believe(&stages[i]->main);
+    }
+}
 
 /* The ranks of our host, or those of our rail, for stages of an order's calls.  Such a communicator is in no list: its parent
  * alone runs calls on it, one at a time and in an order that all its ranks share.  So its messages go where those of the parent
- * go, by channel or by key. */
+ * go, by channel or by key.  Behind its members is what they are called in the parent. */
 static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
@@ -37,12 +72,14 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
                  "rank %d of %d, for a stage of %d ranks", comm->rank, comm->size, parent->size);
     comm->id = parent->id;
     comm->mark = parent->mark;
-    coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
-    comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
-    for (int i = 0; comm->members && i < comm->size; i++)
-        comm->members[i] = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
-    if (comm->members) coll__numbers_inherit(comm, order->numbers, comm->members);
-    for (int i = 0; comm->members && i < comm->size; i++) comm->members[i] = coll__world_rank(parent, comm->members[i]);
+    coll__order_init(&comm->main, comm, order->space, coll__number_of_stage(order->number, is_inter), order->is_keyed);
+    comm->members = (int *)coll__take(coll__like(order->comm), 2 * (size_t)comm->size * sizeof *comm->members);
+    for (int i = 0; comm->members && i < comm->size; i++) {
+        const int called = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
+        comm->members[comm->size + i] = called;
+        comm->members[i] = coll__world_rank(parent, called);
+    }
+    if (comm->members) coll__stage_believe(comm, order, is_inter);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;
@@ -175,18 +212,30 @@ static coll_status coll__hierarchy_start(coll_request *r)
     return coll__hierarchy_lay_out(r, &h, staged) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
-/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1, in 3 parts". */
+/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails". */
+static void coll__explain_division(const coll__topology *t, char *text, size_t room)
+{
+    const char *const what = t->is_by_site ? "sites" : "hosts";
+
+    coll__append(text, room, "by %s: %d %s of ", what, t->count, what);
+    if (t->least != t->most) coll__append(text, room, "%d to ", t->least);
+    coll__append(text, room, "%d rank%s, %d rail%s", t->most, coll__plural(t->most), t->least, coll__plural(t->least));
+}
+
+/* "by sites: 2 sites of 6 ranks, 6 rails, of which it uses 1, in 3 parts; within this one by hosts: 2 hosts of 3 ranks, 3
+ * rails". */
 static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 {
     if (coll__is_hierarchical(r) < 0) return false;
     const coll__topology *t = r->comm->topology;
     const int slices = coll__slices_for(t, &r->call, r->codec.type_size), parts = coll__parts_for(&r->call, r->codec.type_size);
 
-    coll__append(text, room, "by hosts: %d hosts of ", t->count);
-    if (t->least != t->most) coll__append(text, room, "%d to ", t->least);
-    coll__append(text, room, "%d rank%s, %d rail%s", t->most, coll__plural(t->most), t->least, coll__plural(t->least));
+    coll__explain_division(t, text, room);
     if (slices < t->least) coll__append(text, room, ", of which it uses %d", slices);
     if (parts > 1) coll__append(text, room, ", in %d parts", parts);
+    if (coll__find_stages(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
+    coll__append(text, room, "; within this one ");
+    coll__explain_division(r->order->intra->topology, text, room);
     return true;
 }
 
@@ -199,6 +248,8 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 
 /* No call is hierarchical: each runs as if every rank were a host. */
 #define COLL__CARRIER_OF_HOSTS
+
+static inline void coll__stages_believe(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_H */

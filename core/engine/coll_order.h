@@ -62,6 +62,7 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
     comm->numbers = *all;
     comm->numbers.shares.count = 0;
     for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    coll__sites_inherit(&comm->numbers.sites, &all->sites, ranks, comm->size);
     coll__numbers_divide(comm);
 }
 

@@ -536,16 +536,16 @@ static coll__sub_kind coll__sum_blocks_on_host(coll__hierarchy *h, int host, int
 {
     const coll__topology *t = h->hosts;
     const unsigned char *const in = h->sums ? h->sums : (const unsigned char *)h->whole->call.send;
-    const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     unsigned char *const result = h->results + coll__in_hand_before(h, turn, host, -1) * h->sum_unit;
     size_t at = 0;
 
+    if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
+    const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     coll__count_on_host(h, host, turn, false);
     for (int s = 0; s < coll__host_size(t, t->host); s++) {
         h->offsets[s] = at;
         at += h->counts[s];
     }
-    if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
     return coll__sum_on_host(h, in + before * h->sum_unit, result, out);
 }
 

@@ -1,4 +1,5 @@
-/* coll_topology.h - which ranks share a host.  Numbers of hosts go in, ranks host by host come out.
+/* coll_topology.h - which ranks share a host, or a site.  Numbers of hosts go in, ranks host by host come out; sites are to hosts
+ * as hosts are to ranks, and what follows says "host" of either.
  *
  *     rank            0   1   2   3   4   5
  *     lives on        7   3   7   3   9   7       any numbers, equal where the host is the same
@@ -15,6 +16,7 @@
 
 /* Place k of host h is ranks[first[h] + k]. */
 typedef struct coll__topology {
+    bool is_by_site;
     int  count, least, most;                      /* hosts; ranks of the smallest, and of the largest         */
     int  host, place;                             /* of this rank                                             */
     bool is_ordered;                              /* ranks 0, 1, ... are host by host already                 */

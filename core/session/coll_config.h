@@ -182,7 +182,8 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 #define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
 #define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
 
-static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW) { 0 } };
+static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW)
+                                              COLL__TEXT(site, "COLL_SITE", NULL, 0), { 0 } };
 
 static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
 

@@ -193,6 +193,9 @@ class coll_sim(Structure):
         ('stack', c_size_t),
         ('faults', POINTER(coll_sim_fault)),
         ('fault_count', c_int),
+        ('hosts_per_site', c_int),
+        ('far_latency', c_double),
+        ('far_seconds_per_byte', c_double),
     ]
 
 
@@ -244,6 +247,7 @@ class coll_config(Structure):
         ('dump', c_char_p),
         ('tcp', coll_tcp),
         ('allocator', POINTER(coll_allocator)),
+        ('site', c_char_p),
     ]
 
 

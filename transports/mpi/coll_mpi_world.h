@@ -91,7 +91,7 @@ typedef struct coll__mpi_word_of { struct coll__mpi_word_of *next; uint64_t grou
 
 typedef struct coll__mpi {
     MPI_Comm    comm;                             /* for messages and notes                                   */
-    int         rank, size, local_rank, local_size;
+    int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
     bool        is_left, has_seen_off;            /* coll_free has been here; all others have left            */
@@ -100,7 +100,7 @@ typedef struct coll__mpi {
     int         thread_level, keyval;
     pthread_t   thread;                           /* the only one that may call MPI, below MPI_THREAD_SERIALIZED */
     int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
-    int        *homes;                            /* the first rank of each rank's host                       */
+    int        *homes;                            /* the first rank of each rank's host; behind them, their sites */
     coll__mpi_stream *streams;
     unsigned char *is_gone;                       /* ranks that have left                                     */
     int         gone_count;

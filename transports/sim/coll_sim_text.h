@@ -7,7 +7,7 @@ enum { COLL__SIM_FAULTS_MOST = 32 };
 typedef struct coll__sim_settings {
     coll_sim       config;
     coll_sim_fault faults[COLL__SIM_FAULTS_MOST]; /* of the text                                              */
-    int            hosts;                         /* of the text; 0: not said                                 */
+    int            hosts, sites;                  /* of the text; 0: not said                                 */
     int            size;                          /* ranks                                                    */
 } coll__sim_settings;
 
@@ -132,14 +132,17 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_TIME("latency",       latency),
     COLL__SIM_TIME("overhead",      overhead),
     COLL__SIM_TIME("local_latency", local_latency),
+    COLL__SIM_TIME("far_latency",   far_latency),
     COLL__SIM_TIME("jitter",        jitter),
     COLL__SIM_TIME("detection",     detection),
     COLL__SIM_RATE("wire",          seconds_per_byte),
     COLL__SIM_RATE("reduce",        seconds_per_byte_reduced),
     COLL__SIM_RATE("local",         local_seconds_per_byte),
+    COLL__SIM_RATE("far",           far_seconds_per_byte),
     COLL__TAKE_GBIT("gbit", coll__sim_settings, config.seconds_per_byte, COLL__WORD_ZERO_IS_NONE, 0),
     COLL__SIM_WORD("hosts", "how many hosts there are", count, offsetof(coll__sim_settings, hosts)),
     COLL__SIM_WORD("per_host", "how many ranks a host has", count, offsetof(coll__sim_settings, config.ranks_per_host)),
+    COLL__SIM_WORD("sites", "how many sites there are", count, offsetof(coll__sim_settings, sites)),
     COLL__SIM_WORD("capacity", "how many messages a channel holds, 0 or more", capacity, 0),
     COLL__SIM_WORD("seed", "a number", seed, 0),
     COLL__SIM_WORD("stack", "a size, like 128KiB", stack, 0),
@@ -162,7 +165,10 @@ static coll_status coll__sim_read(coll__sim_settings *s, const char *text)
         coll__print(where, sizeof where, "COLL_SIM for %d ranks, and %d faults at most", s->size, COLL__SIM_FAULTS_MOST);
         return coll__words_failed(coll__sim_words, &wrong, where);
     }
-    if (s->hosts) s->config.ranks_per_host = (s->size + s->hosts - 1) / s->hosts;
+    coll_sim *const c = &s->config;
+    if (s->hosts) c->ranks_per_host = (s->size + s->hosts - 1) / s->hosts;
+    const int each = c->ranks_per_host > 0 ? c->ranks_per_host : 1, hosts = (s->size + each - 1) / each;
+    if (s->sites) c->hosts_per_site = (hosts + s->sites - 1) / s->sites;
     if (s->config.fault_count) s->config.faults = s->faults;
     return COLL_OK;
 }
@@ -188,6 +194,8 @@ static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given
     c->seconds_per_byte_reduced = coll__sim_default(c->seconds_per_byte_reduced, 0.1e-9);
     c->local_latency = coll__sim_default(c->local_latency, 0.5e-6);
     c->local_seconds_per_byte = coll__sim_default(c->local_seconds_per_byte, 0.1e-9);
+    c->far_latency = coll__sim_default(c->far_latency, c->latency);
+    c->far_seconds_per_byte = coll__sim_default(c->far_seconds_per_byte, c->seconds_per_byte);
     c->jitter = coll__sim_default(c->jitter, 0);
     c->detection = coll__sim_default(c->detection, 1e-3);
     if (c->ranks_per_host <= 0) c->ranks_per_host = 1;

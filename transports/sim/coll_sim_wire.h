@@ -7,11 +7,22 @@
  *
  * So a message alone is there at t + latency + length * per_byte, that of the slower NIC.  The head travels free, so that closed
  * forms hold exactly.
- * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
+ * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC.
+ *
+ * The hosts of a site share a link to the other sites, which takes one message after the other each way, as NICs do:
+ *
+ *     NIC of the sender ---- link of its site ---- far latency ---- link of the receiver's site ---- NIC of the receiver
+ *
+ * A NIC is busy with such a message as long as with any other, so that it serves hosts nearby meanwhile. */
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
 static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
+
+static inline int coll__sim_site_of(const coll__sim *w, int rank)
+{
+    return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
+}
 
 /* ---- >>faults: they befall places, whatever the world ---- */
 
@@ -190,10 +201,18 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     const int at = coll__sim_host_of(w, p->lane->to);
     coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
-    const double start = coll__later(w->now, to->next_recv), begin = coll__later(start, host->in_free);
+    const double start = coll__later(w->now, to->next_recv), length = (double)p->length;
+    const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
+    double begin = start, last = p->last;
 
     to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
-    host->in_free = coll__later(begin + (double)p->length * coll__sim_per_byte(w, at, begin), p->last);
+    if (from_site != site) {
+        const double enters = coll__later(start, w->sites[site].in_free);
+        w->sites[site].in_free = last = coll__later(enters + length * w->config.far_seconds_per_byte, last);
+        begin = coll__later(enters, last - length * coll__sim_per_byte(w, at, enters));
+    }
+    begin = coll__later(begin, host->in_free);
+    host->in_free = coll__later(begin + length * coll__sim_per_byte(w, at, begin), last);
     coll__parcel_come_in(w, p, begin, host->in_free);
 }
 
@@ -212,12 +231,18 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
         return;
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
-    const double start = coll__later(time, host->out_free);
-    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), start);
-    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), start);
-    host->out_free = start + length * out;
-    p->last = is_slower ? host->out_free + c->latency + jitter + p->delay : 0;
-    coll__sim_push(w, COLL__SIM_ARRIVE, start + c->latency + jitter + p->delay, p, 0);
+    const bool is_far = coll__sim_site_of(w, from) != coll__sim_site_of(w, to);
+    const double way = (is_far ? c->far_latency : c->latency) + jitter + p->delay, begin = coll__later(time, host->out_free);
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), begin);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), begin);
+    double leaves = begin, last = host->out_free = begin + length * out;
+    if (is_far) {
+        coll__sim_host *site = &w->sites[coll__sim_site_of(w, from)];
+        leaves = coll__later(begin, site->out_free);
+        site->out_free = last = coll__later(leaves + length * c->far_seconds_per_byte, last);
+    }
+    p->last = is_slower || is_far ? last + way : 0;
+    coll__sim_push(w, COLL__SIM_ARRIVE, leaves + way, p, 0);
 }
 
 static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *p)

@@ -88,7 +88,8 @@ typedef struct coll__sim_event {
     coll__sim_kind kind;
 } coll__sim_event;
 
-typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way */
+typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way; or a
+                                                     site's link to the others                                */
 
 typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_over; } coll__sim_strike;
 
@@ -109,7 +110,7 @@ typedef struct coll__sim {
     double          now;
     uint64_t        draws, order;                 /* numbers drawn; a digest of all events so far             */
     coll__sim_rank *ranks;
-    coll__sim_host *hosts;
+    coll__sim_host *hosts, *sites;
     coll__sim_strike *strikes;
     coll_failure    failure, death;               /* the world's; what a killed rank is told                  */
     char            hint[96];                     /* what was done to this world, for the sentence of a standstill */

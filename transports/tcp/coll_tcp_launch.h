@@ -66,14 +66,6 @@ static void coll__launch_at(coll__bootstrap *out, const char *host, int port)
     coll__print(out->address, sizeof out->address, strchr(host, ':') && *host != '[' ? "[%.250s]:%d" : "%.250s:%d", host, port);
 }
 
-/* A number from a text, the same everywhere. */
-static uint32_t coll__text_hash(const char *text)
-{
-    uint32_t h = 2166136261u;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
-    return h ^ h >> 15;
-}
-
 /* MASTER_ADDR and MASTER_PORT, which torchrun sets and people export by hand. */
 static coll_status coll__launch_master(coll__bootstrap *out)
 {
@@ -102,7 +94,7 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
         return coll__start_failed(COLL_ERR_ARGUMENT, "SLURM_STEP_NODELIST=%.120s is no list of hosts: set COLL_ADDR=host:port",
                                   list);
     coll__print(out->job, sizeof out->job, "Slurm %.100s.%.100s", job, step ? step : "0");
-    coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job) % 10000));
+    coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job, 0) % 10000));
     return COLL_OK;
 }
 
@@ -140,7 +132,7 @@ static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
     else if (!strcmp(l->by->name, "MPICH")) coll__launch_hydra(job, sizeof job);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job));
+    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));
     out->is_on_one_host = true;
 }
 

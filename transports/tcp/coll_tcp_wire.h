@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 128, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -255,6 +255,7 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
  *   84 name[40] of its host, ended by a zero   124 u32 number of its room (coll_tcp_room.h), 0: it has none
+ *  128 u32 site: equal for those who give it the same name
  */
 
 typedef struct coll__endpoint {
@@ -264,6 +265,7 @@ typedef struct coll__endpoint {
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: not known                                             */
     uint32_t room;                                /* 0: it has none                                           */
+    uint32_t site;                                /* coll_config.site, digested                               */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
 
@@ -281,6 +283,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put32(at + 80, endpoint->pid);
     coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
     coll__put32(at + 124, endpoint->room);
+    coll__put32(at + 128, endpoint->site);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -298,20 +301,17 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
     endpoint->processor_set = coll__get64(at + 72);
     endpoint->pid = coll__get32(at + 80);
     endpoint->room = coll__get32(at + 124);
+    endpoint->site = coll__get32(at + 128);
     coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
 
 /* ---- >>identities ---- */
 
-/* 128 bits of a text: four FNV-1a sums of 32 bits with different starts.  It tells jobs and hosts apart; it is no secret. */
+/* 128 bits of a text.  It tells jobs and hosts apart; it is no secret. */
 static void coll__digest(unsigned char *out, const char *text)
 {
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t h = 2166136261u ^ (k * 0x9e3779b9u);
-        for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
-        coll__put32(out + 4 * k, h ^ h >> 15);
-    }
+    for (uint32_t k = 0; k < 4; k++) coll__put32(out + 4 * k, coll__text_hash(text, k * 0x9e3779b9u));
 }
 
 /* What keeps this world apart from others: its size, its name, and what else there may be. */

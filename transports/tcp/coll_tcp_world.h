@@ -298,6 +298,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__host_room_open();
         coll__host_room_sign(&tcp->room, c->rank, tcp->us.world);
         own->room = coll__host_room_number(&tcp->room);
+        own->site = coll__site_id(c->site);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }

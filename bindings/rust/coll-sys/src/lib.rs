@@ -220,6 +220,12 @@ pub struct coll_sim {
     /// what is to go wrong; nothing
     pub faults: *const coll_sim_fault,
     pub fault_count: c_int,
+    /// that share one link to the other sites; none: there is one site
+    pub hosts_per_site: c_int,
+    /// between sites; those between hosts
+    pub far_latency: f64,
+    /// between sites; those between hosts
+    pub far_seconds_per_byte: f64,
 }
 
 /// What is the network's (transport tcp); see Bootstrap and Security in the manual
@@ -300,6 +306,8 @@ pub struct coll_config {
     pub tcp: coll_tcp,
     /// where memory comes from (see Memory); default: malloc
     pub allocator: *const coll_allocator,
+    /// where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default: COLL_SITE, or "" which is one, too
+    pub site: *const c_char,
 }
 
 /// One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place
@@ -739,7 +747,7 @@ extern "C" {
     ) -> coll_status;
     /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
-    /// Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms and shares by what was found from here on (see Tuning)
+    /// Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are far from one another; choose algorithms and shares by what was found from here on (see Tuning)
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
