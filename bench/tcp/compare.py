@@ -5,9 +5,9 @@ usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] 
 
 FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, and for each library that is
 installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link, slow,
-incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1 is faster.
-link, slow, incast and overlap need root.  The exit status is 0, or 1 when a program failed or a result was wrong; a target
-that is missed is a figure, not a failure."""
+sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1
+is faster.  link, slow, sites, incast and overlap need root.  The exit status is 0, or 1 when a program failed or a result was
+wrong; a target that is missed is a figure, not a failure."""
 import argparse, os, random, re, shutil, statistics, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
@@ -16,7 +16,7 @@ import net
 from harness import (ALLREDUCE, OTHERS, PROCESSORS, Figures, Run, fitting, human, in_bytes, microseconds, note, options,
                      print_collectives, spread, table, verdict)
 
-PARTS = ['allreduce', 'collectives', 'link', 'slow', 'incast', 'overlap', 'start', 'counts']
+PARTS = ['allreduce', 'collectives', 'link', 'slow', 'sites', 'incast', 'overlap', 'start', 'counts']
 PROGRAMS = {'gloo': ('gloo', None), 'openmpi': ('mpi.openmpi', 'mpiexec.openmpi'), 'mpich': ('mpi.mpich', 'mpiexec.mpich')}
 COLLECTIVES = 'allreduce,' + OTHERS
 
@@ -53,6 +53,9 @@ FULL_LINKS = [(hosts, threads, 2, '16M,64M', GIGABIT, mtu, control, None) for ho
 # One host of four has a link of half the rate, both ways.
 SLOW = [GIGABIT, GIGABIT, GIGABIT, GIGABIT / 2]
 SLOW_NAME = 'allreduce, 3 hosts of 1 Gbit/s and one of 0.5'
+# Two sites of three hosts each, with a link of this rate between them, both ways.
+SITES, SITE_HOSTS, SITE_RATE = 2, 6, GIGABIT / 4
+SITES_NAME = 'allreduce, 2 sites of 3 hosts of 1 Gbit/s, 0.25 between them'
 TINY_LINKS = [(2, 1, 0.01, '1M', GIGABIT, 1500, None, None)]
 
 
@@ -146,40 +149,41 @@ def links(runner, conditions):
     return done
 
 
-def link_commands(runner, found, budget, sizes, name, threads):
+def link_commands(runner, found, budget, sizes, name, threads, sites=1):
     """The program of each host that was made"""
     address = '%s:%d' % (found[0][1], 7000)       # a network of its own: nobody else has ports there
+    at_sites = lambda h: ['site %d' % (h * sites // len(found)), '%s:%d' % (found[0][1], 7001)] if sites > 1 else []
     return [net.inside(where, runner.path('link'), runner.shared, str(budget), sizes, name, str(h), str(len(found)), str(threads),
-                       address, own, found[(h + 1) % len(found)][1], net.INTERFACE)
+                       address, own, found[(h + 1) % len(found)][1], net.INTERFACE, *at_sites(h))
             for h, (where, own) in enumerate(found)]
 
 
-def slow_link(runner, budget, sizes):
-    """Is there what was measured where one link is slower?"""
+def shaped(runner, budget, sizes, name, count, rate, sites=(1, 0)):
+    """Is there what was measured where links are not alike?"""
     try:
-        with net.Namespaces('slow') as space:
-            commands = link_commands(runner, space.hosts(len(SLOW), SLOW), budget, sizes, SLOW_NAME, 1)
+        with net.Namespaces('shaped') as space:
+            commands = link_commands(runner, space.hosts(count, rate, sites=sites), budget, sizes, name, 1, sites[0])
             runner.run('link', commands, env={'COLL_SHARE': '0'})
             return True
     except net.Failed as e:
-        note('%s: %s' % (SLOW_NAME, e))
+        note('%s: %s' % (name, e))
     return False
 
 
-def print_slow(figures, verdicts):
-    """Who has the slow link sends at least one vector, and gets one."""
-    columns, lines, found = figures.columns(SLOW_NAME, len(SLOW)), [], {}
-    for row in figures.rows('time', SLOW_NAME, len(SLOW)):
-        cells = [figures.get('time', SLOW_NAME, len(SLOW), c, row) for c in columns]
+def print_shaped(figures, verdicts, name, ranks, rate, better, what, target):
+    """Whatever is done, one vector crosses the slowest link, each way: of one host, or of all hosts of a site."""
+    columns, lines, found = figures.columns(name, ranks), [], {}
+    for row in figures.rows('time', name, ranks):
+        cells = [figures.get('time', name, ranks, c, row) for c in columns]
         lines.append([row + ' (us)'] + [microseconds(f[1]) if f else '' for f in cells])
-    for row in ('ours', 'ours-measured'):
-        cells = [figures.get('time', SLOW_NAME, len(SLOW), c, row) for c in columns]
-        times = [f[1] / (c * 8 / min(SLOW) * 1e6 / net.payload_share(1500)) if f else None for c, f in zip(columns, cells)]
+    for row in ('ours', better):
+        cells = [figures.get('time', name, ranks, c, row) for c in columns]
+        times = [f[1] / (c * 8 / rate * 1e6 / net.payload_share(1500)) if f else None for c, f in zip(columns, cells)]
         lines.append([row + ' / bound, with headers'] + ['%.3f' % t if t else '' for t in times])
-        if row == 'ours-measured':
+        if row == better:
             found = {c: t for c, t in zip(columns, times) if t}
-    table(SLOW_NAME, ['bytes'] + [human(c) + figures.mark(SLOW_NAME, len(SLOW), c) for c in columns], lines)
-    verdict(verdicts, SLOW_NAME, 'measured / bound', found, 1.1)
+    table(name, ['bytes'] + [human(c) + figures.mark(name, ranks, c) for c in columns], lines)
+    verdict(verdicts, name, what + ' / bound', found, target)
 
 
 def print_links(figures, verdicts, done):
@@ -336,16 +340,20 @@ def main():
             if group[0] in o.only:
                 measure(runner, group, rnd, o.full)
                 run.note('%s on %d ranks, %s' % (group[0], group[1], group[4]))
-    done, is_slow, system_calls, rate = [], False, None, 4e9
-    why_not = net.why_not() if {'link', 'slow', 'incast', 'overlap'} & set(o.only) else None
+    done, is_slow, is_sited, system_calls, rate = [], False, False, None, 4e9
+    why_not = net.why_not() if {'link', 'slow', 'sites', 'incast', 'overlap'} & set(o.only) else None
     if why_not:
-        print('# no network namespaces, so no links, slow, incast, overlap: ' + why_not)
+        print('# no network namespaces, so no links, slow, sites, incast, overlap: ' + why_not)
     if 'link' in o.only and not why_not:
         done = links(runner, FULL_LINKS if o.full else TINY_LINKS if o.tiny else QUICK_LINKS)
         run.note('link')
     if 'slow' in o.only and not why_not and not o.tiny:
-        is_slow = slow_link(runner, 0.5 if o.full else 0.1, '16M,64M')
+        is_slow = shaped(runner, 0.5 if o.full else 0.1, '16M,64M', SLOW_NAME, len(SLOW), SLOW)
         run.note('slow')
+    if 'sites' in o.only and not why_not and not o.tiny:
+        is_sited = shaped(runner, 0.5 if o.full else 0.1, '1M,8M', SITES_NAME, SITE_HOSTS, GIGABIT,
+                          (SITES, SITE_RATE))
+        run.note('sites')
     if 'incast' in o.only and not why_not and not o.tiny:
         done += links(runner, INCAST)
         run.note('incast')
@@ -364,7 +372,9 @@ def main():
     print_collectives(figures, verdicts, lambda ranks: 1.15)
     print_links(figures, verdicts, done)
     if is_slow:
-        print_slow(figures, verdicts)
+        print_shaped(figures, verdicts, SLOW_NAME, len(SLOW), min(SLOW), 'ours-measured', 'measured', 1.1)
+    if is_sited:
+        print_shaped(figures, verdicts, SITES_NAME, SITE_HOSTS, SITE_RATE, 'ours-sites', 'by sites', 1.2)
     print_overlap(figures, verdicts, rate)
     print_start(figures, verdicts)
     print_counts(system_calls)

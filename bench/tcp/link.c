@@ -4,8 +4,9 @@
  *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE
  *
  * HOST of 0 to HOSTS - 1 brings THREADS ranks, threads of this process where there are more than one.  Rank 0 listens at ADDRESS;
- * OWN is this host's address and NEXT that of the next host.  FILE as in solo.c: the hosts are network namespaces of one machine.
- * Beside the two, where each host is one rank, stands what the links give to nobody's collective: "raw" sends as many bytes as a
+ * OWN is this host's address and NEXT that of the next host.  SITE is where this host is, for those who meet at a second ADDRESS.
+ * FILE as in solo.c: the hosts are network namespaces of one machine.
+ * Beside those, where each host is one rank, stands what the links give to nobody's collective: "raw" sends as many bytes as a
  * host has to, 2 (H - 1) / H of the vector, to the next one, while it receives as many, over one connection each way.
  * What left through INTERFACE is counted, too.  The library is in ours.o. */
 #include "../common/data.h"
@@ -23,7 +24,7 @@ enum { THREADS_MOST = 8, ROOM = 256 << 10 };
 
 typedef struct rank {
     struct host *host;
-    coll_comm   *comm, *measured;                 /* measured: NULL where all links are alike                 */
+    coll_comm   *comm, *measured, *sited;         /* measured: NULL where all links are alike; sited: without sites */
     bench_team   team;
     bench_case   part;
     pthread_t    thread;
@@ -62,6 +63,15 @@ static void measured(void *context, long i)
     (void)i;
     if (coll_allreduce(me->measured, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
         fail("measured", coll_error(me->measured));
+}
+
+static void by_sites(void *context, long i)
+{
+    rank *const me = context;
+
+    (void)i;
+    if (coll_allreduce(me->sited, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
+        fail("by sites", coll_error(me->sited));
 }
 
 /* Find out whose links are faster, for a communicator of its own. */
@@ -215,13 +225,14 @@ static void *run(void *argument)
     if (h->threads == 1) join_ring(me);
     me->measured = measure(me);
     for (int s = 0; s < h->sizes; s++) {
-        bench_contender contenders[] = {
+        bench_contender contenders[5] = {
             { .name = "ours-bf16", .op = bf16, .context = me },
             { .name = "ours", .op = f32, .context = me, .is_base = true },
-            { .name = "raw", .op = raw, .context = me, .is_base = true },
-            { .name = "ours-measured", .op = measured, .context = me },
         };
-        const int n = me->measured ? 4 : h->threads == 1 ? 3 : 2;
+        int n = 2;
+        if (h->threads == 1) contenders[n++] = (bench_contender){ .name = "raw", .op = raw, .context = me, .is_base = true };
+        if (me->measured) contenders[n++] = (bench_contender){ .name = "ours-measured", .op = measured, .context = me };
+        if (me->sited) contenders[n++] = (bench_contender){ .name = "ours-sites", .op = by_sites, .context = me };
         bench_case_size(&me->part, h->size[s]);
         for (int c = 0; c < n; c++) verify(me, &contenders[c]);
         const long sweeps = bench_measure(&me->team, contenders, n, &plan);
@@ -229,6 +240,7 @@ static void *run(void *argument)
         for (int c = 0; c < n; c++) count_egress(me, &contenders[c]);
     }
     coll_free(me->measured);
+    coll_free(me->sited);
     free(me->part.in);
     free(me->part.out);
     return NULL;
@@ -236,11 +248,10 @@ static void *run(void *argument)
 
 /* ---- >>the ranks of this host ---- */
 
-static bool join(host *h, const char *address)
+static bool join(host *h, const char *address, const char *site, coll_comm **comms)
 {
-    coll_comm *comms[THREADS_MOST] = { NULL };
     const coll_config config = { .transport = "tcp", .rank = h->number * h->threads, .size = h->hosts * h->threads,
-                                 .address = address };
+                                 .address = address, .site = site };
     const coll_status status = h->threads > 1 ? coll_init_threads(h->threads, comms, &config) : coll_init(&comms[0], &config);
 
     if (status == COLL_ERR_UNSUPPORTED && h->threads > 1) {
@@ -248,7 +259,6 @@ static bool join(host *h, const char *address)
         return false;
     }
     if (status) fail("joining", coll_error(NULL));
-    for (int t = 0; t < h->threads; t++) h->ranks[t].comm = comms[t];
     return true;
 }
 
@@ -256,10 +266,12 @@ int main(int argc, char **argv)
 {
     static host all;
     host *const h = &all;
+    coll_comm *comms[THREADS_MOST] = { NULL }, *at_sites[THREADS_MOST] = { NULL };
 
-    if (argc != 12 || (h->threads = atoi(argv[7])) < 1 || h->threads > THREADS_MOST
+    if ((argc != 12 && argc != 14) || (h->threads = atoi(argv[7])) < 1 || h->threads > THREADS_MOST
         || (h->hosts = atoi(argv[6])) * h->threads > BENCH_RANKS) {
-        fprintf(stderr, "usage: link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE\n");
+        fprintf(stderr, "usage: link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE "
+                "[SITE ADDRESS]\n");
         return 2;
     }
     h->number = atoi(argv[5]);
@@ -270,10 +282,11 @@ int main(int argc, char **argv)
     h->own = argv[9];
     h->next = argv[10];
     h->interface = argv[11];
-    if (!join(h, argv[8])) return 0;
+    if (!join(h, argv[8], NULL, comms)) return 0;
+    if (argc == 14 && !join(h, argv[13], argv[12], at_sites)) return 0;
     bench_shared *const shared = bench_share(argv[1]);
     for (int t = 0; t < h->threads; t++)
-        h->ranks[t] = (rank){ .host = h, .comm = h->ranks[t].comm,
+        h->ranks[t] = (rank){ .host = h, .comm = comms[t], .sited = at_sites[t],
                               .team = { .shared = shared, .rank = h->number * h->threads + t, .ranks = h->hosts * h->threads,
                                         .is_crowded = h->hosts * h->threads >= bench_find_processors() } };
     for (int t = 1; t < h->threads; t++)

@@ -88,17 +88,32 @@ class Namespaces:
         bucket(self.names[0], 'lo', rate, 1 << 20)
         return self.names[0]
 
-    def hosts(self, count, rate, mtu=1500, control=None, room=None):
-        """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's; room: the bytes
-        that a port of the switch keeps, else all.  With a list of rates they are those of both directions."""
+    def sites(self, count, rate, mtu):
+        """Switches, one for each site, and one between them, with a cable of this rate to each.  Their names."""
         switch, found = self.names[0], []
-        ip('-n', switch, 'link', 'add', 'switch', 'type', 'bridge')
-        ip('-n', switch, 'link', 'set', 'switch', 'mtu', str(mtu), 'up')
+        for name in ['switch'] + ['site%d' % s for s in range(count if count > 1 else 0)]:
+            ip('-n', switch, 'link', 'add', name, 'type', 'bridge')
+            ip('-n', switch, 'link', 'set', name, 'mtu', str(mtu), 'up')
+            found.append(name)
+        for s, name in enumerate(found[1:]):
+            up, down = 'up%d' % s, 'down%d' % s
+            ip('-n', switch, 'link', 'add', up, 'mtu', str(mtu), 'type', 'veth', 'peer', 'name', down, 'mtu', str(mtu))
+            for end, master in ((up, name), (down, 'switch')):
+                ip('-n', switch, 'link', 'set', end, 'master', master, 'up')
+                bucket(switch, end, rate, 128 << 10)
+        return found[1:] or found
+
+    def hosts(self, count, rate, mtu=1500, control=None, room=None, sites=(1, 0)):
+        """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's; room: the bytes
+        that a port of the switch keeps, else all.  With a list of rates they are those of both directions.  sites: how many, and
+        the rate of their links to one another; the hosts of each are in a row."""
+        switch, found = self.names[0], []
+        switches = self.sites(*sites, mtu)
         for h in range(count):
             name, address, plug = self.make('h%d' % h), '10.231.0.%d' % (h + 1), 'port%d' % h
             ip('-n', name, 'link', 'add', INTERFACE, 'mtu', str(mtu), 'type', 'veth', 'peer', 'name', plug, 'mtu', str(mtu),
                'netns', switch)
-            ip('-n', switch, 'link', 'set', plug, 'master', 'switch', 'up')
+            ip('-n', switch, 'link', 'set', plug, 'master', switches[h * len(switches) // count], 'up')
             ip('-n', name, 'addr', 'add', address + '/24', 'dev', INTERFACE)
             ip('-n', name, 'link', 'set', INTERFACE, 'up')
             bucket(name, INTERFACE, listed(rate, count)[h], 128 << 10)
