@@ -53,6 +53,25 @@ static int found_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
+/* Where ranks of several sites take turns none of them is a row: nothing is said of sites, and what is between them is found. */
+static int turns_worker(coll_comm *comm, void *arg)
+{
+    char text[COLL__TUNING_ROOM];
+    coll_comm *turns = NULL;
+
+    (void)arg;
+    CHECK(coll_measure(comm) == COLL_OK, "%s", coll_error(comm));
+    CHECK(coll_split(comm, 0, coll_rank(comm) % 4 * 2 + coll_rank(comm) / 4, &turns) == COLL_OK, "%s", coll_error(comm));
+    for (int pass = 0; pass < 2; pass++) {
+        (void)coll_link_text(turns, text, sizeof text);
+        CHECK(!*sites_in(text), "\"%s\" is %s where ranks of two sites take turns", text, pass ? "measured" : "inherited");
+        check_link(text, " far_latency=", 500, 1.1);
+        CHECK(pass || coll_measure(turns) == COLL_OK, "%s", coll_error(turns));
+    }
+    coll_free(turns);
+    return 0;
+}
+
 /* What a hierarchical call has made before belongs to the numbers of before: it gets the new ones. */
 static int stages_worker(coll_comm *comm, void *arg)
 {
@@ -102,6 +121,7 @@ static void test_measured(void)
                 &(found){ " site=16 site=32 site=48", " site=8 site=16 site=24", 100, 2.5 });
     check_found("gbit=10 sites=3 far_latency=2ms far=0.125GB/s slow=3:0.5", 12,
                 &(found){ " site=4 site=8", " site=2 site=4", 2000, 1 });
+    CHECK(support_run_machine("gbit=10 sites=2 far_latency=500us", 8, turns_worker, NULL) == 0, "ranks that take turns");
     check_found("gbit=10 sites=16 far_latency=1ms", 32, &(found){ "", "", 1000, 10 });    /* more than there is room for     */
 }
 

@@ -85,12 +85,19 @@ static inline void coll__sites_add(coll__sites *s, int rank)
     if (s->count > 0) s->first[s->count - 1] = rank;
 }
 
-/* Those of some ranks, of which number i is called ranks[i] where the sites are `all`. */
+/* Those of some ranks, of which number i is called ranks[i] where the sites are `all`; none if a site is not a row of them. */
 static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, const int *ranks, int size)
 {
+    unsigned seen = 0;
+
     s->count = 0;
-    for (int i = 1; COLL__HAS_SHARES && all->count > 0 && i < size; i++)
-        if (coll__site_in(all, ranks[i]) != coll__site_in(all, ranks[i - 1])) coll__sites_add(s, i);
+    for (int i = 0; COLL__HAS_SHARES && all->count > 0 && i < size; i++) {
+        const int site = coll__site_in(all, ranks[i]);
+        if (i > 0 && site == coll__site_in(all, ranks[i - 1])) continue;
+        if (i > 0) coll__sites_add(s, i);
+        if (seen >> site & 1) s->count = -1;
+        seen |= 1u << site;
+    }
     if (s->count < 0) s->count = 0;
 }
 

@@ -227,7 +227,20 @@ static double coll__far_per_byte(const coll__hosts_seen *all, double latency)
     return most;
 }
 
-/* Where sites begin, if they are ranks in a row, and what is between them. */
+/* Where sites begin; none if one is not a row of ranks, or there are too many. */
+static void coll__sites_begin(coll__sites *s, const coll__hosts_seen *all, int size)
+{
+    s->count = 0;
+    for (int i = 1; i < size && s->count >= 0; i++) {
+        const int site = all->site[all->host_of[i]];
+        if (site == all->site[all->host_of[i - 1]]) continue;
+        coll__sites_add(s, i);
+        for (int k = 0; k < i && s->count >= 0; k++) if (all->site[all->host_of[k]] == site) s->count = -1;
+    }
+    if (s->count < 0) s->count = 0;
+}
+
+/* Which sites there are, and what is between them. */
 static void coll__measure_settle_sites(const coll_comm *comm, coll__hosts_seen *all, coll__numbers *found)
 {
     double near = 0, far = 0;
@@ -236,9 +249,7 @@ static void coll__measure_settle_sites(const coll_comm *comm, coll__hosts_seen *
     for (int i = 0; i < all->hosts; i++) all->site[i] = i;
     while (far_from > 0 && coll__sites_join(all, far_from)) continue;
     if (!(far_from > 0) || !coll__sites_agree(all, far_from)) return;
-    for (int i = 1; i < comm->size; i++)
-        if (all->site[all->host_of[i]] != all->site[all->host_of[i - 1]]) coll__sites_add(&found->sites, i);
-    if (found->sites.count < 0) found->sites.count = 0;
+    coll__sites_begin(&found->sites, all, comm->size);
     found->far = (coll__far){ far, coll__far_per_byte(all, far) };
     found->link.latency = all->latency = near;
 }
