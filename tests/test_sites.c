@@ -176,6 +176,34 @@ static void test_files(void)
           == 0, "%s", coll_error(NULL));
 }
 
+/* Of eight ranks the second is killed: the second site begins with the fourth of those who are left. */
+static int shrunk_worker(coll_comm *comm, void *arg)
+{
+    float x[1000] = { 1 };
+    char text[COLL__TUNING_ROOM];
+    coll_comm *left = NULL;
+    coll_status status = COLL_OK;
+
+    (void)arg;
+    while (status == COLL_OK) status = coll_allreduce(comm, COLL_IN_PLACE, x, 1000, COLL_F32, COLL_MAX);
+    CHECK(coll_shrink(comm, &left) == COLL_OK, "%s", coll_error(comm));
+    (void)coll_link_text(left, text, sizeof text);
+    CHECK(coll_size(left) == 7 && !strcmp(sites_in(text), " site=3"), "\"%s\"", text);
+    CHECK(coll_allreduce(left, COLL_IN_PLACE, x, 1000, COLL_F32, COLL_MAX) == COLL_OK, "%s", coll_error(left));
+    coll_free(left);
+    return 0;
+}
+
+static void test_shrunk(void)
+{
+    const coll_config config = { .transport = "sim", .tuning_file = file };
+
+    write_file("site=4");
+    setenv("COLL_SIM", "kill=1@2ms", 1);
+    CHECK(coll_spawn_with(8, shrunk_worker, NULL, &config) == 0, "%s", coll_error(NULL));
+    unsetenv("COLL_SIM");
+}
+
 int main(void)
 {
     const int fd = mkstemp(file);
@@ -184,6 +212,7 @@ int main(void)
     test_measured();
     test_stages();
     test_files();
+    test_shrunk();
     unlink(file);
     return CHECK_DONE();
 }

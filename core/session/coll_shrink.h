@@ -47,6 +47,8 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     o.numbers.shares.count = 0;
     for (int i = 0; COLL__HAS_SHARES && !comm->members && i < who->count; i++)
         coll__rates_inherit(&o.numbers.shares, i, &comm->numbers.shares, who->ranks[i]);
+    o.numbers.sites.count = 0;
+    if (!comm->members) coll__sites_inherit(&o.numbers.sites, &comm->numbers.sites, who->ranks, who->count);
     coll__opened_at(&o, local_rank, local_size);
     return o;
 }
