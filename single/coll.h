@@ -9116,6 +9116,8 @@ static bool coll__allreduce_census(coll__round *now, int k) { return coll__censu
 #define COLL_SHARES_H
 
 
+#include <limits.h>
+
 /* Ranks next to one another whose links carry alike, and what they get of a vector. */
 typedef struct coll__rank_run {
     int      first;                               /* to the next one's first                                  */
@@ -9197,20 +9199,18 @@ static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate) { c
 /* This rank comes late.  false: that is more than there is room for. */
 static inline bool coll__rates_late(coll__shares *s, int rank)
 {
+    if (s->count == 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
     const coll__shares before = *s;
 
     if (before.count > COLL__RUNS_MOST - 2) return false;
     s->count = 0;
-    if (before.count == 0 && rank > 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
-    if (before.count == 0) coll__rates_put(s, rank, COLL__RATE_UNIT, true);
-    if (before.count == 0) coll__rates_add(s, rank + 1, COLL__RATE_UNIT);
     for (int i = 0; i < before.count; i++) {
         const coll__rank_run *const run = &before.runs[i];
-        const bool is_in = rank >= run->first && (i + 1 == before.count || rank < run[1].first);
-        const bool goes_on = is_in && (i + 1 == before.count || rank + 1 < run[1].first);
+        const int end = i + 1 < before.count ? run[1].first : INT_MAX;
+        const bool is_in = rank >= run->first && rank < end;
         if (!is_in || rank > run->first) coll__rates_put(s, run->first, run->rate, run->is_late);
         if (is_in) coll__rates_put(s, rank, run->rate, true);
-        if (goes_on) coll__rates_put(s, rank + 1, run->rate, run->is_late);
+        if (is_in && rank + 1 < end) coll__rates_put(s, rank + 1, run->rate, run->is_late);
     }
     return true;
 }
@@ -9448,9 +9448,8 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
 /* Where late ranks are waited for: as many as there is to be memory for, each of which takes so many bytes. */
 static inline long coll__lag_ahead(double bytes)
 {
-    const double ticks = bytes > 0 ? COLL__AHEAD_MOST / bytes : COLL__LAG_MOST;
-
-    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : ticks < 1e6 ? (long)ticks : 1000000;
+    const double ticks = COLL__AHEAD_MOST / (bytes + 1);
+    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks;
 }
 
 #endif /* COLL_LINK_H */
@@ -13050,13 +13049,19 @@ static void coll__numbers_divide(coll_comm *comm)
     if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
 }
 
-/* The numbers of `all`, for some of its ranks: number i is called ranks[i] there. */
+/* The numbers of `all`, for so many of its ranks: number i is called ranks[i] there. */
+static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, const int *ranks, int size)
+{
+    *n = *all;
+    n->shares.count = 0;
+    for (int i = 0; i < size; i++) coll__rates_inherit(&n->shares, i, &all->shares, ranks[i]);
+    coll__sites_inherit(&n->sites, &all->sites, ranks, size);
+}
+
+/* A communicator of some ranks of another has them. */
 static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, const int *ranks)
 {
-    comm->numbers = *all;
-    comm->numbers.shares.count = 0;
-    for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
-    coll__sites_inherit(&comm->numbers.sites, &all->sites, ranks, comm->size);
+    coll__numbers_of_some(&comm->numbers, all, ranks, comm->size);
     coll__numbers_divide(comm);
 }
 
@@ -21882,11 +21887,8 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
         local_size++;
         if (i < who->rank) local_rank++;
     }
-    o.numbers.shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && !comm->members && i < who->count; i++)
-        coll__rates_inherit(&o.numbers.shares, i, &comm->numbers.shares, who->ranks[i]);
-    o.numbers.sites.count = 0;
-    if (!comm->members) coll__sites_inherit(&o.numbers.sites, &comm->numbers.sites, who->ranks, who->count);
+    if (comm->members) o.numbers.shares.count = o.numbers.sites.count = 0;
+    else coll__numbers_of_some(&o.numbers, &comm->numbers, who->ranks, who->count);
     coll__opened_at(&o, local_rank, local_size);
     return o;
 }
@@ -26199,7 +26201,6 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
  *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
  *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
- *   tcp/coll_tcp_table.h      the table of all endpoints, packed
  *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
  *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
@@ -27481,87 +27482,6 @@ static bool coll__address_split(const char *text, char *host, size_t room, int *
 }
 
 #endif /* COLL_TCP_WIRE_H */
-/* ---- transports/tcp/coll_tcp_table.h ---- */
-/* coll_tcp_table.h - the table of all endpoints, which rank 0 sends to everybody, packed; and what it says of the wire with it.
- *
- * Of each rank, in order, what follows; then a text of less than COLL__TUNING_ROOM bytes.
- *
- *    0 u32 the rank that it is like, a lower one; itself: none   4 u64 which words differ   12 these words, 4 bytes each
- *
- * Ranks of a host differ in their ports, and little else: 28 bytes are left of 132.  For p ranks rank 0 sends p tables of p, and
- * that is what a large job waits for when it starts. */
-#ifndef COLL_TCP_TABLE_H
-#define COLL_TCP_TABLE_H
-
-enum {
-    COLL__TABLE_WORDS = COLL__ENDPOINT_LENGTH / 4, COLL__TABLE_ENTRY = 12, COLL__TABLE_ENTRY_MOST = 12 + COLL__ENDPOINT_LENGTH
-};
-
-/* Bytes of a table of so many ranks at most. */
-static inline size_t coll__table_most(int size) { return COLL__TUNING_ROOM + (size_t)size * COLL__TABLE_ENTRY_MOST; }
-
-/* What an endpoint is compared with, as bytes; `like` NULL: nothing. */
-static void coll__table_reference(unsigned char *at, const coll__endpoint *like)
-{
-    if (like) coll__endpoint_write(at, like);
-    else memset(at, 0, COLL__ENDPOINT_LENGTH);
-}
-
-/* Write a table; `homes`: of each rank the first one on its host, NULL: not known.  Gives its length. */
-static size_t coll__table_write(unsigned char *out, const coll__endpoint *endpoints, const int *homes, int size,
-                                const char *tuning)
-{
-    unsigned char here[COLL__ENDPOINT_LENGTH], there[COLL__ENDPOINT_LENGTH];
-    unsigned char *at = out;
-
-    for (int r = 0; r < size; r++) {
-        const int like = homes ? homes[r] : r;
-        unsigned char *word = at + COLL__TABLE_ENTRY;
-        uint64_t differ = 0;
-        coll__endpoint_write(here, &endpoints[r]);
-        coll__table_reference(there, like < r ? &endpoints[like] : NULL);
-        for (int i = 0; i < COLL__TABLE_WORDS; i++) {
-            if (!memcmp(here + 4 * i, there + 4 * i, 4)) continue;
-            differ |= (uint64_t)1 << i;
-            memcpy(word, here + 4 * i, 4);
-            word += 4;
-        }
-        coll__put32(at, (uint32_t)(like < r ? like : r));
-        coll__put64(at + 4, differ);
-        at = word;
-    }
-    const size_t text = strlen(tuning), length = (size_t)(at - out) + text;
-    COLL__ASSERT(text < COLL__TUNING_ROOM && length <= coll__table_most(size), "a table of %d ranks takes %zu bytes, %zu of them "
-                 "text", size, length, text);
-    memcpy(at, tuning, text);
-    return length;
-}
-
-/* Read one, and its text into COLL__TUNING_ROOM bytes.  false: it makes no sense. */
-static bool coll__table_read(coll__endpoint *endpoints, int size, char *tuning, const unsigned char *bytes, size_t length)
-{
-    const unsigned char *at = bytes, *const end = bytes + length;
-    unsigned char here[COLL__ENDPOINT_LENGTH];
-
-    for (int r = 0; r < size; r++) {
-        if (end - at < COLL__TABLE_ENTRY) return false;
-        const uint32_t like = coll__get32(at);
-        const uint64_t differ = coll__get64(at + 4);
-        at += COLL__TABLE_ENTRY;
-        if (like > (uint32_t)r || differ >> COLL__TABLE_WORDS || end - at < 4 * __builtin_popcountll(differ)) return false;
-        coll__table_reference(here, like < (uint32_t)r ? &endpoints[like] : NULL);
-        for (int i = 0; i < COLL__TABLE_WORDS; i++) {
-            if (!(differ >> i & 1)) continue;
-            memcpy(here + 4 * i, at, 4);
-            at += 4;
-        }
-        if (!coll__endpoint_read(here, &endpoints[r])) return false;
-    }
-    coll__printable(tuning, COLL__TUNING_ROOM, at, (size_t)(end - at));
-    return end - at < COLL__TUNING_ROOM;
-}
-
-#endif /* COLL_TCP_TABLE_H */
 /* ---- transports/tcp/coll_tcp_address.h ---- */
 /* coll_tcp_address.h - addresses: as text, as the sixteen bytes that travel, and what a name stands for. */
 #ifndef COLL_TCP_ADDRESS_H
@@ -32502,64 +32422,42 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
-/* Ranks of one host one after the other. */
-static int coll__by_host(const void *a, const void *b)
+/* Bytes of the table: all endpoints, and what rank 0 has read of the wire, ended by a zero. */
+static inline size_t coll__table_length(const coll__tcp *tcp)
 {
-    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
-    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
-
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
-/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
+    return (size_t)tcp->size * COLL__ENDPOINT_LENGTH + COLL__TUNING_ROOM;
 }
 
 /* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
 static void coll__send_table(coll__tcp *tcp)
 {
-    enum { FRONT = COLL__CONTROL_LENGTH + 4 };
-    const size_t room = FRONT + coll__table_most(tcp->size);
-    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__take(coll__like(tcp), room) : NULL;
+    const size_t length = COLL__CONTROL_LENGTH + coll__table_length(tcp);
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
 
     if (!bytes) return;
-    const size_t length = coll__table_write(bytes + FRONT, tcp->endpoints, coll__homes_of(tcp), tcp->size, tcp->tuning);
     coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, "");
-    coll__put32(bytes + COLL__CONTROL_LENGTH, (uint32_t)length);
+    for (int r = 0; r < tcp->size; r++)
+        coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
+    memcpy(bytes + length - COLL__TUNING_ROOM, tcp->tuning, COLL__TUNING_ROOM);
     for (int i = 1; i < tcp->size; i++)
-        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, FRONT + length, true, coll__deadline(COLL__TABLE_MS));
+        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
     coll__give(bytes);
 }
 
-/* What has come is the table: take it in.  Rank 0 is where we found it.  false: it makes no sense. */
-static bool coll__table_accept(coll__tcp *tcp, const unsigned char *bytes, size_t length)
+/* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
+static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
 
-    if (!coll__table_read(tcp->endpoints, tcp->size, tcp->tuning, bytes, length)) return false;
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
+        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
         if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
     }
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
     memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);
+    coll__printable(tcp->tuning, sizeof tcp->tuning, bytes + (size_t)tcp->size * COLL__ENDPOINT_LENGTH, COLL__TUNING_ROOM);
     return true;
 }
 
@@ -34296,18 +34194,13 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
 /* Rank 0 has sent the table: take it. */
 static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t deadline)
 {
-    unsigned char front[4], *table = NULL;
-    int error = coll__pipe_transfer(pipe, front, sizeof front, false, deadline);
-    const size_t length = error ? 0 : coll__get32(front);
-    bool is_good = !error && length <= coll__table_most(tcp->size);
+    const size_t length = coll__table_length(tcp);
+    unsigned char *table = (unsigned char *)coll__allocate(coll__like(tcp), length);
 
-    if (is_good) {
-        table = (unsigned char *)coll__take(coll__like(tcp), length);
-        if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-        error = coll__pipe_transfer(pipe, table, length, false, deadline);
-        is_good = !error && coll__table_accept(tcp, table, length);
-        coll__give(table);
-    }
+    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
+    const bool is_good = !error && coll__table_read(tcp, table);
+    coll__give(table);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
                               tcp->rank,
@@ -34380,6 +34273,15 @@ static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoin
 static int coll__host_processors(const coll__host_ranks *host)
 {
     return coll__processors_together(host->set, host->most, host->sum);
+}
+
+/* Hosts one after the other, and on a host by rank. */
+static int coll__by_host(const void *a, const void *b)
+{
+    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
+    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
+
+    return order ? order : (*x > *y) - (*x < *y);
 }
 
 /* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is
@@ -35619,6 +35521,26 @@ static void coll__tcp_close(void *context)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
+}
+
+/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
+static const int *coll__homes_of(coll__tcp *tcp)
+{
+    const size_t n = (size_t)tcp->size;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
+    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
+
+    if (homes) {
+        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
+        qsort((void *)all, n, sizeof *all, coll__by_host);
+        for (size_t i = 0; i < n; i++) {
+            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
+            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
+        }
+        tcp->homes = homes;
+    }
+    coll__give((void *)all);
+    return tcp->homes;
 }
 
 /* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */

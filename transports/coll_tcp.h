@@ -3,7 +3,6 @@
  *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
  *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
  *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
- *   tcp/coll_tcp_table.h      the table of all endpoints, packed
  *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
  *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
@@ -47,7 +46,6 @@ COLL__FOR_SIZE
 #include "tcp/coll_tcp_launch.h"
 #include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
-#include "tcp/coll_tcp_table.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"
 #include "tcp/coll_tcp_socket.h"
@@ -197,6 +195,26 @@ static void coll__tcp_close(void *context)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
+}
+
+/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
+static const int *coll__homes_of(coll__tcp *tcp)
+{
+    const size_t n = (size_t)tcp->size;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
+    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
+
+    if (homes) {
+        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
+        qsort((void *)all, n, sizeof *all, coll__by_host);
+        for (size_t i = 0; i < n; i++) {
+            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
+            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
+        }
+        tcp->homes = homes;
+    }
+    coll__give((void *)all);
+    return tcp->homes;
 }
 
 /* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */

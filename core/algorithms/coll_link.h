@@ -138,9 +138,8 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
 /* Where late ranks are waited for: as many as there is to be memory for, each of which takes so many bytes. */
 static inline long coll__lag_ahead(double bytes)
 {
-    const double ticks = bytes > 0 ? COLL__AHEAD_MOST / bytes : COLL__LAG_MOST;
-
-    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : ticks < 1e6 ? (long)ticks : 1000000;
+    const double ticks = COLL__AHEAD_MOST / (bytes + 1);
+    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks;
 }
 
 #endif /* COLL_LINK_H */

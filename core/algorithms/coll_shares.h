@@ -22,6 +22,8 @@
 
 #include "../../coll.h"
 
+#include <limits.h>
+
 /* Ranks next to one another whose links carry alike, and what they get of a vector. */
 typedef struct coll__rank_run {
     int      first;                               /* to the next one's first                                  */
@@ -103,20 +105,18 @@ static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate) { c
 /* This rank comes late.  false: that is more than there is room for. */
 static inline bool coll__rates_late(coll__shares *s, int rank)
 {
+    if (s->count == 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
     const coll__shares before = *s;
 
     if (before.count > COLL__RUNS_MOST - 2) return false;
     s->count = 0;
-    if (before.count == 0 && rank > 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
-    if (before.count == 0) coll__rates_put(s, rank, COLL__RATE_UNIT, true);
-    if (before.count == 0) coll__rates_add(s, rank + 1, COLL__RATE_UNIT);
     for (int i = 0; i < before.count; i++) {
         const coll__rank_run *const run = &before.runs[i];
-        const bool is_in = rank >= run->first && (i + 1 == before.count || rank < run[1].first);
-        const bool goes_on = is_in && (i + 1 == before.count || rank + 1 < run[1].first);
+        const int end = i + 1 < before.count ? run[1].first : INT_MAX;
+        const bool is_in = rank >= run->first && rank < end;
         if (!is_in || rank > run->first) coll__rates_put(s, run->first, run->rate, run->is_late);
         if (is_in) coll__rates_put(s, rank, run->rate, true);
-        if (goes_on) coll__rates_put(s, rank + 1, run->rate, run->is_late);
+        if (is_in && rank + 1 < end) coll__rates_put(s, rank + 1, run->rate, run->is_late);
     }
     return true;
 }

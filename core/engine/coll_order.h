@@ -56,13 +56,19 @@ static void coll__numbers_divide(coll_comm *comm)
     if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
 }
 
-/* The numbers of `all`, for some of its ranks: number i is called ranks[i] there. */
+/* The numbers of `all`, for so many of its ranks: number i is called ranks[i] there. */
+static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, const int *ranks, int size)
+{
+    *n = *all;
+    n->shares.count = 0;
+    for (int i = 0; i < size; i++) coll__rates_inherit(&n->shares, i, &all->shares, ranks[i]);
+    coll__sites_inherit(&n->sites, &all->sites, ranks, size);
+}
+
+/* A communicator of some ranks of another has them. */
 static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, const int *ranks)
 {
-    comm->numbers = *all;
-    comm->numbers.shares.count = 0;
-    for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
-    coll__sites_inherit(&comm->numbers.sites, &all->sites, ranks, comm->size);
+    coll__numbers_of_some(&comm->numbers, all, ranks, comm->size);
     coll__numbers_divide(comm);
 }
 

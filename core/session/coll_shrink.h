@@ -44,11 +44,8 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
         local_size++;
         if (i < who->rank) local_rank++;
     }
-    o.numbers.shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && !comm->members && i < who->count; i++)
-        coll__rates_inherit(&o.numbers.shares, i, &comm->numbers.shares, who->ranks[i]);
-    o.numbers.sites.count = 0;
-    if (!comm->members) coll__sites_inherit(&o.numbers.sites, &comm->numbers.sites, who->ranks, who->count);
+    if (comm->members) o.numbers.shares.count = o.numbers.sites.count = 0;
+    else coll__numbers_of_some(&o.numbers, &comm->numbers, who->ranks, who->count);
     coll__opened_at(&o, local_rank, local_size);
     return o;
 }

@@ -468,18 +468,13 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
 /* Rank 0 has sent the table: take it. */
 static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t deadline)
 {
-    unsigned char front[4], *table = NULL;
-    int error = coll__pipe_transfer(pipe, front, sizeof front, false, deadline);
-    const size_t length = error ? 0 : coll__get32(front);
-    bool is_good = !error && length <= coll__table_most(tcp->size);
+    const size_t length = coll__table_length(tcp);
+    unsigned char *table = (unsigned char *)coll__allocate(coll__like(tcp), length);
 
-    if (is_good) {
-        table = (unsigned char *)coll__take(coll__like(tcp), length);
-        if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-        error = coll__pipe_transfer(pipe, table, length, false, deadline);
-        is_good = !error && coll__table_accept(tcp, table, length);
-        coll__give(table);
-    }
+    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
+    const bool is_good = !error && coll__table_read(tcp, table);
+    coll__give(table);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
                               tcp->rank,
@@ -552,6 +547,15 @@ static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoin
 static int coll__host_processors(const coll__host_ranks *host)
 {
     return coll__processors_together(host->set, host->most, host->sum);
+}
+
+/* Hosts one after the other, and on a host by rank. */
+static int coll__by_host(const void *a, const void *b)
+{
+    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
+    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
+
+    return order ? order : (*x > *y) - (*x < *y);
 }
 
 /* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is

@@ -148,64 +148,42 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
-/* Ranks of one host one after the other. */
-static int coll__by_host(const void *a, const void *b)
+/* Bytes of the table: all endpoints, and what rank 0 has read of the wire, ended by a zero. */
+static inline size_t coll__table_length(const coll__tcp *tcp)
 {
-    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
-    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
-
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
-/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
+    return (size_t)tcp->size * COLL__ENDPOINT_LENGTH + COLL__TUNING_ROOM;
 }
 
 /* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
 static void coll__send_table(coll__tcp *tcp)
 {
-    enum { FRONT = COLL__CONTROL_LENGTH + 4 };
-    const size_t room = FRONT + coll__table_most(tcp->size);
-    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__take(coll__like(tcp), room) : NULL;
+    const size_t length = COLL__CONTROL_LENGTH + coll__table_length(tcp);
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
 
     if (!bytes) return;
-    const size_t length = coll__table_write(bytes + FRONT, tcp->endpoints, coll__homes_of(tcp), tcp->size, tcp->tuning);
     coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, "");
-    coll__put32(bytes + COLL__CONTROL_LENGTH, (uint32_t)length);
+    for (int r = 0; r < tcp->size; r++)
+        coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
+    memcpy(bytes + length - COLL__TUNING_ROOM, tcp->tuning, COLL__TUNING_ROOM);
     for (int i = 1; i < tcp->size; i++)
-        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, FRONT + length, true, coll__deadline(COLL__TABLE_MS));
+        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
     coll__give(bytes);
 }
 
-/* What has come is the table: take it in.  Rank 0 is where we found it.  false: it makes no sense. */
-static bool coll__table_accept(coll__tcp *tcp, const unsigned char *bytes, size_t length)
+/* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
+static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
 
-    if (!coll__table_read(tcp->endpoints, tcp->size, tcp->tuning, bytes, length)) return false;
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
+        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
         if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
     }
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
     memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);
+    coll__printable(tcp->tuning, sizeof tcp->tuning, bytes + (size_t)tcp->size * COLL__ENDPOINT_LENGTH, COLL__TUNING_ROOM);
     return true;
 }
 
