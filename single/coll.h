@@ -447,8 +447,8 @@
  * the bytes of 16 bits; or with COLL_ROUND_TWICE in the wire type.
  *   Sites are to hosts as hosts are to ranks: racks, switches, data centres, whose hosts share a link to the others.  A rank says
  * at which it is (COLL_SITE, coll_config.site: any text), or a tuning file does.  Then what crosses that link is what one rank of
- * each site would send, and within a site it goes by hosts: between two sites of 8 hosts each with one link of 1 Gbit/s, an
- * allreduce of 16 MiB takes 0.14 s, and 0.26 s or more where nobody knows of sites.
+ * each site would send, and within a site it goes by hosts: with two sites of 3 hosts and 0.25 Gbit/s between them, an allreduce
+ * of 8 MiB takes 0.29 s, and 1.03 s where nobody knows of sites.
  *   These run as between single ranks: gather, scatter, alltoall, the neighbor calls, averages of integers, and calls that name
  * an algorithm; calls over groups (mx), with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE where bits
  * depend on the order; and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not
@@ -471,8 +471,8 @@
  * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
  * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
  *   late=7 says that rank 7 mostly comes later than the others, who then exchange all that they have while they wait for it, in
- * up to 64 MiB of memory: a long allreduce ends when a vector has gone to and fro over its link, in 0.63 of the time on 8 ranks
- * (and 1.06 where it is not late).  Such words stand behind faster=.  The bits are the same.
+ * up to 64 MiB of memory: once it has come a long allreduce takes 0.63 of the time, on 8 simulated ranks, and 1.06 where it is
+ * not late.  Such words stand behind faster=.  The bits are the same.
  *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
  * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
  * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
