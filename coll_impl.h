@@ -44,6 +44,7 @@
  *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
+ *     coll_configuration.h          how a communicator is to be made, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
  *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it

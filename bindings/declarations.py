@@ -1,4 +1,4 @@
-"""From the C declarations to a table: what coll.h and coll_memory.h declare, and the shapes of coll_shape.h.
+"""From the C declarations to a table: what coll.h declares, and the shapes of coll_shape.h.
 
 The table is plain data (see bindings/README.md).  Types are C text in one spelling: 'const void *', 'coll_comm **'.  A pointer
 to a function is {'function': {'returns': ..., 'arguments': [...]}}.  What this reader does not understand is an error, so that
@@ -236,11 +236,10 @@ def document_twins(table):
             function['doc'] = f'{twin} that does not wait'
 
 
-def table_of(header, memory, shape):
+def table_of(header, shape):
     table = {'left_out': LEFT_OUT, 'constants': [], 'aliases': [], 'opaque': [], 'enums': [], 'callbacks': [], 'structs': [],
              'functions': [], 'shapes': shapes(shape)}
     read(header[header.index('\n#ifndef COLL_H'):], table)
-    read(memory, table)
     document_twins(table)
     kinds = {value['name'] for enum in table['enums'] if enum['name'] == 'coll_kind' for value in enum['values']}
     if kinds != {row['kind'] for row in table['shapes']}:

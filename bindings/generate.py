@@ -15,6 +15,12 @@ def text_of(path):
         return file.read()
 
 
+def header():
+    """coll.h, with those it includes that declare for every language where it includes them."""
+    return re.sub(r'(?m)^#include "(core/contract/coll_(?:configuration|memory)\.h)".*$', lambda line: text_of(line[1]),
+                  text_of('coll.h'))
+
+
 def readable(value, indent='', room=126):
     """JSON with a line for each entry that fits into one."""
     flat = json.dumps(value, ensure_ascii=False)
@@ -28,8 +34,7 @@ def readable(value, indent='', room=126):
 
 
 def main():
-    table = declarations.table_of(text_of('coll.h'), text_of('core/contract/coll_memory.h'),
-                                  text_of('core/contract/coll_shape.h'))
+    table = declarations.table_of(header(), text_of('core/contract/coll_shape.h'))
     outputs = {
         'bindings/coll.json': readable(table) + '\n',
         'python/coll/_abi.py': python.abi(table),

@@ -6,7 +6,7 @@ series=$(sed -n 's/^COLL_\([0-9.]*\) {/\1/p' packages/libcoll.map)
 symbols=debian/libcoll$series.symbols layout=packages/libcoll.abi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/public" && cp coll.h "$work/public/"
+mkdir "$work/public" && cp coll.h $(sed -n 's/^#include "\(core\/contract\/[a-z_]*.h\)".*/\1/p' coll.h) "$work/public/" || exit 1
 
 # The layout does not depend on how well it is optimised.
 ${CC:-cc} -std=c11 -g -O0 -DCOLL__ONE_TIER -fPIC -shared "-Wl,-soname,libcoll.so.$series" \

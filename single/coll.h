@@ -1293,6 +1293,17 @@ COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"        
 typedef struct coll_comm coll_comm;
 typedef struct coll_request coll_request;
 
+/* ---- core/contract/coll_configuration.h ---- */
+/* coll_configuration.h - how a communicator is to be made, and the simulated machine.  Public; coll.h includes it. */
+#ifndef COLL_H
+#endif
+#ifndef COLL_CONFIGURATION_H
+#define COLL_CONFIGURATION_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- >>simulation: many ranks in one thread, under a virtual clock ---- */
 
 /* What is to go wrong in a simulated world. */
@@ -1396,6 +1407,13 @@ typedef struct coll_config {
                                      COLL_SITE, or "" which is one, too                                     */
 } coll_config;
 
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_CONFIGURATION_H */
+
+/* ---- coll.h, continued ---- */
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
  * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL); or, when one that
  * had come is gone and has not come again within liveness_timeout_ms (and 1.5 s), with COLL_ERR_PEER, which names that one. */
@@ -2237,6 +2255,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
+ *     coll_configuration.h          how a communicator is to be made, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
  *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it

@@ -87,13 +87,20 @@ lost() { # a symbol that is gone is found
         && grep -q '< coll_barrier_of_yore' said
 }
 check "a symbol that is gone is told" lost
-grown() { # a member before all others
+grown() { # HEADER STRUCTURE: a member before all others
     cp "$top/debian/libcoll$series.symbols" debian/ \
-        && sed 's/^typedef struct coll_call {/&\n    long long grown;/' "$top/coll.h" > coll.h \
+        && sed "s/^typedef struct $2 {/&\n    long long grown;/" "$top/$1" > "$1" && ! cmp -s "$top/$1" "$1" \
         && ! sh packages/abi.sh check > said && grep -q "'long long int grown', at offset 0" said
+    set -- "$1" $?
+    cp "$top/$1" "$1" && return "$2"
 }
 cd "$dir/lost" || exit 1
-if [ "$(uname -m)" = x86_64 ] && there "layout" abidw abidiff; then check "a structure that has grown is told" grown; fi
+if [ "$(uname -m)" = x86_64 ] && there "layout" abidw abidiff; then
+    check "a structure that has grown is told" grown coll.h coll_call
+    check "one of coll_configuration.h is told" grown core/contract/coll_configuration.h coll_sim
+    check "one of coll_memory.h is told" grown core/contract/coll_memory.h coll_allocator
+    check "one of coll_transport.h is told" grown core/contract/coll_transport.h coll_transport
+fi
 cd "$top" || exit 1
 
 # ---- by hand: the single file, two units, C++
