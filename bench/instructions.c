@@ -1,7 +1,10 @@
 /* instructions - the same call again and again, for a program that counts what the processor does: see instructions.sh.
  *
- *     instructions threads|tcp|memory|hub allreduce|broadcast|barrier BYTES CALLS
- *     instructions threads|tcp|memory|hub allreduce|broadcast|barrier BYTES shortest
+ *     instructions threads|tcp|memory|hub KIND BYTES CALLS
+ *     instructions threads|tcp|memory|hub KIND BYTES shortest
+ *
+ * KIND is allreduce, broadcast, reduce, allgather, alltoall, reduce_scatter or barrier; BYTES are those of a block, where there
+ * are many.
  *
  * Two ranks are two threads of this process: over the transport of threads, over TCP on the loopback, or over the memory that
  * processes of a host share.  Nobody spins and nobody works in the background, so that what is counted repeats.
@@ -20,9 +23,7 @@
 
 enum { RANKS = 2, STEPPED_CALLS = 64 };
 
-typedef enum kind { ALLREDUCE, BROADCAST, BARRIER } kind;
-
-static kind what;
+static coll_kind what;
 static size_t count;
 static long calls;
 static char address[96];
@@ -79,8 +80,8 @@ static __attribute__((noinline)) coll_status nothing(coll_comm *comm, const void
 
 static int work(coll_comm *comm)
 {
-    float *x = calloc(count + 1, sizeof *x);
-    int status = x ? 0 : COLL_ERR_MEMORY;
+    float *x = calloc(RANKS * count + 1, sizeof *x), *y = calloc(RANKS * count + 1, sizeof *y);
+    int status = x && y ? 0 : COLL_ERR_MEMORY;
     const bool is_traced = is_stepped && coll_rank(comm) == 1;
 
     if (is_traced && ptrace(PTRACE_TRACEME, 0, 0, 0)) status = COLL_ERR_SYSTEM;
@@ -91,14 +92,19 @@ static int work(coll_comm *comm)
         if (status) break;
         mark(is_traced);
         switch (what) {
-        case ALLREDUCE: status = coll_allreduce(comm, x, x, count, COLL_F32, COLL_SUM); break;
-        case BROADCAST: status = coll_broadcast(comm, x, count, COLL_F32, (int)(i % RANKS)); break;
-        default:        status = coll_barrier(comm);
+        case COLL_ALLREDUCE:      status = coll_allreduce(comm, x, x, count, COLL_F32, COLL_SUM); break;
+        case COLL_BROADCAST:      status = coll_broadcast(comm, x, count, COLL_F32, (int)(i % RANKS)); break;
+        case COLL_REDUCE:         status = coll_reduce(comm, x, y, count, COLL_F32, COLL_SUM, (int)(i % RANKS)); break;
+        case COLL_ALLGATHER:      status = coll_allgather(comm, x, y, count, COLL_F32); break;
+        case COLL_ALLTOALL:       status = coll_alltoall(comm, x, y, count, COLL_F32); break;
+        case COLL_REDUCE_SCATTER: status = coll_reduce_scatter(comm, x, y, count, COLL_F32, COLL_SUM); break;
+        default:                  status = coll_barrier(comm);
         }
         mark(is_traced);
     }
     if (status) fprintf(stderr, "%s\n", coll_error(comm));
     free(x);
+    free(y);
     coll_free(comm);
     return status;
 }
@@ -124,7 +130,8 @@ int main(int argc, char **argv)
     bool has_failed = false;
 
     if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory|hub KIND BYTES CALLS|shortest\n"), 2;
-    what = !strcmp(argv[2], "allreduce") ? ALLREDUCE : !strcmp(argv[2], "broadcast") ? BROADCAST : BARRIER;
+    for (what = COLL_BARRIER; what <= COLL_ALLTOALL && strcmp(argv[2], coll_kind_name(what)); what = (coll_kind)(what + 1)) { }
+    if (what > COLL_ALLTOALL) return fprintf(stderr, "instructions: no kind %s\n", argv[2]), 2;
     count = strtoul(argv[3], NULL, 10) / sizeof(float);
     is_stepped = !strcmp(argv[4], "shortest");
     calls = is_stepped ? STEPPED_CALLS : strtol(argv[4], NULL, 10);

@@ -23342,8 +23342,8 @@ COLL__FOR_SPEED
  * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
  *
  *   EAGER, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
- *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has two slots, used in turns.
- *   A slot may be written again in turn t + 2 once all have published t + 1, for then they are through with t.
+ *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has many slots, used in turns.
+ *   A slot is written again once all have published a later turn, for then they are through with what is in it.
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
@@ -23968,8 +23968,9 @@ COLL__FOR_SIZE
 
 enum {
     COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
-    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384,         /* of a longer one, and of those of all ranks: of one process, */
-    COLL__EAGER_LONG_APART = 16384, COLL__EAGER_ALL_APART = 65536,      /* and of several                     */
+    COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
+    COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
+    COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
     COLL__PAGE = 4096
 };
 
@@ -24079,7 +24080,7 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG_CROWDED : COLL__EAGER_LONG;
     const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
     const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
     coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
@@ -24372,7 +24373,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
+    const coll__source *eager;                    /* eagerly: the inputs of all ranks                         */
     const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
     unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
@@ -24386,6 +24387,8 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
+typedef enum coll__stages { COLL__STAGES_NOTHING, COLL__STAGES_INPUT, COLL__STAGES_BOTH } coll__stages;
+
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
     coll__eager   eager;
@@ -24393,7 +24396,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    bool         is_staged;                       /* directly: what others cannot reach is staged             */
+    coll__stages  stages;                         /* directly: what of ours that others cannot reach is staged */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -24426,10 +24429,9 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
     return &coll__slot_in(t->m, rank, t->number)->is.view;
 }
 
-/* The input of a rank: in its seat, or where it lies. */
+/* Directly: where the input of a rank lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    if (t->eager) return (const unsigned char *)t->eager[rank].at;
     return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
 }
 
@@ -24539,18 +24541,12 @@ static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape
     return end;
 }
 
-/* Both ends of a move.  Eagerly only the receiver itself asks. */
+/* Both ends of a move. */
 static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll_call *const c = t->call;
     const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
     coll__entry entry;
 
-    if (t->eager) {
-        *source = coll__end_at(t, sends, coll__input_of(t, from), c->count, NULL, to);
-        *target = coll__end_at(t, receives, (unsigned char *)c->recv, c->count, NULL, from);
-        return COLL_OK;
-    }
     const coll__view *v = coll__view_of(t, from);
     coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
     *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
@@ -24602,9 +24598,9 @@ static inline coll_status coll__move(const coll__turn *t, int from, int to)
     const size_t length = source.count * unit;
     const coll__member *const m = t->m;
 
-    if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
+    if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!coll__is_apart(m) || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    if (!coll__is_apart(m) || from == to) coll__move_bytes(t, target.at, source.at, length);
     else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
     else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
     return status;
@@ -24623,18 +24619,16 @@ static coll_status coll__check_all_ends(const coll__turn *t)
     return status;
 }
 
-/* Fetch from every rank what it has for this one.  Each rank begins with another one, so that they do not crowd at one
- * memory; its own block comes last. */
+/* Fetch from every rank what it has for this one.  Each rank begins with its own block, which its caches still have alone, and
+ * goes on with those behind it, so that they do not crowd at one memory. */
 static inline coll_status coll__fetch_all(const coll__turn *t)
 {
     const int me = t->m->rank, count = t->m->count;
     coll_status status = COLL_OK;
 
-    for (int i = 1; i <= count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
+    for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
     return status;
 }
-
-static void coll__read_all(const coll__turn *t) { (void)coll__fetch_all(t); }
 
 static coll_status coll__share_fetch(const coll__turn *t)
 {
@@ -24642,16 +24636,30 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+/* Eagerly: what a rank has for us, out of its seat to place `at` of the result, in blocks. */
+static inline void coll__read_block(const coll__turn *t, int from, int at)
+{
+    const size_t length = t->call->count * t->unit;
+    const size_t skip = t->form->eager == COLL__EAGER_EACH ? length * (size_t)t->m->rank : 0;
+
+    if (length) memcpy((unsigned char *)t->call->recv + length * (size_t)at, coll__behind(t->eager[from].at, skip), length);
+}
+
+static inline void coll__read_all(const coll__turn *t)
+{
+    for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
+}
+
 /* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
-    if (t->m->rank == t->call->root) (void)coll__fetch_all(t);
+    if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
 static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
 
 /* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__turn *t) { (void)coll__move(t, t->call->root, t->m->rank); }
+static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
 
 static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -24723,7 +24731,7 @@ static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
-    if (__builtin_expect(!coll__is_apart(t->m) || t->eager, 1)) return SIZE_MAX;
+    if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
@@ -24751,7 +24759,7 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
 
     for (int i = 0; i <= last && status == COLL_OK; i++) {
         const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        const void *at = t->eager ? there : coll__reach(t->m, i, there);
+        const void *at = coll__reach(t->m, i, there);
         if (!at) {
             unsigned char *const room = coll__slot_of_window(t, i, count);
             status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
@@ -24809,6 +24817,13 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
     return status;
 }
 
+/* Eagerly: the sources of the elements from `from` on, in the seats of ranks 0..last. */
+static inline void coll__read_inputs(const coll__turn *t, int last, size_t from)
+{
+    for (int i = 0; i <= last; i++)
+        t->m->thread->sources[i] = (coll__source){ coll__behind(t->eager[i].at, from * t->unit), COLL__AS_USER, i };
+}
+
 static inline void coll__read_reduce(const coll__turn *t)
 {
     void *const result = t->call->recv;
@@ -24819,10 +24834,29 @@ static inline void coll__read_reduce(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* The results of some elements for all ranks; our own is looked at while it is in the cache. */
-static coll_status coll__combine_for_all(const coll__turn *t, size_t at, size_t count)
+/* May each rank make its own result?  Not where that overwrites an input which others still read.  In a reduce_scatter rank 0
+ * may, whose own block is the first.  All ask, and get one answer. */
+static bool coll__may_make_own(const coll__turn *t)
 {
-    const coll_status status = coll__combine_for(t, 0, t->m->count, at, at, count);
+    for (int i = t->call->kind == COLL_REDUCE_SCATTER; i < t->m->count; i++)
+        if (coll__view_of(t, i)->send == coll__view_of(t, i)->recv) return false;
+    return true;
+}
+
+enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads of others rather than to write to them */
+
+/* Does each rank make its own sum of all?  Lines of a share go to all ranks and are fetched from there when they use the result,
+ * so that short inputs are rather read by all.  Processes exchange those eagerly. */
+static inline bool coll__makes_own_sum(const coll__turn *t)
+{
+    const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
+    return t->call->kind == COLL_ALLREDUCE && length <= COLL__OWN_MOST && !coll__is_apart(t->m) && coll__may_make_own(t);
+}
+
+/* The results of some elements for ranks first..first+n; our own is looked at while it is in the cache. */
+static coll_status coll__combine_and_look(const coll__turn *t, int first, int n, size_t at, size_t count)
+{
+    const coll_status status = coll__combine_for(t, first, n, at, at, count);
 
     if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
         t->m->seats[t->m->rank].overflowed = t->number;
@@ -24833,16 +24867,17 @@ enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two look
 
 static coll_status coll__share_reduce(const coll__turn *t)
 {
-    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
+    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW && t->call->kind == COLL_ALLREDUCE;
     coll_status status = COLL_OK;
     size_t at, count;
 
+    if (coll__makes_own_sum(t)) return coll__combine_and_look(t, t->m->rank, 1, 0, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
     for (size_t done = 0; done < count && status == COLL_OK; done += piece)
-        status = coll__combine_for_all(t, at + done, coll__least(piece, count - done));
+        status = coll__combine_and_look(t, 0, t->m->count, at + done, coll__least(piece, count - done));
     return status;
 }
 
@@ -24859,8 +24894,7 @@ static void coll__end_allreduce(const coll__turn *t, coll_task *task)
 
 static inline void coll__read_broadcast(const coll__turn *t)
 {
-    if (t->m->rank != t->call->root)
-        coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
+    if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
 
 /* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
@@ -24921,19 +24955,22 @@ static void coll__read_reduce_scatter(const coll__turn *t)
 {
     const size_t from = (size_t)t->m->rank * t->call->count;
 
-    (void)coll__inputs_at(t, t->m->count - 1, from, t->call->count);
+    coll__read_inputs(t, t->m->count - 1, from);
     coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->thread->sources, .n = t->m->count, .results = &t->call->recv,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
+/* Each rank its own block; or, where that may not be, a share of all blocks.
+ * Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
  * overwrites an element, because its share is at the same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
 {
+    const int me = t->m->rank;
     coll_status status = COLL_OK;
     size_t at, count;
 
+    if (coll__may_make_own(t)) return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
         status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
@@ -25068,7 +25105,7 @@ static void coll__read_scan(const coll__turn *t)
 {
     const int me = t->m->rank;
 
-    (void)coll__inputs_at(t, me, 0, t->call->count);
+    coll__read_inputs(t, me, 0);
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }
@@ -25119,15 +25156,16 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .is_staged = true, .read = coll__read_reduce, .share = coll__share_reduce },
+                      .stages = COLL__STAGES_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .is_staged = true, .read = coll__read_reduce, .share = coll__share_reduce },
+                         .stages = COLL__STAGES_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                              .is_staged = true, .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+                              .stages = COLL__STAGES_INPUT,
+                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
@@ -25135,9 +25173,9 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .is_staged = true, .read = coll__read_scan, .share = coll__share_scan },
+                    .stages = COLL__STAGES_BOTH, .read = coll__read_scan, .share = coll__share_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .is_staged = true, .read = coll__read_scan, .share = coll__share_scan },
+                      .stages = COLL__STAGES_BOTH, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
@@ -25201,7 +25239,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
 static inline bool coll__stores_stay(const coll__turn *t)
 {
     const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
-    return !coll__is_apart(t->m) || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
+    const bool is_own = t->call->kind == COLL_REDUCE_SCATTER && coll__may_make_own(t);
+    return !coll__is_apart(t->m) || is_own || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
 }
 
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
@@ -25275,16 +25314,18 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
     return (unsigned char *)(uintptr_t)m->thread->desk->staging;
 }
 
-/* Copy a buffer of so many bytes: of each block, what others read or write; our own share nobody else touches. */
+/* Copy a buffer of so many bytes: of each block, what others read or write.  Our own share nobody else touches, but where each
+ * may make its own result: there, that of our own block. */
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit;
+    const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
+    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
     size_t at, share;
 
     coll__share_of(t, t->call->count, &at, &share);
     for (size_t begin = 0; begin < length; begin += block) {
-        const size_t behind = begin + (at + share) * t->unit;
-        memcpy(to + begin, from + begin, at * t->unit);
+        const size_t behind = begin + (has_shares || begin == own ? (at + share) * t->unit : 0);
+        if (behind > begin) memcpy(to + begin, from + begin, at * t->unit);
         memcpy(to + behind, from + behind, begin + block - behind);
     }
 }
@@ -25305,9 +25346,10 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     unsigned char *const at = coll__staging_of(t->m);
     const coll__kind_shape *const shape = coll__shape_in(t);
 
-    if (!t->form->is_staged || !at || staging->member) return;
+    if (t->form->stages == COLL__STAGES_NOTHING || !at || staging->member) return;
+    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
-    const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
+    const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
     if (!send && !recv) return;
     coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
     const bool is_by_kernel = coll__trial_other(copies, false);
@@ -25713,6 +25755,9 @@ COLL__TAKE(barrier, COLL_BARRIER)
 COLL__TAKE(broadcast, COLL_BROADCAST)
 COLL__TAKE(reduce, COLL_REDUCE)
 COLL__TAKE(allreduce, COLL_ALLREDUCE)
+COLL__TAKE(reduce_scatter, COLL_REDUCE_SCATTER)
+COLL__TAKE(allgather, COLL_ALLGATHER)
+COLL__TAKE(alltoall, COLL_ALLTOALL)
 
 #undef COLL__TAKE
 
@@ -25720,11 +25765,14 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 {
     *bound = coll__member_of((coll__thread *)context, task);
     switch (task->call->kind) {
-    case COLL_BARRIER:   return coll__take_barrier;
-    case COLL_BROADCAST: return coll__take_broadcast;
-    case COLL_REDUCE:    return coll__take_reduce;
-    case COLL_ALLREDUCE: return coll__take_allreduce;
-    default:             return NULL;
+    case COLL_BARRIER:        return coll__take_barrier;
+    case COLL_BROADCAST:      return coll__take_broadcast;
+    case COLL_REDUCE:         return coll__take_reduce;
+    case COLL_ALLREDUCE:      return coll__take_allreduce;
+    case COLL_REDUCE_SCATTER: return coll__take_reduce_scatter;
+    case COLL_ALLGATHER:      return coll__take_allgather;
+    case COLL_ALLTOALL:       return coll__take_alltoall;
+    default:                  return NULL;
     }
 }
 

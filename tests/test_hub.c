@@ -169,6 +169,13 @@ static int check_reduce_scatter(coll_comm *comm, float *in, float *out, size_t c
     for (size_t i = 0; i < count; i++) MUST(out[i] == sum_at(size, first + i));
     MUST(coll_reduce_scatter(comm, in, in + first, count, COLL_F32, COLL_SUM) == COLL_OK);
     for (size_t i = 0; i < count; i++) MUST(in[first + i] == sum_at(size, first + i));
+    for (int way = 0; way < 3; way++) {           /* the result at the start of the input: on all, on some, on one */
+        float *const result = way == 0 || (way == 1 ? me % 2 : me == size - 1) ? in : out;
+        for (size_t i = 0; i < all; i++) in[i] = value(me, i);
+        MUST(coll_reduce_scatter(comm, in, result, count, COLL_F32, COLL_SUM) == COLL_OK);
+        for (size_t i = 0; i < count; i++) MUST(result[i] == sum_at(size, first + i));
+        for (size_t i = result == in ? count : 0; i < all; i++) MUST(in[i] == value(me, i));
+    }
     return 0;
 }
 
@@ -205,6 +212,7 @@ static int check_calls(coll_comm *comm, float *in, float *out)
     for (int i = 0; i < COUNTS && !wrong; i++) {
         if (counts[i] > 1000000 && coll_size(comm) > 4) break;
         wrong = check_allreduce(comm, in, out, counts[i]) || check_allreduce(comm, in, in, counts[i])
+             || check_allreduce(comm, in, coll_rank(comm) % 2 ? in : out, counts[i])
              || check_broadcast(comm, out, counts[i], coll_size(comm) - 1) || check_sums(comm, in, out, counts[i]);
         if (wrong || counts[i] >= 40000) continue;
         wrong = check_alltoallv(comm, in, out, counts[i]) || check_reduce_scatter(comm, in, out, counts[i])

@@ -1,7 +1,7 @@
 /* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways
  * and to choose, each checked element by element; what lies before and behind a result stays as it was.  Processes try them in
- * memory of coll_alloc() only: elsewhere a result goes through their caches to the others, and stores past them only cost.  Of
- * every kind of codec the results of all these calls have the same bits.
+ * memory of coll_alloc() only, but each of its own block of a reduce_scatter: elsewhere a result goes through their caches to the
+ * others, and stores past them only cost.  Of every kind of codec the results of all these calls have the same bits.
  *
  *     test_stores [WORLD,...] */
 #include "inside.h"
@@ -88,7 +88,7 @@ static int stores_worker(coll_comm *comm, void *arg)
 {
     const stores_case *const c = (const stores_case *)arg;
     const coll_kind kind = c->kind;
-    const bool tries = c->is_allocated || !strcmp(world, "threads") || coll_size(comm) == 1;
+    const bool tries = c->is_allocated || kind == COLL_REDUCE_SCATTER || !strcmp(world, "threads") || coll_size(comm) == 1;
     const int me = coll_rank(comm), size = coll_size(comm);
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
     const bool sends_all = shape->send.over == COLL__OVER_RANKS, gets_all = shape->recv.over == COLL__OVER_RANKS;

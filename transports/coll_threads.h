@@ -18,8 +18,8 @@
  * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
  *
  *   EAGER, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
- *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has two slots, used in turns.
- *   A slot may be written again in turn t + 2 once all have published t + 1, for then they are through with t.
+ *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has many slots, used in turns.
+ *   A slot is written again once all have published a later turn, for then they are through with what is in it.
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's

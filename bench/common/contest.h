@@ -12,7 +12,34 @@ typedef struct bench_contest {
     bool   wants[BENCH_COLLECTIVES];
     const char *spoil;                            /* the contender whose result is to be wrong, or NULL        */
     bool   is_ours_alone;                         /* nobody takes part that others are divided by              */
+    bool   is_fresh;                              /* see below                                                 */
 } bench_contest;
+
+/* ---- >>fresh: as programs do, each operation has an input just written, and a result that is read ---- */
+
+/* A contender of whom that is asked. */
+typedef struct bench_fresh {
+    bench_op *op;
+    void     *context;
+    const bench_case *part;
+} bench_fresh;
+
+/* Both belong to the operation: a line that has to come back from another processor costs time, whoever waits for it. */
+static void bench_fresh_op(void *context, long i)
+{
+    const bench_fresh *const fresh = (const bench_fresh *)context;
+    const bench_case *const c = fresh->part;
+    const bench_collective kind = c->collective;
+    const bool is_own = kind == BENCH_ALLREDUCE_IN_PLACE || kind == BENCH_BROADCAST;
+    const size_t line = 64 / sizeof(float), sent = kind == BENCH_ALLGATHER || kind == BENCH_GATHER ? c->block : c->count;
+    const size_t received = kind == BENCH_REDUCE_SCATTER || kind == BENCH_SCATTER ? c->block : c->count;
+    volatile float *const input = is_own ? c->out : c->in;
+    const volatile float *const result = c->out;
+
+    for (size_t k = 0; k < sent; k += line) input[k] = input[k];
+    fresh->op(fresh->context, i);
+    for (size_t k = 0; k < received; k += line) (void)result[k];
+}
 
 /* Who takes part in a test, on this rank; returns how many, and 0 where nobody has this collective.  Called by all ranks. */
 typedef int bench_field(void *context, const bench_case *part, size_t bytes, bench_contender *contenders);
@@ -38,10 +65,11 @@ static void bench_choose(bench_contest *contest, const char *list)
 
 /* BUDGET SIZES COLLECTIVES [SPOIL], as they follow each other on every command line; argv ends with NULL.  A BUDGET of "=20" is
  * 20 operations, for those who count something else than time.  With BENCH_OURS_ALONE in the environment no reference takes
- * part, for those who hold ours against ours. */
+ * part, for those who hold ours against ours; with BENCH_FRESH all are asked for fresh operations. */
 static bench_contest bench_contest_read(char **argv, int ranks)
 {
-    bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3], .is_ours_alone = getenv("BENCH_OURS_ALONE") };
+    bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3], .is_ours_alone = getenv("BENCH_OURS_ALONE"),
+                              .is_fresh = getenv("BENCH_FRESH") };
 
     if (*argv[0] == '=') contest.count = atol(argv[0] + 1);
     contest.sizes = bench_sizes(argv[1], contest.size);
@@ -67,12 +95,18 @@ static void bench_test(const bench_contest *contest, const bench_team *team, ben
     const bench_plan plan = { .budget_s = contest->budget_s, .step = row->is_rooted ? team->ranks : 1,
                               .is_synced = row->is_synced };
     bench_contender contenders[BENCH_CONTENDERS];
+    bench_fresh fresh[BENCH_CONTENDERS];
 
     bench_case_size(part, bytes);
     int n = field(context, part, bytes, contenders);
     if (contest->is_ours_alone) n = bench_without_bases(contenders, n);
     for (int c = 0; c < n; c++)
         bench_verify(team, &contenders[c], part, contest->spoil && !strcmp(contest->spoil, contenders[c].name));
+    for (int c = 0; c < n && contest->is_fresh; c++) {
+        fresh[c] = (bench_fresh){ contenders[c].op, contenders[c].context, part };
+        contenders[c].op = bench_fresh_op;
+        contenders[c].context = &fresh[c];
+    }
     for (int c = 0; c < n; c++)
         for (long i = 0; i < contest->count; i++) contenders[c].op(contenders[c].context, contenders[c].next++);
     if (n == 0 || contest->count) return;

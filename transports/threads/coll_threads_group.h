@@ -8,8 +8,9 @@
 
 enum {
     COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
-    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384,         /* of a longer one, and of those of all ranks: of one process, */
-    COLL__EAGER_LONG_APART = 16384, COLL__EAGER_ALL_APART = 65536,      /* and of several                     */
+    COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
+    COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
+    COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
     COLL__PAGE = 4096
 };
 
@@ -119,7 +120,7 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG_CROWDED : COLL__EAGER_LONG;
     const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
     const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
     coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;

@@ -17,7 +17,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
+    const coll__source *eager;                    /* eagerly: the inputs of all ranks                         */
     const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
     unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
@@ -31,6 +31,8 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
+typedef enum coll__stages { COLL__STAGES_NOTHING, COLL__STAGES_INPUT, COLL__STAGES_BOTH } coll__stages;
+
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
     coll__eager   eager;
@@ -38,7 +40,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    bool         is_staged;                       /* directly: what others cannot reach is staged             */
+    coll__stages  stages;                         /* directly: what of ours that others cannot reach is staged */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -71,10 +73,9 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
     return &coll__slot_in(t->m, rank, t->number)->is.view;
 }
 
-/* The input of a rank: in its seat, or where it lies. */
+/* Directly: where the input of a rank lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    if (t->eager) return (const unsigned char *)t->eager[rank].at;
     return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
 }
 
@@ -184,18 +185,12 @@ static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape
     return end;
 }
 
-/* Both ends of a move.  Eagerly only the receiver itself asks. */
+/* Both ends of a move. */
 static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll_call *const c = t->call;
     const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
     coll__entry entry;
 
-    if (t->eager) {
-        *source = coll__end_at(t, sends, coll__input_of(t, from), c->count, NULL, to);
-        *target = coll__end_at(t, receives, (unsigned char *)c->recv, c->count, NULL, from);
-        return COLL_OK;
-    }
     const coll__view *v = coll__view_of(t, from);
     coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
     *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
@@ -247,9 +242,9 @@ static inline coll_status coll__move(const coll__turn *t, int from, int to)
     const size_t length = source.count * unit;
     const coll__member *const m = t->m;
 
-    if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
+    if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!coll__is_apart(m) || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    if (!coll__is_apart(m) || from == to) coll__move_bytes(t, target.at, source.at, length);
     else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
     else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
     return status;
@@ -268,18 +263,16 @@ static coll_status coll__check_all_ends(const coll__turn *t)
     return status;
 }
 
-/* Fetch from every rank what it has for this one.  Each rank begins with another one, so that they do not crowd at one
- * memory; its own block comes last. */
+/* Fetch from every rank what it has for this one.  Each rank begins with its own block, which its caches still have alone, and
+ * goes on with those behind it, so that they do not crowd at one memory. */
 static inline coll_status coll__fetch_all(const coll__turn *t)
 {
     const int me = t->m->rank, count = t->m->count;
     coll_status status = COLL_OK;
 
-    for (int i = 1; i <= count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
+    for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
     return status;
 }
-
-static void coll__read_all(const coll__turn *t) { (void)coll__fetch_all(t); }
 
 static coll_status coll__share_fetch(const coll__turn *t)
 {
@@ -287,16 +280,30 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+/* Eagerly: what a rank has for us, out of its seat to place `at` of the result, in blocks. */
+static inline void coll__read_block(const coll__turn *t, int from, int at)
+{
+    const size_t length = t->call->count * t->unit;
+    const size_t skip = t->form->eager == COLL__EAGER_EACH ? length * (size_t)t->m->rank : 0;
+
+    if (length) memcpy((unsigned char *)t->call->recv + length * (size_t)at, coll__behind(t->eager[from].at, skip), length);
+}
+
+static inline void coll__read_all(const coll__turn *t)
+{
+    for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
+}
+
 /* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
-    if (t->m->rank == t->call->root) (void)coll__fetch_all(t);
+    if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
 static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
 
 /* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__turn *t) { (void)coll__move(t, t->call->root, t->m->rank); }
+static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
 
 static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 

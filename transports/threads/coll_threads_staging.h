@@ -18,16 +18,18 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
     return (unsigned char *)(uintptr_t)m->thread->desk->staging;
 }
 
-/* Copy a buffer of so many bytes: of each block, what others read or write; our own share nobody else touches. */
+/* Copy a buffer of so many bytes: of each block, what others read or write.  Our own share nobody else touches, but where each
+ * may make its own result: there, that of our own block. */
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit;
+    const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
+    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
     size_t at, share;
 
     coll__share_of(t, t->call->count, &at, &share);
     for (size_t begin = 0; begin < length; begin += block) {
-        const size_t behind = begin + (at + share) * t->unit;
-        memcpy(to + begin, from + begin, at * t->unit);
+        const size_t behind = begin + (has_shares || begin == own ? (at + share) * t->unit : 0);
+        if (behind > begin) memcpy(to + begin, from + begin, at * t->unit);
         memcpy(to + behind, from + behind, begin + block - behind);
     }
 }
@@ -48,9 +50,10 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     unsigned char *const at = coll__staging_of(t->m);
     const coll__kind_shape *const shape = coll__shape_in(t);
 
-    if (!t->form->is_staged || !at || staging->member) return;
+    if (t->form->stages == COLL__STAGES_NOTHING || !at || staging->member) return;
+    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
-    const size_t recv = coll__staging_bytes(t, &shape->recv, view->recv);
+    const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
     if (!send && !recv) return;
     coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
     const bool is_by_kernel = coll__trial_other(copies, false);

@@ -25,7 +25,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
 static inline bool coll__stores_stay(const coll__turn *t)
 {
     const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
-    return !coll__is_apart(t->m) || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
+    const bool is_own = t->call->kind == COLL_REDUCE_SCATTER && coll__may_make_own(t);
+    return !coll__is_apart(t->m) || is_own || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
 }
 
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have

@@ -33,7 +33,7 @@ static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
-    if (__builtin_expect(!coll__is_apart(t->m) || t->eager, 1)) return SIZE_MAX;
+    if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
@@ -61,7 +61,7 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
 
     for (int i = 0; i <= last && status == COLL_OK; i++) {
         const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        const void *at = t->eager ? there : coll__reach(t->m, i, there);
+        const void *at = coll__reach(t->m, i, there);
         if (!at) {
             unsigned char *const room = coll__slot_of_window(t, i, count);
             status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
@@ -119,6 +119,13 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
     return status;
 }
 
+/* Eagerly: the sources of the elements from `from` on, in the seats of ranks 0..last. */
+static inline void coll__read_inputs(const coll__turn *t, int last, size_t from)
+{
+    for (int i = 0; i <= last; i++)
+        t->m->thread->sources[i] = (coll__source){ coll__behind(t->eager[i].at, from * t->unit), COLL__AS_USER, i };
+}
+
 static inline void coll__read_reduce(const coll__turn *t)
 {
     void *const result = t->call->recv;
@@ -129,10 +136,29 @@ static inline void coll__read_reduce(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* The results of some elements for all ranks; our own is looked at while it is in the cache. */
-static coll_status coll__combine_for_all(const coll__turn *t, size_t at, size_t count)
+/* May each rank make its own result?  Not where that overwrites an input which others still read.  In a reduce_scatter rank 0
+ * may, whose own block is the first.  All ask, and get one answer. */
+static bool coll__may_make_own(const coll__turn *t)
 {
-    const coll_status status = coll__combine_for(t, 0, t->m->count, at, at, count);
+    for (int i = t->call->kind == COLL_REDUCE_SCATTER; i < t->m->count; i++)
+        if (coll__view_of(t, i)->send == coll__view_of(t, i)->recv) return false;
+    return true;
+}
+
+enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads of others rather than to write to them */
+
+/* Does each rank make its own sum of all?  Lines of a share go to all ranks and are fetched from there when they use the result,
+ * so that short inputs are rather read by all.  Processes exchange those eagerly. */
+static inline bool coll__makes_own_sum(const coll__turn *t)
+{
+    const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
+    return t->call->kind == COLL_ALLREDUCE && length <= COLL__OWN_MOST && !coll__is_apart(t->m) && coll__may_make_own(t);
+}
+
+/* The results of some elements for ranks first..first+n; our own is looked at while it is in the cache. */
+static coll_status coll__combine_and_look(const coll__turn *t, int first, int n, size_t at, size_t count)
+{
+    const coll_status status = coll__combine_for(t, first, n, at, at, count);
 
     if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
         t->m->seats[t->m->rank].overflowed = t->number;
@@ -143,16 +169,17 @@ enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two look
 
 static coll_status coll__share_reduce(const coll__turn *t)
 {
-    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
+    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW && t->call->kind == COLL_ALLREDUCE;
     coll_status status = COLL_OK;
     size_t at, count;
 
+    if (coll__makes_own_sum(t)) return coll__combine_and_look(t, t->m->rank, 1, 0, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
     for (size_t done = 0; done < count && status == COLL_OK; done += piece)
-        status = coll__combine_for_all(t, at + done, coll__least(piece, count - done));
+        status = coll__combine_and_look(t, 0, t->m->count, at + done, coll__least(piece, count - done));
     return status;
 }
 
@@ -169,8 +196,7 @@ static void coll__end_allreduce(const coll__turn *t, coll_task *task)
 
 static inline void coll__read_broadcast(const coll__turn *t)
 {
-    if (t->m->rank != t->call->root)
-        coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
+    if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
 
 /* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
@@ -231,19 +257,22 @@ static void coll__read_reduce_scatter(const coll__turn *t)
 {
     const size_t from = (size_t)t->m->rank * t->call->count;
 
-    (void)coll__inputs_at(t, t->m->count - 1, from, t->call->count);
+    coll__read_inputs(t, t->m->count - 1, from);
     coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->thread->sources, .n = t->m->count, .results = &t->call->recv,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
+/* Each rank its own block; or, where that may not be, a share of all blocks.
+ * Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
  * overwrites an element, because its share is at the same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
 {
+    const int me = t->m->rank;
     coll_status status = COLL_OK;
     size_t at, count;
 
+    if (coll__may_make_own(t)) return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
         status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
@@ -378,7 +407,7 @@ static void coll__read_scan(const coll__turn *t)
 {
     const int me = t->m->rank;
 
-    (void)coll__inputs_at(t, me, 0, t->call->count);
+    coll__read_inputs(t, me, 0);
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }

@@ -354,6 +354,9 @@ COLL__TAKE(barrier, COLL_BARRIER)
 COLL__TAKE(broadcast, COLL_BROADCAST)
 COLL__TAKE(reduce, COLL_REDUCE)
 COLL__TAKE(allreduce, COLL_ALLREDUCE)
+COLL__TAKE(reduce_scatter, COLL_REDUCE_SCATTER)
+COLL__TAKE(allgather, COLL_ALLGATHER)
+COLL__TAKE(alltoall, COLL_ALLTOALL)
 
 #undef COLL__TAKE
 
@@ -361,11 +364,14 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 {
     *bound = coll__member_of((coll__thread *)context, task);
     switch (task->call->kind) {
-    case COLL_BARRIER:   return coll__take_barrier;
-    case COLL_BROADCAST: return coll__take_broadcast;
-    case COLL_REDUCE:    return coll__take_reduce;
-    case COLL_ALLREDUCE: return coll__take_allreduce;
-    default:             return NULL;
+    case COLL_BARRIER:        return coll__take_barrier;
+    case COLL_BROADCAST:      return coll__take_broadcast;
+    case COLL_REDUCE:         return coll__take_reduce;
+    case COLL_ALLREDUCE:      return coll__take_allreduce;
+    case COLL_REDUCE_SCATTER: return coll__take_reduce_scatter;
+    case COLL_ALLGATHER:      return coll__take_allgather;
+    case COLL_ALLTOALL:       return coll__take_alltoall;
+    default:                  return NULL;
     }
 }
 
