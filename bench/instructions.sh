@@ -28,13 +28,13 @@ while read -r over call bytes limit; do
     printf '%-10s %-10s %8d %10d %8d %8s\n' "$over" "$call" "$bytes" "${shortest:-0}" "$limit" "$all"
     if [ "${shortest:-0}" -gt 0 ] && [ "$shortest" -le "$limit" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done <<LIST
-threads allreduce 8 330
-threads allreduce 1024 480
-threads broadcast 8 240
-threads reduce 8 240
-threads reduce_scatter 4 385
-threads allgather 4 360
-threads alltoall 4 370
+threads allreduce 8 335
+threads allreduce 1024 505
+threads broadcast 8 230
+threads reduce 8 225
+threads reduce_scatter 4 370
+threads allgather 4 325
+threads alltoall 4 345
 threads barrier 0 205
 tcp allreduce 8 2150
 tcp allreduce 1024 2380
@@ -44,9 +44,9 @@ memory allreduce 8 2370
 memory allreduce 1024 2760
 memory broadcast 8 1865
 memory barrier 0 2240
-hub allreduce 8 325
-hub allreduce 1024 480
-hub broadcast 8 240
+hub allreduce 8 340
+hub allreduce 1024 505
+hub broadcast 8 230
 hub barrier 0 205
 LIST
 if [ "$strict" ]; then

@@ -10921,6 +10921,12 @@ static inline bool coll__kind_is_one_vector(coll_kind kind)
     return shape->send.over == COLL__OVER_ONE && shape->recv.over == COLL__OVER_ONE;
 }
 
+/* Is `count` how long each of its blocks is, on both sides? */
+static inline bool coll__is_by_count(const coll__kind_shape *shape)
+{
+    return shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
+}
+
 /* Is what a rank sends in the buffer in which it receives? */
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
@@ -13201,9 +13207,8 @@ static coll_status coll__carry_on(coll_request *r)
 static inline bool coll__is_repeatable(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    const bool is_plain = shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
 
-    return is_plain && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
+    return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
 }
 
 /* Does its kind, with type, wire and operation, say how a call calculates? */
@@ -23438,8 +23443,8 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[COLL__TURN_SLOTS], *bags[COLL__BAG_SLOTS];     /* the eager inputs of all ranks, by slot; the
-                                                     longer ones, by bag                                      */
+    unsigned char       *bags;                    /* room for the longer eager inputs: the first bag of the first rank */
+    size_t               bag_length;
     uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
                                                      slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */
@@ -23967,7 +23972,8 @@ COLL__FOR_SIZE
 #define COLL_THREADS_GROUP_H
 
 enum {
-    COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
+    COLL__EAGER_INSIDE = 24,                      /* bytes of an eager message that fits in the line of its slot */
+    COLL__EAGER_SHORT = 256,                      /* of one for which a seat has room beside each slot        */
     COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
     COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
     COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
@@ -23978,7 +23984,8 @@ enum {
 typedef struct coll__view {
     const unsigned char *send;
     unsigned char       *recv;
-    size_t               count, recv_count;
+    size_t               count;
+    size_t               recv_count;              /* from here on of calls that do not all have this count    */
     const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
     const coll_type     *send_types, *recv_types;
 } coll__view;
@@ -23987,18 +23994,20 @@ enum { COLL__LOOKS = 32 };                        /* at a word that has not come
 
 enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
 
-/* The number, the fingerprint and a short input share a cache line. */
+/* The number, the fingerprint and a short input share a cache line.  What is longer lies apart: others look at this line again
+ * and again, and processors fetch the one beside it, too, from under the hands of its rank. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
     union {
-        unsigned char data[COLL__EAGER_SHORT];    /* the input, if it is eager                                 */
+        unsigned char data[COLL__EAGER_INSIDE];   /* the input, if it is eager and as short as that            */
         coll__view    view;                       /* directly: where the buffers are                          */
     } is;
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[COLL__TURN_SLOTS];
+    unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* a longer one, by slot                */
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
@@ -24125,15 +24134,10 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
     coll__hub_ring(thread);                       /* some may wait for us there                               */
 }
 
-/* false: no memory. */
-static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
+static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
     const int count = group->count, abreast = count <= COLL__FEW_RANKS ? COLL__TURNS_ABREAST : COLL__TURNS_ABREAST_MANY;
-    const int slots = 2 * abreast, bags = group->bag_length ? COLL__BAG_SLOTS : 0;
-    const size_t sources = (size_t)(slots + bags) * (size_t)count;
-    coll__source *const eager = (coll__source *)coll__allocate(coll__like(thread), sources * sizeof *eager);
 
-    if (!eager) return false;
     m->thread = thread;
     m->group = group;
     m->ranks = coll__group_ranks(group);
@@ -24142,26 +24146,20 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = count;
     m->rank = me;
     m->abreast = (uint64_t)abreast;
-    m->slot_mask = (uint64_t)slots - 1;
+    m->slot_mask = 2 * (uint64_t)abreast - 1;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    for (int k = 0; k < slots; k++) m->eager[k] = eager + k * count;
-    for (int k = 0; k < bags; k++) m->bags[k] = eager + (slots + k) * count;
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < slots; k++) m->eager[k][i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
-        for (int k = 0; k < bags; k++) m->bags[k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
-    }
-    return true;
+    m->bags = coll__group_bag(group, 0, 0);
+    m->bag_length = group->bag_length;
 }
 
 static void coll__member_end(coll__member *m)
 {
     if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
-    coll__give(m->eager[0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
@@ -24175,12 +24173,13 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
     if (group) coll__group_seats(group)[me].is_taken = true;
     coll__hub_unlock(hub);
-    if (!group || !m || !coll__member_init(m, thread, group, me)) {
+    if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
+    coll__member_init(m, thread, group, me);
     m->next = thread->members;
     thread->members = m;
     return m;
@@ -24365,6 +24364,12 @@ COLL__FOR_SPEED
 
 enum { COLL__SHARE_UNIT = 64 };
 
+/* Where the eager inputs of a turn are: that of the first rank, and so many bytes from each to the next. */
+typedef struct coll__eagers {
+    const unsigned char *first;
+    size_t               step;
+} coll__eagers;
+
 /* A turn, as its kind sees it. */
 typedef struct coll__turn {
     coll__member    *m;
@@ -24373,7 +24378,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    const coll__source *eager;                    /* eagerly: the inputs of all ranks                         */
+    coll__eagers     eager;                       /* eagerly: the inputs of all ranks                         */
     const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
     unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
@@ -24422,6 +24427,21 @@ static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) {
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
     return &m->seats[rank].slots[coll__slot_number(m, turn)];
+}
+
+static inline coll__eagers coll__eagers_of(const coll__member *m, uint64_t turn, size_t length)
+{
+    const unsigned slot = coll__slot_number(m, turn);
+    const coll__seat *const seat = m->seats;
+    const size_t all = COLL__BAG_SLOTS * m->bag_length;
+
+    if (length > COLL__EAGER_SHORT) return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->bag_length, all };
+    return (coll__eagers){ length > COLL__EAGER_INSIDE ? seat->shorts[slot] : seat->slots[slot].is.data, sizeof *seat };
+}
+
+static inline const unsigned char *coll__eager_at(const coll__eagers *eager, int rank)
+{
+    return eager->first + eager->step * (size_t)rank;
 }
 
 static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
@@ -24636,13 +24656,30 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+/* A few bytes, or many: for up to COLL__EAGER_INSIDE of them a call of memcpy is longer than the copy.  The two ends of what is
+ * copied at once may overlap. */
+static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
+{
+    if (length > COLL__EAGER_INSIDE) {
+        memcpy(to, from, length);
+    } else if (length >= 8) {
+        memcpy(to, from, 8);
+        if (length > 16) memcpy(to + 8, from + 8, 8);
+        memcpy(to + length - 8, from + length - 8, 8);
+    } else if (length >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + length - 4, from + length - 4, 4);
+    } else for (size_t i = 0; i < length; i++) to[i] = from[i];
+}
+
 /* Eagerly: what a rank has for us, out of its seat to place `at` of the result, in blocks. */
 static inline void coll__read_block(const coll__turn *t, int from, int at)
 {
     const size_t length = t->call->count * t->unit;
     const size_t skip = t->form->eager == COLL__EAGER_EACH ? length * (size_t)t->m->rank : 0;
 
-    if (length) memcpy((unsigned char *)t->call->recv + length * (size_t)at, coll__behind(t->eager[from].at, skip), length);
+    if (length)
+        coll__copy_eager((unsigned char *)t->call->recv + length * (size_t)at, coll__eager_at(&t->eager, from) + skip, length);
 }
 
 static inline void coll__read_all(const coll__turn *t)
@@ -24765,7 +24802,7 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
             status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
             at = room;
         }
-        thread->sources[i] = (coll__source){ at, COLL__AS_USER, i };
+        thread->sources[i].at = at;
     }
     return status;
 }
@@ -24818,10 +24855,13 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
 }
 
 /* Eagerly: the sources of the elements from `from` on, in the seats of ranks 0..last. */
-static inline void coll__read_inputs(const coll__turn *t, int last, size_t from)
+static inline const coll__source *coll__read_inputs(const coll__turn *t, int last, size_t from)
 {
-    for (int i = 0; i <= last; i++)
-        t->m->thread->sources[i] = (coll__source){ coll__behind(t->eager[i].at, from * t->unit), COLL__AS_USER, i };
+    coll__source *const sources = t->m->thread->sources;
+    const unsigned char *at = t->eager.first + from * t->unit;
+
+    for (int i = 0; i <= last; i++, at += t->eager.step) sources[i].at = at;
+    return sources;
 }
 
 static inline void coll__read_reduce(const coll__turn *t)
@@ -24829,7 +24869,8 @@ static inline void coll__read_reduce(const coll__turn *t)
     void *const result = t->call->recv;
 
     if (t->form->eager_from != COLL__EVERYBODY && t->m->rank != t->call->root) return;
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->eager, .n = t->m->count, .results = &result,
+    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, 0);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -24955,8 +24996,8 @@ static void coll__read_reduce_scatter(const coll__turn *t)
 {
     const size_t from = (size_t)t->m->rank * t->call->count;
 
-    coll__read_inputs(t, t->m->count - 1, from);
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->thread->sources, .n = t->m->count, .results = &t->call->recv,
+    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &t->call->recv,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -25105,7 +25146,7 @@ static void coll__read_scan(const coll__turn *t)
 {
     const int me = t->m->rank;
 
-    coll__read_inputs(t, me, 0);
+    (void)coll__read_inputs(t, me, 0);
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }
@@ -25614,25 +25655,19 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
 }
 
-static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
-{
-    return length > COLL__EAGER_SHORT ? m->bags[turn % COLL__BAG_SLOTS] : m->eager[coll__slot_number(m, turn)];
-}
-
-/* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
-static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__member *m, const coll__form *form,
-                                                                      const coll_task *task, size_t length)
+/* Eagerly: our input, short as it is, goes into our slot, or beside it: to our place among those of our next turn. */
+static inline __attribute__((always_inline)) void coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
+                                                                  size_t length, const coll__eagers *eager)
 {
     const coll_call *call = task->call;
     const uint64_t turn = m->turn + 1;
     const bool has_input = form->eager_from != COLL__THE_ROOT || m->rank == call->root;
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
-    void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
+    unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
     if (length > COLL__EAGER_SHORT) m->last_bag = turn;
-    if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
+    if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
     coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
-    return turn;
 }
 
 /* What is left of a turn is done when the task is offered again. */
@@ -25652,13 +25687,15 @@ static coll_status coll__turn_begin(coll__turn *t)
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
     view->recv = (unsigned char *)call->recv;
     view->count = call->count;
-    view->recv_count = call->recv_count;
-    view->send_counts = call->send_counts;
-    view->send_offsets = call->send_offsets;
-    view->recv_counts = call->recv_counts;
-    view->recv_offsets = call->recv_offsets;
-    view->send_types = call->send_types;
-    view->recv_types = call->recv_types;
+    if (!coll__is_by_count(coll__shape_in(t))) {
+        view->recv_count = call->recv_count;
+        view->send_counts = call->send_counts;
+        view->send_offsets = call->send_offsets;
+        view->recv_counts = call->recv_counts;
+        view->recv_offsets = call->recv_offsets;
+        view->send_types = call->send_types;
+        view->recv_types = call->recv_types;
+    }
     const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
     if (coll__is_apart(t->m)) coll__staging_begin(t, view);
@@ -25705,8 +25742,12 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
 static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
                                                               size_t length)
 {
-    if (form->eager != COLL__EAGER_NEVER && length <= m->eager_most)
-        coll__turn_posted(task, coll__turn_post(m, form, task, length));
+    const uint64_t turn = m->turn + 1;
+    const coll__eagers eager = coll__eagers_of(m, turn, length);
+
+    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return COLL_PENDING;
+    coll__turn_post(m, form, task, length, &eager);
+    coll__turn_posted(task, turn);
     return COLL_PENDING;
 }
 
@@ -25723,9 +25764,10 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
     if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
-    const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
+    const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
-                           .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
+                           .eager = coll__eagers_of(m, turn, length), .unit = task->codec->type_size };
+    if (is_new) coll__turn_post(m, form, task, length, &t.eager);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
     else if (is_new) coll__turn_posted(task, turn);
     return status;
@@ -26099,6 +26141,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    for (int i = 0; i < me->hub->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
 }
 
@@ -26111,10 +26154,12 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
     me->hub = hub;
     me->rank = rank;
     me->desk = coll__desk_of(hub, rank);
-    if (coll__thread_tables(me, memory)
-        && coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank))) return me;
-    coll__thread_free(me);
-    return NULL;
+    if (!coll__thread_tables(me, memory)) {
+        coll__thread_free(me);
+        return NULL;
+    }
+    coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank));
+    return me;
 }
 
 static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }

@@ -197,6 +197,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    for (int i = 0; i < me->hub->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
 }
 
@@ -209,10 +210,12 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
     me->hub = hub;
     me->rank = rank;
     me->desk = coll__desk_of(hub, rank);
-    if (coll__thread_tables(me, memory)
-        && coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank))) return me;
-    coll__thread_free(me);
-    return NULL;
+    if (!coll__thread_tables(me, memory)) {
+        coll__thread_free(me);
+        return NULL;
+    }
+    coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank));
+    return me;
 }
 
 static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }

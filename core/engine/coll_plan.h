@@ -15,9 +15,8 @@
 static inline bool coll__is_repeatable(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    const bool is_plain = shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
 
-    return is_plain && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
+    return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
 }
 
 /* Does its kind, with type, wire and operation, say how a call calculates? */

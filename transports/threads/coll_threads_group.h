@@ -7,7 +7,8 @@
 #define COLL_THREADS_GROUP_H
 
 enum {
-    COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
+    COLL__EAGER_INSIDE = 24,                      /* bytes of an eager message that fits in the line of its slot */
+    COLL__EAGER_SHORT = 256,                      /* of one for which a seat has room beside each slot        */
     COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
     COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
     COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
@@ -18,7 +19,8 @@ enum {
 typedef struct coll__view {
     const unsigned char *send;
     unsigned char       *recv;
-    size_t               count, recv_count;
+    size_t               count;
+    size_t               recv_count;              /* from here on of calls that do not all have this count    */
     const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
     const coll_type     *send_types, *recv_types;
 } coll__view;
@@ -27,18 +29,20 @@ enum { COLL__LOOKS = 32 };                        /* at a word that has not come
 
 enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
 
-/* The number, the fingerprint and a short input share a cache line. */
+/* The number, the fingerprint and a short input share a cache line.  What is longer lies apart: others look at this line again
+ * and again, and processors fetch the one beside it, too, from under the hands of its rank. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
     union {
-        unsigned char data[COLL__EAGER_SHORT];    /* the input, if it is eager                                 */
+        unsigned char data[COLL__EAGER_INSIDE];   /* the input, if it is eager and as short as that            */
         coll__view    view;                       /* directly: where the buffers are                          */
     } is;
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[COLL__TURN_SLOTS];
+    unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* a longer one, by slot                */
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
@@ -165,15 +169,10 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
     coll__hub_ring(thread);                       /* some may wait for us there                               */
 }
 
-/* false: no memory. */
-static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
+static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
     const int count = group->count, abreast = count <= COLL__FEW_RANKS ? COLL__TURNS_ABREAST : COLL__TURNS_ABREAST_MANY;
-    const int slots = 2 * abreast, bags = group->bag_length ? COLL__BAG_SLOTS : 0;
-    const size_t sources = (size_t)(slots + bags) * (size_t)count;
-    coll__source *const eager = (coll__source *)coll__allocate(coll__like(thread), sources * sizeof *eager);
 
-    if (!eager) return false;
     m->thread = thread;
     m->group = group;
     m->ranks = coll__group_ranks(group);
@@ -182,26 +181,20 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = count;
     m->rank = me;
     m->abreast = (uint64_t)abreast;
-    m->slot_mask = (uint64_t)slots - 1;
+    m->slot_mask = 2 * (uint64_t)abreast - 1;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    for (int k = 0; k < slots; k++) m->eager[k] = eager + k * count;
-    for (int k = 0; k < bags; k++) m->bags[k] = eager + (slots + k) * count;
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < slots; k++) m->eager[k][i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
-        for (int k = 0; k < bags; k++) m->bags[k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
-    }
-    return true;
+    m->bags = coll__group_bag(group, 0, 0);
+    m->bag_length = group->bag_length;
 }
 
 static void coll__member_end(coll__member *m)
 {
     if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
     coll__give(m->held);
-    coll__give(m->eager[0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
@@ -215,12 +208,13 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
     if (group) coll__group_seats(group)[me].is_taken = true;
     coll__hub_unlock(hub);
-    if (!group || !m || !coll__member_init(m, thread, group, me)) {
+    if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
+    coll__member_init(m, thread, group, me);
     m->next = thread->members;
     thread->members = m;
     return m;

@@ -77,8 +77,8 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[COLL__TURN_SLOTS], *bags[COLL__BAG_SLOTS];     /* the eager inputs of all ranks, by slot; the
-                                                     longer ones, by bag                                      */
+    unsigned char       *bags;                    /* room for the longer eager inputs: the first bag of the first rank */
+    size_t               bag_length;
     uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
                                                      slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */

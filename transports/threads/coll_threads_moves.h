@@ -9,6 +9,12 @@
 
 enum { COLL__SHARE_UNIT = 64 };
 
+/* Where the eager inputs of a turn are: that of the first rank, and so many bytes from each to the next. */
+typedef struct coll__eagers {
+    const unsigned char *first;
+    size_t               step;
+} coll__eagers;
+
 /* A turn, as its kind sees it. */
 typedef struct coll__turn {
     coll__member    *m;
@@ -17,7 +23,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    const coll__source *eager;                    /* eagerly: the inputs of all ranks                         */
+    coll__eagers     eager;                       /* eagerly: the inputs of all ranks                         */
     const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
     unsigned char   *recv;
     bool             streams;                     /* results are stored past the caches                      */
@@ -66,6 +72,21 @@ static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) {
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
     return &m->seats[rank].slots[coll__slot_number(m, turn)];
+}
+
+static inline coll__eagers coll__eagers_of(const coll__member *m, uint64_t turn, size_t length)
+{
+    const unsigned slot = coll__slot_number(m, turn);
+    const coll__seat *const seat = m->seats;
+    const size_t all = COLL__BAG_SLOTS * m->bag_length;
+
+    if (length > COLL__EAGER_SHORT) return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->bag_length, all };
+    return (coll__eagers){ length > COLL__EAGER_INSIDE ? seat->shorts[slot] : seat->slots[slot].is.data, sizeof *seat };
+}
+
+static inline const unsigned char *coll__eager_at(const coll__eagers *eager, int rank)
+{
+    return eager->first + eager->step * (size_t)rank;
 }
 
 static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
@@ -280,13 +301,30 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+/* A few bytes, or many: for up to COLL__EAGER_INSIDE of them a call of memcpy is longer than the copy.  The two ends of what is
+ * copied at once may overlap. */
+static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
+{
+    if (length > COLL__EAGER_INSIDE) {
+        memcpy(to, from, length);
+    } else if (length >= 8) {
+        memcpy(to, from, 8);
+        if (length > 16) memcpy(to + 8, from + 8, 8);
+        memcpy(to + length - 8, from + length - 8, 8);
+    } else if (length >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + length - 4, from + length - 4, 4);
+    } else for (size_t i = 0; i < length; i++) to[i] = from[i];
+}
+
 /* Eagerly: what a rank has for us, out of its seat to place `at` of the result, in blocks. */
 static inline void coll__read_block(const coll__turn *t, int from, int at)
 {
     const size_t length = t->call->count * t->unit;
     const size_t skip = t->form->eager == COLL__EAGER_EACH ? length * (size_t)t->m->rank : 0;
 
-    if (length) memcpy((unsigned char *)t->call->recv + length * (size_t)at, coll__behind(t->eager[from].at, skip), length);
+    if (length)
+        coll__copy_eager((unsigned char *)t->call->recv + length * (size_t)at, coll__eager_at(&t->eager, from) + skip, length);
 }
 
 static inline void coll__read_all(const coll__turn *t)

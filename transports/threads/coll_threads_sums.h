@@ -67,7 +67,7 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
             status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
             at = room;
         }
-        thread->sources[i] = (coll__source){ at, COLL__AS_USER, i };
+        thread->sources[i].at = at;
     }
     return status;
 }
@@ -120,10 +120,13 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
 }
 
 /* Eagerly: the sources of the elements from `from` on, in the seats of ranks 0..last. */
-static inline void coll__read_inputs(const coll__turn *t, int last, size_t from)
+static inline const coll__source *coll__read_inputs(const coll__turn *t, int last, size_t from)
 {
-    for (int i = 0; i <= last; i++)
-        t->m->thread->sources[i] = (coll__source){ coll__behind(t->eager[i].at, from * t->unit), COLL__AS_USER, i };
+    coll__source *const sources = t->m->thread->sources;
+    const unsigned char *at = t->eager.first + from * t->unit;
+
+    for (int i = 0; i <= last; i++, at += t->eager.step) sources[i].at = at;
+    return sources;
 }
 
 static inline void coll__read_reduce(const coll__turn *t)
@@ -131,7 +134,8 @@ static inline void coll__read_reduce(const coll__turn *t)
     void *const result = t->call->recv;
 
     if (t->form->eager_from != COLL__EVERYBODY && t->m->rank != t->call->root) return;
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->eager, .n = t->m->count, .results = &result,
+    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, 0);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -257,8 +261,8 @@ static void coll__read_reduce_scatter(const coll__turn *t)
 {
     const size_t from = (size_t)t->m->rank * t->call->count;
 
-    coll__read_inputs(t, t->m->count - 1, from);
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->thread->sources, .n = t->m->count, .results = &t->call->recv,
+    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &t->call->recv,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -407,7 +411,7 @@ static void coll__read_scan(const coll__turn *t)
 {
     const int me = t->m->rank;
 
-    coll__read_inputs(t, me, 0);
+    (void)coll__read_inputs(t, me, 0);
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }

@@ -213,25 +213,19 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
 }
 
-static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
-{
-    return length > COLL__EAGER_SHORT ? m->bags[turn % COLL__BAG_SLOTS] : m->eager[coll__slot_number(m, turn)];
-}
-
-/* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
-static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__member *m, const coll__form *form,
-                                                                      const coll_task *task, size_t length)
+/* Eagerly: our input, short as it is, goes into our slot, or beside it: to our place among those of our next turn. */
+static inline __attribute__((always_inline)) void coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
+                                                                  size_t length, const coll__eagers *eager)
 {
     const coll_call *call = task->call;
     const uint64_t turn = m->turn + 1;
     const bool has_input = form->eager_from != COLL__THE_ROOT || m->rank == call->root;
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
-    void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
+    unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
     if (length > COLL__EAGER_SHORT) m->last_bag = turn;
-    if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
+    if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
     coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
-    return turn;
 }
 
 /* What is left of a turn is done when the task is offered again. */
@@ -251,13 +245,15 @@ static coll_status coll__turn_begin(coll__turn *t)
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
     view->recv = (unsigned char *)call->recv;
     view->count = call->count;
-    view->recv_count = call->recv_count;
-    view->send_counts = call->send_counts;
-    view->send_offsets = call->send_offsets;
-    view->recv_counts = call->recv_counts;
-    view->recv_offsets = call->recv_offsets;
-    view->send_types = call->send_types;
-    view->recv_types = call->recv_types;
+    if (!coll__is_by_count(coll__shape_in(t))) {
+        view->recv_count = call->recv_count;
+        view->send_counts = call->send_counts;
+        view->send_offsets = call->send_offsets;
+        view->recv_counts = call->recv_counts;
+        view->recv_offsets = call->recv_offsets;
+        view->send_types = call->send_types;
+        view->recv_types = call->recv_types;
+    }
     const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
     if (coll__is_apart(t->m)) coll__staging_begin(t, view);
@@ -304,8 +300,12 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
 static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
                                                               size_t length)
 {
-    if (form->eager != COLL__EAGER_NEVER && length <= m->eager_most)
-        coll__turn_posted(task, coll__turn_post(m, form, task, length));
+    const uint64_t turn = m->turn + 1;
+    const coll__eagers eager = coll__eagers_of(m, turn, length);
+
+    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return COLL_PENDING;
+    coll__turn_post(m, form, task, length, &eager);
+    coll__turn_posted(task, turn);
     return COLL_PENDING;
 }
 
@@ -322,9 +322,10 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
     if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
-    const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
+    const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
-                           .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
+                           .eager = coll__eagers_of(m, turn, length), .unit = task->codec->type_size };
+    if (is_new) coll__turn_post(m, form, task, length, &t.eager);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
     else if (is_new) coll__turn_posted(task, turn);
     return status;
