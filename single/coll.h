@@ -7800,7 +7800,11 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
         codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
         return;
     }
-    const coll__sum in_memory = *sum;             /* so that the caller's need not be, where this is inlined  */
+    /* So that the caller's need not be in memory, where this is inlined.  Field by field: a struct is copied in pieces of 16
+     * bytes, which wait until what has just been stored in pieces of 8, and all that was stored before, is in the cache. */
+    const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
+                                  .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
+                                  .streams = sum->streams };
     if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
 }
@@ -25117,9 +25121,9 @@ static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t
         void *to = v >= first ? (unsigned char *)thread->results[v] + skip : NULL;
         const bool is_result = are_sums && v >= first;
         void *const next = is_result && !t->streams ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
-        const coll__source part = { coll__behind(thread->sources[v].at, skip), COLL__AS_USER, v };
-        const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
-        coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
+        const void *const part = coll__behind(thread->sources[v].at, skip);
+        const coll__source both[2] = { { sum, COLL__AS_SUM, v }, { part, COLL__AS_USER, v } };
+        coll__sum step = { .sources = sum ? both : &both[1], .n = sum ? 2 : 1, .results = &next, .m = 1,
                            .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };

@@ -361,7 +361,11 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
         codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
         return;
     }
-    const coll__sum in_memory = *sum;             /* so that the caller's need not be, where this is inlined  */
+    /* So that the caller's need not be in memory, where this is inlined.  Field by field: a struct is copied in pieces of 16
+     * bytes, which wait until what has just been stored in pieces of 8, and all that was stored before, is in the cache. */
+    const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
+                                  .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
+                                  .streams = sum->streams };
     if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
 }

@@ -382,9 +382,9 @@ static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t
         void *to = v >= first ? (unsigned char *)thread->results[v] + skip : NULL;
         const bool is_result = are_sums && v >= first;
         void *const next = is_result && !t->streams ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
-        const coll__source part = { coll__behind(thread->sources[v].at, skip), COLL__AS_USER, v };
-        const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
-        coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
+        const void *const part = coll__behind(thread->sources[v].at, skip);
+        const coll__source both[2] = { { sum, COLL__AS_SUM, v }, { part, COLL__AS_USER, v } };
+        coll__sum step = { .sources = sum ? both : &both[1], .n = sum ? 2 : 1, .results = &next, .m = 1,
                            .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };
