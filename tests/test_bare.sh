@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-most_text=41984 most_stack=2560 most_comm=1024 most_memory=24576
+# Where there is noise, what is sent again meets messages of later calls, which wait in memory: how many is left to chance.
+most_text=41984 most_stack=2560 most_comm=1024 most_memory=24576 most_memory_in_noise=28672
 passed=0 failed=0
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -28,8 +29,10 @@ same() { # name, boards, noise, source
     if [ "${used:-999999}" -le $most_stack ]; then ok "$1, $2 boards: $used bytes of stack"
     else wrong "$1, $2 boards: stack" "${used:-none} bytes, and at most $most_stack are wanted"; fi
     used=$(sed -n 's/^rank [0-9]* used: .*, with all buffers \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
-    if [ "${used:-999999}" -le $most_memory ]; then ok "$1, $2 boards: $used bytes of memory"
-    else wrong "$1, $2 boards: memory" "${used:-none} bytes, and at most $most_memory are wanted"; fi
+    most=$most_memory
+    [ "$3" -eq 0 ] || most=$most_memory_in_noise
+    if [ "${used:-999999}" -le $most ]; then ok "$1, $2 boards: $used bytes of memory"
+    else wrong "$1, $2 boards: memory" "${used:-none} bytes, and at most $most are wanted"; fi
     comm=$(sed -n 's/^rank [0-9]* used: .* communicator \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
     if [ "${comm:-999999}" -le $most_comm ]; then ok "$1, $2 boards: $comm bytes of the heap before the first call"
     else wrong "$1, $2 boards: communicator" "${comm:-none} bytes, and at most $most_comm are wanted"; fi
