@@ -24396,7 +24396,8 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-typedef enum coll__stages { COLL__STAGES_NOTHING, COLL__STAGES_INPUT, COLL__STAGES_BOTH } coll__stages;
+/* Of a rank's buffers, for others that cannot reach them: nothing; its input; and its result, too. */
+typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_BOTH } coll__staged_part;
 
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
@@ -24405,7 +24406,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    coll__stages  stages;                         /* directly: what of ours that others cannot reach is staged */
+    coll__staged_part staged;                     /* directly: what of ours that others cannot reach is staged */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -24660,8 +24661,8 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
-/* A few bytes, or many: for up to COLL__EAGER_INSIDE of them a call of memcpy is longer than the copy.  The two ends of what is
- * copied at once may overlap. */
+/* memcpy; for up to COLL__EAGER_INSIDE bytes its call would be longer than the copy.  The first and the last piece may share
+ * bytes: so few pieces do for every length. */
 static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
 {
     if (length > COLL__EAGER_INSIDE) {
@@ -24912,7 +24913,7 @@ enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two look
 
 static coll_status coll__share_reduce(const coll__turn *t)
 {
-    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW && t->call->kind == COLL_ALLREDUCE;
+    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
     coll_status status = COLL_OK;
     size_t at, count;
 
@@ -25201,15 +25202,15 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .stages = COLL__STAGES_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                      .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .stages = COLL__STAGES_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                         .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                              .stages = COLL__STAGES_INPUT,
+                              .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
@@ -25218,9 +25219,9 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .stages = COLL__STAGES_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                    .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .stages = COLL__STAGES_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                      .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
@@ -25364,7 +25365,7 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
     const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
-    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
+    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
     size_t at, share;
 
     coll__share_of(t, t->call->count, &at, &share);
@@ -25391,8 +25392,8 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     unsigned char *const at = coll__staging_of(t->m);
     const coll__kind_shape *const shape = coll__shape_in(t);
 
-    if (t->form->stages == COLL__STAGES_NOTHING || !at || staging->member) return;
-    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
+    if (t->form->staged == COLL__STAGED_NOTHING || !at || staging->member) return;
+    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
     const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
     if (!send && !recv) return;

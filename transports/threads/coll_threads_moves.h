@@ -37,7 +37,8 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-typedef enum coll__stages { COLL__STAGES_NOTHING, COLL__STAGES_INPUT, COLL__STAGES_BOTH } coll__stages;
+/* Of a rank's buffers, for others that cannot reach them: nothing; its input; and its result, too. */
+typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_BOTH } coll__staged_part;
 
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
@@ -46,7 +47,7 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    coll__stages  stages;                         /* directly: what of ours that others cannot reach is staged */
+    coll__staged_part staged;                     /* directly: what of ours that others cannot reach is staged */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -301,8 +302,8 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
-/* A few bytes, or many: for up to COLL__EAGER_INSIDE of them a call of memcpy is longer than the copy.  The two ends of what is
- * copied at once may overlap. */
+/* memcpy; for up to COLL__EAGER_INSIDE bytes its call would be longer than the copy.  The first and the last piece may share
+ * bytes: so few pieces do for every length. */
 static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
 {
     if (length > COLL__EAGER_INSIDE) {

@@ -23,7 +23,7 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
     const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
-    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
+    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
     size_t at, share;
 
     coll__share_of(t, t->call->count, &at, &share);
@@ -50,8 +50,8 @@ static void coll__staging_begin(const coll__turn *t, coll__view *view)
     unsigned char *const at = coll__staging_of(t->m);
     const coll__kind_shape *const shape = coll__shape_in(t);
 
-    if (t->form->stages == COLL__STAGES_NOTHING || !at || staging->member) return;
-    const bool has_shares = t->form->stages == COLL__STAGES_BOTH;
+    if (t->form->staged == COLL__STAGED_NOTHING || !at || staging->member) return;
+    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
     const size_t send = coll__staging_bytes(t, &shape->send, view->send);
     const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
     if (!send && !recv) return;

@@ -173,7 +173,7 @@ enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two look
 
 static coll_status coll__share_reduce(const coll__turn *t)
 {
-    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW && t->call->kind == COLL_ALLREDUCE;
+    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
     coll_status status = COLL_OK;
     size_t at, count;
 
