@@ -23343,6 +23343,7 @@ COLL__FOR_SPEED
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_staging.h    copies that other processes can reach
+ *   threads/coll_threads_eagerness.h  what is neither short nor long: eagerly or directly
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -23350,9 +23351,10 @@ COLL__FOR_SPEED
  * All ranks share a hub.  In each group, and the group of all ranks is one of them, every rank has a seat.  A collective is a
  * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
  *
- *   EAGER, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
- *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has many slots, used in turns.
- *   A slot is written again once all have published a later turn, for then they are through with what is in it.
+ *   EAGER, short vectors, and longer ones where that has proved quicker.  Each rank copies its input into its seat and
+ *   publishes the number of the turn beside it; whoever needs the input reads it there.  One phase: nobody waits for the
+ *   readers, because a seat has many slots, used in turns.  A slot is written again once all have published a later turn, for
+ *   then they are through with what is in it.
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
@@ -23447,12 +23449,14 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    unsigned char       *bags;                    /* room for the longer eager inputs: the first bag of the first rank */
-    size_t               bag_length;
+    unsigned char       *bags;                    /* room for the longer eager inputs: rows of bags, one for each rank */
+    size_t               bag_length, row_length;
     uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
                                                      slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */
-    size_t    eager_most;                         /* bytes of an eager message, the longest                   */
+    size_t    eager_most;                         /* bytes of an eager message, the longest;                  */
+    size_t    rooted_most;                        /* of one that only the root has: it may fill a row;        */
+    size_t    eager_sure;                         /* and of one that goes eagerly always                      */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
@@ -23978,10 +23982,20 @@ COLL__FOR_SIZE
 enum {
     COLL__EAGER_INSIDE = 24,                      /* bytes of an eager message that fits in the line of its slot */
     COLL__EAGER_SHORT = 256,                      /* of one for which a seat has room beside each slot        */
-    COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
-    COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
-    COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
     COLL__PAGE = 4096
+};
+
+/* Bytes of eager messages for which there is room beyond that. */
+typedef struct coll__eager_limits {
+    size_t sure;                                  /* of one that always is eager; with longer ones it is learned */
+    size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
+} coll__eager_limits;
+
+/* Ranks of one process, and of several; with a processor each, and sharing some.  There waiting is dear, and an eager message
+ * saves a wait, but all have to read it. */
+static const coll__eager_limits coll__eager_room[2][2] = {
+    { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
+    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 64 << 10 } },
 };
 
 /* What a rank publishes of its call in a direct turn. */
@@ -24018,9 +24032,22 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
 
+enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
+
+/* Which way calls of a kind and a class of lengths go, and what the first member timed (coll_threads_eagerness.h). */
+typedef struct coll__eagerness {
+    uint64_t word;                                /* the turn from which they go so, the way before, and the way from there;
+                                                     of a way the last bit counts: 1 is directly              */
+    int64_t  began;                               /* the run of calls that is being timed,                    */
+    uint64_t bytes;                               /* and those of its inputs                                  */
+    uint32_t calls, runs, rest;                   /* in this run; runs; calls before the next one             */
+    float    best[2];                             /* ns for each byte, of each way                            */
+} coll__eagerness;
+
 /* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
     uint64_t id;
+    coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
@@ -24034,10 +24061,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member: one of its bags. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int bag)
+/* Room for longer eager messages: for each slot a row of bags, one for each member. */
+static inline unsigned char *coll__group_bags(coll__group *group)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__BAG_SLOTS * member + bag) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, 0);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -24089,13 +24116,11 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
     return group;
 }
 
-/* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
- * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
+/* A group of these ranks; `ranks` NULL: of all of the hub. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG_CROWDED : COLL__EAGER_LONG;
-    const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
-    const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
+    const coll__eager_limits *const limits = &coll__eager_room[hub->is_apart][hub->is_crowded];
+    const size_t each = coll__least(limits->longest, limits->all / (size_t)count) / COLL__LINE * COLL__LINE;
     coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
 
     if (!group) group = coll__group_take(hub, count, 0);
@@ -24155,9 +24180,12 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
-    m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    m->bags = coll__group_bag(group, 0, 0);
     m->bag_length = group->bag_length;
+    m->row_length = group->bag_length * (size_t)count;
+    m->bags = coll__group_bags(group);
+    m->eager_most = coll__most(COLL__EAGER_SHORT, m->bag_length);
+    m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
+    m->eager_sure = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].sure;
 }
 
 static void coll__member_end(coll__member *m)
@@ -24403,6 +24431,7 @@ typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL_
 typedef struct coll__form {
     coll__eager   eager;
     coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
+    bool         is_sum;                          /* elements are combined                                    */
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
@@ -24434,13 +24463,22 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
     return &m->seats[rank].slots[coll__slot_number(m, turn)];
 }
 
-static inline coll__eagers coll__eagers_of(const coll__member *m, uint64_t turn, size_t length)
+/* Has only the root an eager input?  Then the bags of all are its own. */
+static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
+
+static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+{
+    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+}
+
+static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t turn, size_t length)
 {
     const unsigned slot = coll__slot_number(m, turn);
     const coll__seat *const seat = m->seats;
-    const size_t all = COLL__BAG_SLOTS * m->bag_length;
 
-    if (length > COLL__EAGER_SHORT) return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->bag_length, all };
+    if (length > COLL__EAGER_SHORT)
+        return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->row_length,
+                               coll__is_eager_of_root(form) ? 0 : m->bag_length };
     return (coll__eagers){ length > COLL__EAGER_INSIDE ? seat->shorts[slot] : seat->slots[slot].is.data, sizeof *seat };
 }
 
@@ -25201,15 +25239,15 @@ static const coll__form coll__forms[] = {
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
-    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL, .is_sum = true,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
                          .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
                               .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
@@ -25218,9 +25256,9 @@ static const coll__form coll__forms[] = {
 #endif
 #endif
 #if COLL__HAS_SCAN
-    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
                     .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
-    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER
@@ -25444,19 +25482,108 @@ static inline void coll__staging_end(const coll__turn *t) { (void)t; }
 
 #endif
 #endif /* COLL_THREADS_STAGING_H */
+/* ---- transports/threads/coll_threads_eagerness.h ---- */
+/* coll_threads_eagerness.h - eagerly or directly: which way a call goes whose input is neither short nor long.
+ *
+ * Eagerly a rank copies its input to where the others read it, and goes on.  Directly it says where its buffers are, and waits
+ * until the others are through with them.  Which is quicker depends on what the program does between two calls.  Where an input
+ * is written and a result is read each time, as programs do, the eager way takes about half the time of the direct one; where
+ * nobody touches them, up to 3 times as long.  Nothing in a call shows it.  So it is learned, for each kind and each class of
+ * lengths: the first member times runs of calls, from the beginning of the first to that of the one behind the last, so that
+ * what a way costs between two calls is in it, too.
+ *
+ * All ranks must go the same way in a turn.  So a new way holds from a turn that is `abreast` behind the one that the first
+ * member is about to publish: who is there has seen what was written before that (coll__turn_before()).  For those who are not
+ * there yet, the word says the way before, too; so it is not changed again until all are.
+ *
+ * Where ranks share processors nothing is learned: there a wait saved is worth more than all the rest. */
+#ifndef COLL_THREADS_EAGERNESS_H
+#define COLL_THREADS_EAGERNESS_H
+
+enum {
+    COLL__EAGERNESS_LEAST_BITS = 10,              /* the first class begins behind 2^this bytes               */
+    COLL__EAGERNESS_RUN = COLL__TURNS_ABREAST,    /* calls of a run: at its end all ranks are on its way      */
+    COLL__EAGERNESS_WARM = 2,                     /* calls before it, which find the caches as the other way has left them */
+    COLL__EAGERNESS_RUNS = 3,                     /* of each way; the fastest counts                          */
+    COLL__EAGERNESS_AGAIN = 8192                  /* calls from one choice to the next                        */
+};
+
+static inline bool coll__eagerness_in(uint64_t word, uint64_t turn) { return (turn >= word >> 2 ? word : word >> 1) & 1; }
+
+static coll__eagerness *coll__eagerness_of(const coll__member *m, coll_kind kind, size_t length)
+{
+    const int at = 63 - __builtin_clzll(length - 1) - COLL__EAGERNESS_LEAST_BITS, last = COLL__EAGERNESS_CLASSES - 1;
+    return &m->group->eagerness[kind][at < 0 ? 0 : at < last ? at : last];
+}
+
+/* A run is over: what it has taken, and the way from now on. */
+static void coll__eagerness_next(const coll__member *m, coll__eagerness *e, uint64_t turn)
+{
+    const bool way = e->word & 1;
+    const float each = (float)(coll__now() - e->began) / (float)e->bytes;
+    bool next = !way;
+
+    if (e->best[way] == 0 || each < e->best[way]) e->best[way] = each;
+    e->calls = 0;
+    e->rest = COLL__EAGERNESS_WARM;
+    if (++e->runs == 2 * COLL__EAGERNESS_RUNS) {
+        next = e->best[1] < e->best[0] * 0.95f;
+        e->runs = 0;
+        e->rest = COLL__EAGERNESS_AGAIN;
+        e->best[0] = e->best[1] = 0;
+    }
+    if (next == way) return;
+    COLL__ASSERT(turn >= (e->word >> 2) + m->abreast, "turn %llu is not behind all that go as before", (unsigned long long)turn);
+    __atomic_store_n(&e->word, (turn + m->abreast) << 2 | (uint64_t)way << 1 | next, __ATOMIC_RELAXED);
+}
+
+/* The first member begins one more call of a kind and a class. */
+static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint64_t turn, size_t length)
+{
+    if (turn < e->word >> 2) return;
+    if (e->rest > 0) {
+        e->rest--;
+    } else if (e->calls == COLL__EAGERNESS_RUN) {
+        coll__eagerness_next(m, e, turn);
+    } else {
+        if (e->calls++ == 0) {
+            e->began = coll__now();
+            e->bytes = 0;
+        }
+        e->bytes += length;
+    }
+}
+
+/* Does our next turn go directly, though its input could go eagerly?  Asked once there is room for the turn: only then do all
+ * get one answer. */
+static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
+{
+    const uint64_t turn = m->turn + 1;
+    coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
+
+    if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call asks again and again                 */
+    else if (m->rank == 0) coll__eagerness_note(m, e, turn, length);
+    return coll__eagerness_in(__atomic_load_n(&e->word, __ATOMIC_RELAXED), turn);
+}
+
+#endif /* COLL_THREADS_EAGERNESS_H */
 /* ---- transports/threads/coll_threads_turn.h ---- */
 /* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
  * until it is done on all sides. */
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
+/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and its share is done.  The turn
+ * is state[1]. */
+enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
 
-/* Bytes of an eager input; beyond eager_most: it is not sent eagerly.  Alike on all ranks that make the same call. */
+/* Bytes of an eager input; beyond coll__eager_most(): it is not sent eagerly, and neither are elements so long that their sums
+ * need memory of their own.  Alike on all ranks that make the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
     const size_t one = count * unit;
 
+    if (unit > COLL__BLOCK && form->is_sum) return SIZE_MAX;
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
@@ -25474,7 +25601,7 @@ static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
     return form->eager == COLL__EAGER_NEVER
-        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
+        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > coll__eager_most(m, form);
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -25666,7 +25793,7 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 {
     const coll_call *call = task->call;
     const uint64_t turn = m->turn + 1;
-    const bool has_input = form->eager_from != COLL__THE_ROOT || m->rank == call->root;
+    const bool has_input = !coll__is_eager_of_root(form) || m->rank == call->root;
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
     unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
@@ -25676,9 +25803,9 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 }
 
 /* What is left of a turn is done when the task is offered again. */
-static inline void coll__turn_posted(coll_task *task, uint64_t turn)
+static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t how)
 {
-    task->state[0] = COLL__TURN_POSTED;
+    task->state[0] = how;
     task->state[1] = turn;
 }
 
@@ -25706,7 +25833,7 @@ static coll_status coll__turn_begin(coll__turn *t)
     if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
     coll__turn_publish(t->m, t->task, slot, t->number);
-    coll__turn_posted(t->task, t->number);
+    coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
     return COLL_OK;
 }
 
@@ -25748,11 +25875,10 @@ static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, c
                                                               size_t length)
 {
     const uint64_t turn = m->turn + 1;
-    const coll__eagers eager = coll__eagers_of(m, turn, length);
+    const coll__eagers eager = coll__eagers_of(m, form, turn, length);
 
-    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return COLL_PENDING;
     coll__turn_post(m, form, task, length, &eager);
-    coll__turn_posted(task, turn);
+    coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return COLL_PENDING;
 }
 
@@ -25762,19 +25888,21 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_direct = form->eager == COLL__EAGER_NEVER || length > m->eager_most;
+    const bool is_long = form->eager == COLL__EAGER_NEVER || length > coll__eager_most(m, form);
     coll_status status;
 
-    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
+    if (is_long && m->is_eager_only) return COLL_ERR_UNSUPPORTED;         /* on all of them, and at once                  */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
+    const bool is_direct = !is_new ? task->state[0] != COLL__TURN_EAGER
+                                   : is_long || (length > m->eager_sure && coll__goes_directly(m, task, length));
+    if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
-                           .eager = coll__eagers_of(m, turn, length), .unit = task->codec->type_size };
+                           .eager = coll__eagers_of(m, form, turn, length), .unit = task->codec->type_size };
     if (is_new) coll__turn_post(m, form, task, length, &t.eager);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
-    else if (is_new) coll__turn_posted(task, turn);
+    else if (is_new) coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return status;
 }
 
@@ -25834,7 +25962,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const size_t length = coll__eager_length(m, t.form, task);
-    const bool is_eager = length <= m->eager_most;
+    const bool is_eager = task->state[0] == COLL__TURN_EAGER;
     const uint64_t turn = is_new ? coll__turn_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
@@ -36323,7 +36451,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
     }
     if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
-                    side->all.eager_most);
+                    coll__eager_most(&side->all, coll__form_of(call->kind)));
         return 0;
     }
     return 1;

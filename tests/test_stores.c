@@ -9,41 +9,16 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "rounds.h"
 
 enum { SECONDS = 100, CALLS = 4 * COLL__TRIAL_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
-
-static const coll_kind kinds[] = { COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_SCAN, COLL_EXSCAN, COLL_BROADCAST,
-                                   COLL_ALLGATHER, COLL_GATHER, COLL_SCATTER, COLL_ALLTOALL };
-
-/* Element `at` of the input of a rank: sums of a few are exact. */
-static float input_at(int rank, size_t at, int round) { return (float)((at * 7 + (size_t)round) % 1009) + (float)rank; }
-
-/* Element `at` of the result of rank `me`; the blocks have `count` elements. */
-static float result_at(coll_kind kind, int me, int size, size_t count, size_t at, int round)
-{
-    const int block = (int)(at / count), last = kind == COLL_SCAN ? me : kind == COLL_EXSCAN ? me - 1 : size - 1;
-    float sum = 0;
-
-    switch (kind) {
-    case COLL_BROADCAST:                    return input_at(0, at, round);
-    case COLL_ALLGATHER: case COLL_GATHER:  return input_at(block, at % count, round);
-    case COLL_SCATTER:                      return input_at(0, (size_t)me * count + at, round);
-    case COLL_ALLTOALL:                     return input_at(block, (size_t)me * count + at % count, round);
-    default:
-        for (int i = 0; i <= last; i++) sum += input_at(i, kind == COLL_REDUCE_SCATTER ? (size_t)me * count + at : at, round);
-        return sum;
-    }
-}
 
 /* Results of the ranks of the hub that have learned of both ways. */
 static int ways_known(const coll_comm *comm)
 {
-    const coll__session *session = comm->session;
-    const coll__thread *side = (const coll__thread *)session->context;
+    const coll__thread *const side = side_of(comm);
     int known = 0;
 
-    if (strcmp(session->transport->name, "threads"))
-        side = ((const coll__joined *)session->context)->hubs[COLL__HUB_OF_HOST];
     for (int k = 0; k < 2 * COLL__TRIAL_CLASSES; k++) {
         const coll__trial *s = &side->all.stores[k % 2][k / 2];
         known += s->calls >= CALLS - 2 && s->best[0] > 0 && s->best[1] > 0;
@@ -90,24 +65,15 @@ static int stores_worker(coll_comm *comm, void *arg)
     const coll_kind kind = c->kind;
     const bool tries = c->is_allocated || kind == COLL_REDUCE_SCATTER || !strcmp(world, "threads") || coll_size(comm) == 1;
     const int me = coll_rank(comm), size = coll_size(comm);
-    const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    const bool sends_all = shape->send.over == COLL__OVER_RANKS, gets_all = shape->recv.over == COLL__OVER_RANKS;
-    const bool is_cut = (sends_all || gets_all) && kind != COLL_REDUCE_SCATTER;     /* whose result is one block  */
-    const size_t n = (size_t)size, count = is_cut ? LONG / n + 1 : LONG;
-    const size_t in = sends_all ? n * count : count, out = gets_all ? n * count : count;
-    const bool has_result = shape->recv.who == COLL__WHO_ALL || (shape->recv.who == COLL__WHO_ROOT && me == 0)
-                         || (shape->recv.who == COLL__WHO_LATER && me > 0);
+    const round_shape shape = round_shape_of(kind, me, size, LONG);
+    const size_t in = shape.in, out = shape.out;
     support_buffer send = stores_buffer(comm, c, in * sizeof(float)), recv = stores_buffer(comm, c, out * sizeof(float));
     float *const x = (float *)(void *)send.data, *const y = (float *)(void *)recv.data;
 
     for (int round = 0; round < CALLS; round++) {
-        float *const input = kind == COLL_BROADCAST ? y : x;
-        for (size_t i = 0; i < (kind == COLL_BROADCAST ? out : in); i++) input[i] = input_at(me, i, round);
-        const coll_call call = { .kind = kind, .send = kind == COLL_BROADCAST ? NULL : x, .recv = y, .count = count,
-                                 .type = COLL_F32, .op = COLL_SUM };
+        const coll_call call = round_begin(&shape, x, y, round);
         CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-        size_t wrong = 0;
-        for (size_t i = 0; has_result && i < out; i++) wrong += y[i] != result_at(kind, me, size, count, i, round);
+        size_t wrong = round_wrong(&shape, y, round);
         CHECK(wrong == 0, "%s: call %d: %zu elements of rank %d are wrong", case_name, round, wrong, me);
         for (size_t i = 0; kind != COLL_BROADCAST && i < in; i++) wrong += x[i] != input_at(me, i, round);
         CHECK(wrong == 0, "%s: call %d: the input of rank %d has changed", case_name, round, me);
@@ -198,9 +164,9 @@ static void stores_of_world(bool is_allocated)
 {
     static const int sizes[] = { 1, 2, 3, 5 };
 
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t k = 0; k < sizeof round_kinds / sizeof *round_kinds; k++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            const stores_case c = { sizes[s], kinds[k], is_allocated };
+            const stores_case c = { sizes[s], round_kinds[k], is_allocated };
             char name[80];
             snprintf(name, sizeof name, "%s of %d ranks%s", coll_kind_name(c.kind), c.size, is_allocated ? ", coll_alloc" : "");
             run_case_within(SECONDS, stores_run, &c, name);

@@ -186,7 +186,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
     }
     if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
-                    side->all.eager_most);
+                    coll__eager_most(&side->all, coll__form_of(call->kind)));
         return 0;
     }
     return 1;

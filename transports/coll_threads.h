@@ -10,6 +10,7 @@
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_staging.h    copies that other processes can reach
+ *   threads/coll_threads_eagerness.h  what is neither short nor long: eagerly or directly
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -17,9 +18,10 @@
  * All ranks share a hub.  In each group, and the group of all ranks is one of them, every rank has a seat.  A collective is a
  * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
  *
- *   EAGER, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
- *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has many slots, used in turns.
- *   A slot is written again once all have published a later turn, for then they are through with what is in it.
+ *   EAGER, short vectors, and longer ones where that has proved quicker.  Each rank copies its input into its seat and
+ *   publishes the number of the turn beside it; whoever needs the input reads it there.  One phase: nobody waits for the
+ *   readers, because a seat has many slots, used in turns.  A slot is written again once all have published a later turn, for
+ *   then they are through with what is in it.
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
@@ -45,6 +47,7 @@ COLL__FOR_SPEED
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_stores.h"
 #include "threads/coll_threads_staging.h"
+#include "threads/coll_threads_eagerness.h"
 #include "threads/coll_threads_turn.h"
 COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"

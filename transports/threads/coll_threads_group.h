@@ -9,10 +9,20 @@
 enum {
     COLL__EAGER_INSIDE = 24,                      /* bytes of an eager message that fits in the line of its slot */
     COLL__EAGER_SHORT = 256,                      /* of one for which a seat has room beside each slot        */
-    COLL__EAGER_LONG = 1024, COLL__EAGER_LONG_CROWDED = 4096, /* of a longer one: of ranks of one process, with a processor */
-    COLL__EAGER_LONG_APART = 16384,               /* each or not; and of several                              */
-    COLL__EAGER_ALL = 16384, COLL__EAGER_ALL_APART = 65536,   /* and of those of all ranks                    */
     COLL__PAGE = 4096
+};
+
+/* Bytes of eager messages for which there is room beyond that. */
+typedef struct coll__eager_limits {
+    size_t sure;                                  /* of one that always is eager; with longer ones it is learned */
+    size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
+} coll__eager_limits;
+
+/* Ranks of one process, and of several; with a processor each, and sharing some.  There waiting is dear, and an eager message
+ * saves a wait, but all have to read it. */
+static const coll__eager_limits coll__eager_room[2][2] = {
+    { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
+    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 64 << 10 } },
 };
 
 /* What a rank publishes of its call in a direct turn. */
@@ -49,9 +59,22 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
 
+enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
+
+/* Which way calls of a kind and a class of lengths go, and what the first member timed (coll_threads_eagerness.h). */
+typedef struct coll__eagerness {
+    uint64_t word;                                /* the turn from which they go so, the way before, and the way from there;
+                                                     of a way the last bit counts: 1 is directly              */
+    int64_t  began;                               /* the run of calls that is being timed,                    */
+    uint64_t bytes;                               /* and those of its inputs                                  */
+    uint32_t calls, runs, rest;                   /* in this run; runs; calls before the next one             */
+    float    best[2];                             /* ns for each byte, of each way                            */
+} coll__eagerness;
+
 /* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
     uint64_t id;
+    coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
@@ -65,10 +88,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member: one of its bags. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int bag)
+/* Room for longer eager messages: for each slot a row of bags, one for each member. */
+static inline unsigned char *coll__group_bags(coll__group *group)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__BAG_SLOTS * member + bag) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, 0);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -120,13 +143,11 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
     return group;
 }
 
-/* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
- * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
+/* A group of these ranks; `ranks` NULL: of all of the hub. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG_CROWDED : COLL__EAGER_LONG;
-    const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
-    const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
+    const coll__eager_limits *const limits = &coll__eager_room[hub->is_apart][hub->is_crowded];
+    const size_t each = coll__least(limits->longest, limits->all / (size_t)count) / COLL__LINE * COLL__LINE;
     coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
 
     if (!group) group = coll__group_take(hub, count, 0);
@@ -186,9 +207,12 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
-    m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    m->bags = coll__group_bag(group, 0, 0);
     m->bag_length = group->bag_length;
+    m->row_length = group->bag_length * (size_t)count;
+    m->bags = coll__group_bags(group);
+    m->eager_most = coll__most(COLL__EAGER_SHORT, m->bag_length);
+    m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
+    m->eager_sure = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].sure;
 }
 
 static void coll__member_end(coll__member *m)

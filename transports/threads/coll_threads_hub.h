@@ -77,12 +77,14 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    unsigned char       *bags;                    /* room for the longer eager inputs: the first bag of the first rank */
-    size_t               bag_length;
+    unsigned char       *bags;                    /* room for the longer eager inputs: rows of bags, one for each rank */
+    size_t               bag_length, row_length;
     uint64_t  abreast, slot_mask;                 /* turns that each publishes before the first is over; turn & slot_mask: its
                                                      slot, of twice as many                                   */
     uint64_t  last_bag;                           /* our last turn with one                                   */
-    size_t    eager_most;                         /* bytes of an eager message, the longest                   */
+    size_t    eager_most;                         /* bytes of an eager message, the longest;                  */
+    size_t    rooted_most;                        /* of one that only the root has: it may fill a row;        */
+    size_t    eager_sure;                         /* and of one that goes eagerly always                      */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */

@@ -44,6 +44,7 @@ typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL_
 typedef struct coll__form {
     coll__eager   eager;
     coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
+    bool         is_sum;                          /* elements are combined                                    */
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
@@ -75,13 +76,22 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
     return &m->seats[rank].slots[coll__slot_number(m, turn)];
 }
 
-static inline coll__eagers coll__eagers_of(const coll__member *m, uint64_t turn, size_t length)
+/* Has only the root an eager input?  Then the bags of all are its own. */
+static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
+
+static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+{
+    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+}
+
+static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t turn, size_t length)
 {
     const unsigned slot = coll__slot_number(m, turn);
     const coll__seat *const seat = m->seats;
-    const size_t all = COLL__BAG_SLOTS * m->bag_length;
 
-    if (length > COLL__EAGER_SHORT) return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->bag_length, all };
+    if (length > COLL__EAGER_SHORT)
+        return (coll__eagers){ m->bags + turn % COLL__BAG_SLOTS * m->row_length,
+                               coll__is_eager_of_root(form) ? 0 : m->bag_length };
     return (coll__eagers){ length > COLL__EAGER_INSIDE ? seat->shorts[slot] : seat->slots[slot].is.data, sizeof *seat };
 }
 

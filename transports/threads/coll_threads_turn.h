@@ -3,13 +3,17 @@
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
+/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and its share is done.  The turn
+ * is state[1]. */
+enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
 
-/* Bytes of an eager input; beyond eager_most: it is not sent eagerly.  Alike on all ranks that make the same call. */
+/* Bytes of an eager input; beyond coll__eager_most(): it is not sent eagerly, and neither are elements so long that their sums
+ * need memory of their own.  Alike on all ranks that make the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
     const size_t one = count * unit;
 
+    if (unit > COLL__BLOCK && form->is_sum) return SIZE_MAX;
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
@@ -27,7 +31,7 @@ static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
     return form->eager == COLL__EAGER_NEVER
-        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
+        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > coll__eager_most(m, form);
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -219,7 +223,7 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 {
     const coll_call *call = task->call;
     const uint64_t turn = m->turn + 1;
-    const bool has_input = form->eager_from != COLL__THE_ROOT || m->rank == call->root;
+    const bool has_input = !coll__is_eager_of_root(form) || m->rank == call->root;
     const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
     unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
@@ -229,9 +233,9 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 }
 
 /* What is left of a turn is done when the task is offered again. */
-static inline void coll__turn_posted(coll_task *task, uint64_t turn)
+static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t how)
 {
-    task->state[0] = COLL__TURN_POSTED;
+    task->state[0] = how;
     task->state[1] = turn;
 }
 
@@ -259,7 +263,7 @@ static coll_status coll__turn_begin(coll__turn *t)
     if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
     coll__turn_publish(t->m, t->task, slot, t->number);
-    coll__turn_posted(t->task, t->number);
+    coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
     return COLL_OK;
 }
 
@@ -301,11 +305,10 @@ static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, c
                                                               size_t length)
 {
     const uint64_t turn = m->turn + 1;
-    const coll__eagers eager = coll__eagers_of(m, turn, length);
+    const coll__eagers eager = coll__eagers_of(m, form, turn, length);
 
-    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return COLL_PENDING;
     coll__turn_post(m, form, task, length, &eager);
-    coll__turn_posted(task, turn);
+    coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return COLL_PENDING;
 }
 
@@ -315,19 +318,21 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_direct = form->eager == COLL__EAGER_NEVER || length > m->eager_most;
+    const bool is_long = form->eager == COLL__EAGER_NEVER || length > coll__eager_most(m, form);
     coll_status status;
 
-    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
+    if (is_long && m->is_eager_only) return COLL_ERR_UNSUPPORTED;         /* on all of them, and at once                  */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
+    const bool is_direct = !is_new ? task->state[0] != COLL__TURN_EAGER
+                                   : is_long || (length > m->eager_sure && coll__goes_directly(m, task, length));
+    if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
-                           .eager = coll__eagers_of(m, turn, length), .unit = task->codec->type_size };
+                           .eager = coll__eagers_of(m, form, turn, length), .unit = task->codec->type_size };
     if (is_new) coll__turn_post(m, form, task, length, &t.eager);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
-    else if (is_new) coll__turn_posted(task, turn);
+    else if (is_new) coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return status;
 }
 
@@ -387,7 +392,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const size_t length = coll__eager_length(m, t.form, task);
-    const bool is_eager = length <= m->eager_most;
+    const bool is_eager = task->state[0] == COLL__TURN_EAGER;
     const uint64_t turn = is_new ? coll__turn_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
