@@ -33,7 +33,7 @@ threads allreduce 1024 505
 threads broadcast 8 230
 threads reduce 8 225
 threads reduce_scatter 4 370
-threads allgather 4 325
+threads allgather 4 330
 threads alltoall 4 345
 threads barrier 0 205
 tcp allreduce 8 2160

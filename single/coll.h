@@ -23456,7 +23456,7 @@ typedef struct coll__member {
     uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest;                  */
     size_t    rooted_most;                        /* of one that only the root has: it may fill a row;        */
-    size_t    eager_sure;                         /* and of one that goes eagerly always                      */
+    size_t    eager_sure, learned_from;           /* of one that goes eagerly always; beyond this it is learned */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
@@ -23987,7 +23987,7 @@ enum {
 
 /* Bytes of eager messages for which there is room beyond that. */
 typedef struct coll__eager_limits {
-    size_t sure;                                  /* of one that always is eager; with longer ones it is learned */
+    size_t learned_from;                          /* beyond that it is learned whether they go eagerly        */
     size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
 } coll__eager_limits;
 
@@ -24185,7 +24185,8 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->bags = coll__group_bags(group);
     m->eager_most = coll__most(COLL__EAGER_SHORT, m->bag_length);
     m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
-    m->eager_sure = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].sure;
+    m->learned_from = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].learned_from;
+    m->eager_sure = coll__least(coll__least(m->learned_from, m->eager_most), COLL__BLOCK);
 }
 
 static void coll__member_end(coll__member *m)
@@ -25554,13 +25555,22 @@ static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint
     }
 }
 
-/* Does our next turn go directly, though its input could go eagerly?  Asked once there is room for the turn: only then do all
- * get one answer. */
-static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
+/* Can an input not go eagerly?  There is no room for it, or its elements are so long that their sums need memory of their own. */
+static bool coll__is_too_long(const coll__member *m, const coll__form *form, size_t unit, size_t length)
+{
+    return length > coll__eager_most(m, form) || (unit > COLL__BLOCK && form->is_sum);
+}
+
+/* Does our next turn go directly, whose input is not so short that it goes eagerly anyway?  Asked once there is room for the
+ * turn: only then do all get one answer. */
+static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll__form *form, const coll_task *task,
+                                                          size_t length)
 {
     const uint64_t turn = m->turn + 1;
-    coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
 
+    if (coll__is_too_long(m, form, task->codec->type_size, length)) return true;
+    if (length <= m->learned_from) return false;
+    coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
     if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call asks again and again                 */
     else if (m->rank == 0) coll__eagerness_note(m, e, turn, length);
     return coll__eagerness_in(__atomic_load_n(&e->word, __ATOMIC_RELAXED), turn);
@@ -25577,13 +25587,11 @@ static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m,
  * is state[1]. */
 enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
 
-/* Bytes of an eager input; beyond coll__eager_most(): it is not sent eagerly, and neither are elements so long that their sums
- * need memory of their own.  Alike on all ranks that make the same call. */
+/* Bytes of an eager input.  Alike on all ranks that make the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
     const size_t one = count * unit;
 
-    if (unit > COLL__BLOCK && form->is_sum) return SIZE_MAX;
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
@@ -25600,8 +25608,8 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
 static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
-    return form->eager == COLL__EAGER_NEVER
-        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > coll__eager_most(m, form);
+    const size_t unit = coll_type_size(call->type);
+    return coll__is_too_long(m, form, unit, coll__eager_bytes(m, form, call->count, unit));
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -25888,13 +25896,14 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_long = form->eager == COLL__EAGER_NEVER || length > coll__eager_most(m, form);
+    const bool is_longer = length > m->eager_sure;
     coll_status status;
 
-    if (is_long && m->is_eager_only) return COLL_ERR_UNSUPPORTED;         /* on all of them, and at once                  */
+    if (is_longer && m->is_eager_only && coll__is_too_long(m, form, task->codec->type_size, length))
+        return COLL_ERR_UNSUPPORTED;              /* on all of them, and at once                              */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = !is_new ? task->state[0] != COLL__TURN_EAGER
-                                   : is_long || (length > m->eager_sure && coll__goes_directly(m, task, length));
+    const bool is_direct = is_longer
+                        && (is_new ? coll__goes_directly(m, form, task, length) : task->state[0] != COLL__TURN_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];

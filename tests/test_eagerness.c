@@ -16,14 +16,15 @@ enum { SECONDS = 100, CALLS = 260, CHANGES = 3, ABREAST = 6 };
 typedef struct eager_case { int size; coll_kind kind; coll_type type; coll_op op; unsigned flags; } eager_case;
 
 /* Bytes beyond which it is learned, where ranks have a processor each. */
-static size_t sure(void) { return coll__eager_room[strcmp(world, "threads") != 0][false].sure; }
+static size_t sure(void) { return coll__eager_room[strcmp(world, "threads") != 0][false].learned_from; }
 
 /* Let the ranks learn though they share processors; what they have learned is asked again at once. */
 static void learn(const coll_comm *comm)
 {
     coll__member *const m = &side_of(comm)->all;
 
-    m->eager_sure = sure();
+    m->learned_from = sure();
+    m->eager_sure = coll__least(m->eager_sure, m->learned_from);
     for (int k = 0; m->rank == 0 && k < COLL__EAGERNESS_KINDS * COLL__EAGERNESS_CLASSES; k++) {
         coll__eagerness *const e = &m->group->eagerness[k % COLL__EAGERNESS_KINDS][k / COLL__EAGERNESS_KINDS];
         if (e->rest > COLL__EAGERNESS_WARM) e->rest = COLL__EAGERNESS_WARM;

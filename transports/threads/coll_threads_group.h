@@ -14,7 +14,7 @@ enum {
 
 /* Bytes of eager messages for which there is room beyond that. */
 typedef struct coll__eager_limits {
-    size_t sure;                                  /* of one that always is eager; with longer ones it is learned */
+    size_t learned_from;                          /* beyond that it is learned whether they go eagerly        */
     size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
 } coll__eager_limits;
 
@@ -212,7 +212,8 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->bags = coll__group_bags(group);
     m->eager_most = coll__most(COLL__EAGER_SHORT, m->bag_length);
     m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
-    m->eager_sure = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].sure;
+    m->learned_from = m->is_eager_only ? SIZE_MAX : coll__eager_room[thread->hub->is_apart][thread->hub->is_crowded].learned_from;
+    m->eager_sure = coll__least(coll__least(m->learned_from, m->eager_most), COLL__BLOCK);
 }
 
 static void coll__member_end(coll__member *m)

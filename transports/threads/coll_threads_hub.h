@@ -84,7 +84,7 @@ typedef struct coll__member {
     uint64_t  last_bag;                           /* our last turn with one                                   */
     size_t    eager_most;                         /* bytes of an eager message, the longest;                  */
     size_t    rooted_most;                        /* of one that only the root has: it may fill a row;        */
-    size_t    eager_sure;                         /* and of one that goes eagerly always                      */
+    size_t    eager_sure, learned_from;           /* of one that goes eagerly always; beyond this it is learned */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */

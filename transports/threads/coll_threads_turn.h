@@ -7,13 +7,11 @@
  * is state[1]. */
 enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
 
-/* Bytes of an eager input; beyond coll__eager_most(): it is not sent eagerly, and neither are elements so long that their sums
- * need memory of their own.  Alike on all ranks that make the same call. */
+/* Bytes of an eager input.  Alike on all ranks that make the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
     const size_t one = count * unit;
 
-    if (unit > COLL__BLOCK && form->is_sum) return SIZE_MAX;
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
@@ -30,8 +28,8 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
 static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
-    return form->eager == COLL__EAGER_NEVER
-        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > coll__eager_most(m, form);
+    const size_t unit = coll_type_size(call->type);
+    return coll__is_too_long(m, form, unit, coll__eager_bytes(m, form, call->count, unit));
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -318,13 +316,14 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_long = form->eager == COLL__EAGER_NEVER || length > coll__eager_most(m, form);
+    const bool is_longer = length > m->eager_sure;
     coll_status status;
 
-    if (is_long && m->is_eager_only) return COLL_ERR_UNSUPPORTED;         /* on all of them, and at once                  */
+    if (is_longer && m->is_eager_only && coll__is_too_long(m, form, task->codec->type_size, length))
+        return COLL_ERR_UNSUPPORTED;              /* on all of them, and at once                              */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = !is_new ? task->state[0] != COLL__TURN_EAGER
-                                   : is_long || (length > m->eager_sure && coll__goes_directly(m, task, length));
+    const bool is_direct = is_longer
+                        && (is_new ? coll__goes_directly(m, form, task, length) : task->state[0] != COLL__TURN_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
