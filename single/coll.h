@@ -23995,7 +23995,7 @@ typedef struct coll__eager_limits {
  * saves a wait, but all have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
     { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
-    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 64 << 10 } },
+    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
 };
 
 /* What a rank publishes of its call in a direct turn. */
