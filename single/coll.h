@@ -25587,6 +25587,8 @@ static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m,
  * is state[1]. */
 enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
 
+enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than there is room for                     */
+
 /* Bytes of an eager input.  Alike on all ranks that make the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
@@ -25595,7 +25597,7 @@ static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
-    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : SIZE_MAX;
+    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : COLL__NEVER_EAGER;
     }
 }
 
