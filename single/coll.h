@@ -23991,8 +23991,8 @@ typedef struct coll__eager_limits {
     size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
 } coll__eager_limits;
 
-/* Ranks of one process, and of several; with a processor each, and sharing some.  There waiting is dear, and an eager message
- * saves a wait, but all have to read it. */
+/* Ranks of one process, and of several; with a processor each, and sharing some.  Where they share, waiting is dear: an eager
+ * message saves a wait, but all have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
     { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
     { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
@@ -24432,7 +24432,6 @@ typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL_
 typedef struct coll__form {
     coll__eager   eager;
     coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
-    bool         is_sum;                          /* elements are combined                                    */
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
@@ -25240,15 +25239,15 @@ static const coll__form coll__forms[] = {
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
-    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
@@ -25257,9 +25256,9 @@ static const coll__form coll__forms[] = {
 #endif
 #endif
 #if COLL__HAS_SCAN
-    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
-    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER
@@ -25556,19 +25555,18 @@ static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint
 }
 
 /* Can an input not go eagerly?  There is no room for it, or its elements are so long that their sums need memory of their own. */
-static bool coll__is_too_long(const coll__member *m, const coll__form *form, size_t unit, size_t length)
+static bool coll__is_too_long(const coll__member *m, const coll_call *call, size_t unit, size_t length)
 {
-    return length > coll__eager_most(m, form) || (unit > COLL__BLOCK && form->is_sum);
+    return length > coll__eager_most(m, coll__form_of(call->kind)) || (unit > COLL__BLOCK && coll__kind_reduces(call->kind));
 }
 
 /* Does our next turn go directly, whose input is not so short that it goes eagerly anyway?  Asked once there is room for the
  * turn: only then do all get one answer. */
-static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll__form *form, const coll_task *task,
-                                                          size_t length)
+static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
 {
     const uint64_t turn = m->turn + 1;
 
-    if (coll__is_too_long(m, form, task->codec->type_size, length)) return true;
+    if (coll__is_too_long(m, task->call, task->codec->type_size, length)) return true;
     if (length <= m->learned_from) return false;
     coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
     if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call asks again and again                 */
@@ -25611,7 +25609,7 @@ static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
     const size_t unit = coll_type_size(call->type);
-    return coll__is_too_long(m, form, unit, coll__eager_bytes(m, form, call->count, unit));
+    return coll__is_too_long(m, call, unit, coll__eager_bytes(m, form, call->count, unit));
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -25901,11 +25899,10 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     const bool is_longer = length > m->eager_sure;
     coll_status status;
 
-    if (is_longer && m->is_eager_only && coll__is_too_long(m, form, task->codec->type_size, length))
+    if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
         return COLL_ERR_UNSUPPORTED;              /* on all of them, and at once                              */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = is_longer
-                        && (is_new ? coll__goes_directly(m, form, task, length) : task->state[0] != COLL__TURN_EAGER);
+    const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__TURN_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];

@@ -70,19 +70,18 @@ static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint
 }
 
 /* Can an input not go eagerly?  There is no room for it, or its elements are so long that their sums need memory of their own. */
-static bool coll__is_too_long(const coll__member *m, const coll__form *form, size_t unit, size_t length)
+static bool coll__is_too_long(const coll__member *m, const coll_call *call, size_t unit, size_t length)
 {
-    return length > coll__eager_most(m, form) || (unit > COLL__BLOCK && form->is_sum);
+    return length > coll__eager_most(m, coll__form_of(call->kind)) || (unit > COLL__BLOCK && coll__kind_reduces(call->kind));
 }
 
 /* Does our next turn go directly, whose input is not so short that it goes eagerly anyway?  Asked once there is room for the
  * turn: only then do all get one answer. */
-static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll__form *form, const coll_task *task,
-                                                          size_t length)
+static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
 {
     const uint64_t turn = m->turn + 1;
 
-    if (coll__is_too_long(m, form, task->codec->type_size, length)) return true;
+    if (coll__is_too_long(m, task->call, task->codec->type_size, length)) return true;
     if (length <= m->learned_from) return false;
     coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
     if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call asks again and again                 */

@@ -18,8 +18,8 @@ typedef struct coll__eager_limits {
     size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
 } coll__eager_limits;
 
-/* Ranks of one process, and of several; with a processor each, and sharing some.  There waiting is dear, and an eager message
- * saves a wait, but all have to read it. */
+/* Ranks of one process, and of several; with a processor each, and sharing some.  Where they share, waiting is dear: an eager
+ * message saves a wait, but all have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
     { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
     { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },

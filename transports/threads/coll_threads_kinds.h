@@ -17,15 +17,15 @@ static const coll__form coll__forms[] = {
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
-    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_ALLREDUCE
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
 #if COLL__HAS_COUNTS
@@ -34,9 +34,9 @@ static const coll__form coll__forms[] = {
 #endif
 #endif
 #if COLL__HAS_SCAN
-    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
-    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL, .is_sum = true,
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
 #endif
 #if COLL__HAS_GATHER

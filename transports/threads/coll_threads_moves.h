@@ -44,7 +44,6 @@ typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL_
 typedef struct coll__form {
     coll__eager   eager;
     coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
-    bool         is_sum;                          /* elements are combined                                    */
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */

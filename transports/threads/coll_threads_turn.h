@@ -31,7 +31,7 @@ static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
     const size_t unit = coll_type_size(call->type);
-    return coll__is_too_long(m, form, unit, coll__eager_bytes(m, form, call->count, unit));
+    return coll__is_too_long(m, call, unit, coll__eager_bytes(m, form, call->count, unit));
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -321,11 +321,10 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     const bool is_longer = length > m->eager_sure;
     coll_status status;
 
-    if (is_longer && m->is_eager_only && coll__is_too_long(m, form, task->codec->type_size, length))
+    if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
         return COLL_ERR_UNSUPPORTED;              /* on all of them, and at once                              */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = is_longer
-                        && (is_new ? coll__goes_directly(m, form, task, length) : task->state[0] != COLL__TURN_EAGER);
+    const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__TURN_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
