@@ -29688,11 +29688,13 @@ static void coll__host_room_sign(const coll__host_room *room, int rank, const un
     memcpy(head->world, world, sizeof head->world);
 }
 
-/* A new world: the room takes the descriptor of the one before, by which the others know it. */
+/* A new world: the room takes the descriptor of the one before, by which the others know it.  Where there is none the descriptor
+ * is closed, for they would wait until they find a room of the new world there. */
 static void coll__host_room_follow(coll__host_room *room, coll__host_room *before)
 {
     if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
-        coll__host_room_close(room);                   /* others find the old one, of another world                */
+        coll__host_room_close(room);
+        coll__close_fd(&before->fd);
         return;
     }
     (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
@@ -36069,6 +36071,16 @@ static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
 
+/* End the meeting, in the room of the first rank, and give what has come of it.  Who gives up may do so at any time: what is said
+ * first is so for all, and no rank has a hub that another one lacks. */
+static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll__host_room_word word)
+{
+    uint32_t is = COLL__ROOM_OPEN;
+
+    (void)__atomic_compare_exchange_n(&first->word, &is, (uint32_t)word, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return is == COLL__ROOM_OPEN ? word : (coll__host_room_word)is;
+}
+
 /* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
 static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
 {
@@ -36132,9 +36144,12 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
         else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
         coll__segment_unmap(at, COLL__ROOM_HEAD);
     }
-    if (hub) hub->can_copy = can_copy;
-    coll__meeting_say(meeting, hub ? COLL__ROOM_AGREED : COLL__ROOM_CANNOT);
-    return hub;
+    if (hub) {
+        hub->can_copy = can_copy;
+        if (coll__meeting_end(coll__host_room_head_at(meeting->tcp->room.at), COLL__ROOM_AGREED) == COLL__ROOM_AGREED) return hub;
+    }
+    coll__meeting_say(meeting, COLL__ROOM_CANNOT);
+    return NULL;
 }
 
 /* The others come, and hear what comes of it.  *at: what is mapped for them. */
@@ -36153,7 +36168,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
     coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
                                                                                                : COLL__ROOM_READS);
     while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
-        if (!coll__meeting_waits(meeting)) return NULL;
+        if (!coll__meeting_waits(meeting)) (void)coll__meeting_end(head, COLL__ROOM_CANNOT);
     return word == COLL__ROOM_AGREED ? hub : NULL;
 }
 
@@ -36161,7 +36176,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
 static bool coll__meeting_call(coll__meeting *meeting)
 {
     const coll__tcp *tcp = meeting->tcp;
-    bool has_rooms = true;
+    bool has_rooms = tcp->room.at != NULL;
 
     meeting->ranks = (int *)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *meeting->ranks);
     meeting->deadline = coll__deadline(COLL__MEET_MS);
@@ -36308,6 +36323,7 @@ typedef struct coll__joined {
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
     coll__lent    lent;                           /* memory that the others of the host may use in place      */
+    bool          has_met, is_crowded;            /* the host has a hub, or had one in a world before; of it  */
     char          description[200];
 } coll__joined;
 
@@ -36521,7 +36537,19 @@ static const char *coll__joined_describe(const void *context)
     return me->description;
 }
 
-/* ---- >>close ---- */
+/* ---- >>open, close ---- */
+
+/* Meet the ranks of the host.  `party`: the first of those of our process. */
+static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowded)
+{
+    coll_status status;
+
+    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->mapped, &status);
+    me->has_met = me->hubs[COLL__HUB_OF_HOST] != NULL;
+    me->is_crowded = is_crowded;
+    if (me->has_met) coll__host_room_lend(me->tcp, &me->lent);
+    return status;
+}
 
 static void coll__joined_close(void *context)
 {
@@ -36594,11 +36622,10 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
         fresh->hubs[COLL__HUB_OF_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
         if (!fresh->hubs[COLL__HUB_OF_PROCESS]) return failure->status;
     }
-    if (!me->hubs[COLL__HUB_OF_HOST]) return COLL_OK;
+    if (!me->has_met) return COLL_OK;
     const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
-    fresh->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__HUB_OF_HOST]->hub->is_crowded,
-                                                      &fresh->mapped, &status);
-    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(fresh->tcp, &fresh->lent);
+    status = coll__joined_meet(fresh, party, me->is_crowded);
+    fresh->has_met = true;                        /* also where somebody died meanwhile: the next world may have one */
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -36685,9 +36712,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
 
     if (status < 0) return status;
-    joined->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
-                                                       comer->opened.is_crowded, &joined->mapped, &status);
-    if (joined->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(joined->tcp, &joined->lent);
+    status = coll__joined_meet(joined, comer->arrival->settings->config.rank, comer->opened.is_crowded);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }

@@ -2,7 +2,7 @@
  * stopped at every moment of it.  All who are left come together, in one world, soon; or all are told that they are too few.
  *
  *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined, sim
- *                                                       PART: modes, pairs, sends, late, chance, stops
+ *                                                       PART: modes, pairs, sends, visits, rooms, late, chance, stops
  *     test_shrink PLAN [TIMES]                          PLAN: as a failure prints it, from "poll, 5 ranks" on
  *
  * COLL_TEST_SEED=... replays `chance`; COLL_TEST_SCALE says how much of it there is. */
@@ -13,15 +13,19 @@
 #include "support.h"
 #include "cases.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, LATE_MS = 2500, RANK_SECONDS = 30,
+enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, LATE_MS = 2500, VISIT_MS = 100, RANK_SECONDS = 30,
        CASE_SECONDS = 600 };     /* two of four processes that are left wait for START_MS, a dozen times */
 
 /* What becomes of a process. */
-typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE } fate_kind;
+typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE, DIES_VISITING, DOZES,
+                         HAS_NO_ROOM } fate_kind;
 
-typedef struct fate { fate_kind kind; int number; } fate;    /* at which send within coll_shrink; or after so many us, or ms */
+/* number: at which send, or visit, within coll_shrink; or after so many us of it, or of the first visit; or ms. */
+typedef struct fate { fate_kind kind; int number; } fate;
 
 static const struct mode { const char *name, *security, *key; bool is_tls; } modes[] = {
     { "open", "open", NULL, false },
@@ -41,6 +45,7 @@ typedef struct plan {
 typedef struct report {
     coll_status shrunk;
     int  is_done, shrinks, size;
+    bool had_hub, has_hub;                        /* in the first world, in the last one                      */
     unsigned members;                             /* of the last world, by what they were called in the first */
     int64_t slowest_ms;                           /* coll_shrink                                              */
     char sentence[512];
@@ -48,10 +53,11 @@ typedef struct report {
 
 static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
 
-/* ---- >>fates: every send of a thread within coll_shrink is counted ---- */
+/* ---- >>fates: what a thread sends within coll_shrink is counted, and whose memory it opens: fstat is the last that it calls
+ * before it looks into that ---- */
 
 static __thread const fate *armed;
-static __thread int sends;
+static __thread int sends, visits;
 
 ssize_t send(int fd, const void *bytes, size_t length, int flags)
 {
@@ -74,16 +80,31 @@ static void *killer_main(void *at)
     return NULL;
 }
 
+static void dies_after(const fate *mine)
+{
+    pthread_t killer;
+    if (!pthread_create(&killer, NULL, killer_main, (void *)(uintptr_t)mine)) pthread_detach(killer);
+}
+
+int fstat(int fd, struct stat *s)
+{
+    if (armed && armed->kind == DIES_VISITING && ++visits == 1) dies_after(armed);
+    if (armed && armed->kind == DOZES && ++visits >= armed->number) pause_us(1000 * VISIT_MS);
+    return (int)syscall(SYS_fstat, fd, s);
+}
+
 /* ---- >>ranks ---- */
 
 typedef struct part { pthread_t thread; coll_comm *comm; const plan *plan; int process; bool is_first; } part;
 
 static int processes_of(const plan *p) { return (p->size + p->each - 1) / p->each; }
 
+static bool lives_on(fate_kind kind) { return kind == LIVES || kind == COMES_LATE || kind >= DOZES; }
+
 static unsigned planned(const plan *p)
 {
     unsigned mask = 0;
-    for (int i = 0; i < processes_of(p); i++) if (p->fates[i].kind != LIVES && p->fates[i].kind != COMES_LATE) mask |= 1u << i;
+    for (int i = 0; i < processes_of(p); i++) if (!lives_on(p->fates[i].kind)) mask |= 1u << i;
     return mask;
 }
 
@@ -104,16 +125,23 @@ static coll_status work(coll_comm *comm, const plan *p, int me, report *r)
     return status;
 }
 
+static bool shares_memory(coll_comm *comm)
+{
+    const coll_call call = { .kind = COLL_BARRIER };
+    char text[2000];
+    return coll_explain(comm, &call, text, sizeof text) > 0 && strstr(text, "in one memory");
+}
+
 static void go_on(coll_comm *comm, const part *own, int me, report *r)
 {
     const fate *mine = own->is_first ? &own->plan->fates[own->process] : NULL;
     coll_comm *olds[RANKS_MOST + 1] = { comm }, *next = NULL;
-    pthread_t killer;
     int count = 1;
     coll_status status = COLL_ERR_PEER;
 
-    if (mine && mine->kind == DIES_AFTER && !pthread_create(&killer, NULL, killer_main, (void *)(uintptr_t)mine))
-        pthread_detach(killer);
+    r->had_hub = shares_memory(comm);
+    if (mine && mine->kind == DIES_AFTER) dies_after(mine);
+    if (mine && mine->kind == HAS_NO_ROOM) (void)setrlimit(RLIMIT_FSIZE, &(const struct rlimit){ 1 << 20, 1 << 20 });
     if (own->plan->fates[own->process].kind == COMES_LATE) pause_us(1000 * own->plan->fates[own->process].number);
     while (status < 0 && count <= RANKS_MOST) {
         const int64_t began = now_ms();
@@ -123,7 +151,8 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
         r->shrinks++;
         if (now_ms() - began > r->slowest_ms) r->slowest_ms = now_ms() - began;
         snprintf(r->sentence, sizeof r->sentence, "%s", r->shrunk ? coll_error(olds[count - 1]) : "");
-        if (mine && mine->kind != DIES_AFTER) __atomic_fetch_or(&board->settled, 1u << own->process, __ATOMIC_SEQ_CST);
+        if (mine && mine->kind != DIES_AFTER && mine->kind != DIES_VISITING)
+            __atomic_fetch_or(&board->settled, 1u << own->process, __ATOMIC_SEQ_CST);
         mine = NULL;
         if (r->shrunk < 0) break;
         if (!own->plan->keeps_old) coll_free(olds[--count]);
@@ -133,6 +162,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
     if (status < 0 && r->shrunk == COLL_OK)
         snprintf(r->sentence, sizeof r->sentence, "%d shrinks, then: %s", r->shrinks, coll_error(next));
     if (status < 0) r->members = 0;
+    r->has_hub = status == COLL_OK && shares_memory(next);
     while (count > 0) coll_free(olds[--count]);
 }
 
@@ -182,7 +212,8 @@ static int process_main(const plan *p, int process, const char *address)
 
 /* ---- >>judging ---- */
 
-static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms " };
+static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms ",
+                                          "visiting us ", "dozes from visit ", "lacks room " };
 
 static const char *plan_text(const plan *p)
 {
@@ -211,7 +242,7 @@ static bool plan_read(const char *text, plan *p)
     for (const char *at = text; (at = strstr(at, " process ")); at++) {
         const int process = atoi(at + 9);
         if (process < 0 || process >= RANKS_MOST || !(at = strchr(at + 9, ' '))) return false;
-        for (int kind = DIES_FIRST; kind <= COMES_LATE; kind++) {
+        for (int kind = DIES_FIRST; kind <= HAS_NO_ROOM; kind++) {
             const size_t length = strlen(fate_names[kind]);
             if (!strncmp(at + 1, fate_names[kind], length)) p->fates[process] = (fate){ (fate_kind)kind, atoi(at + 1 + length) };
         }
@@ -240,6 +271,7 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
 {
     unsigned left = 0;
     int count = 0, agreed = 0, late_ms = 0;
+    bool may_share = true;
 
     for (int i = 0; i < p->size; i++) {
         if (gone >> (i / p->each) & 1) continue;
@@ -249,7 +281,9 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
     }
     const bool is_enough = 2 * count > p->size || (2 * count == p->size && (left & 1));
     const bool may_compute = !is_enough && stops > 0 && !(left & 1);
-    for (int i = 0; i < processes_of(p); i++) late_ms += p->fates[i].kind == COMES_LATE ? p->fates[i].number : 0;
+    for (int i = 0; i < processes_of(p); i++) may_share = may_share && p->fates[i].kind != HAS_NO_ROOM;
+    for (int i = 0; i < processes_of(p); i++)
+        late_ms += p->fates[i].kind == COMES_LATE ? p->fates[i].number : p->fates[i].kind == DOZES ? 2 * p->size * VISIT_MS : 0;
     const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + waits_of(p, left) * 2 * LIVENESS_MS);
     for (int i = 0; i < p->size; i++) {
         const report *r = &board->ranks[i];
@@ -265,6 +299,8 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
               r->sentence);
         CHECK(!has_tally || is_enough || strstr(r->sentence, tally_text), "%s: rank %d counts otherwise: %s", case_name, i,
               r->sentence);
+        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s hub", case_name, i,
+              may_share ? "no" : "a");
         CHECK(r->slowest_ms < support_patience(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
     }
 }
@@ -390,6 +426,41 @@ static void sends_case(const void *arg)
         }
         CHECK(number > 2, "%s: has not met its fate", case_name);
     }
+}
+
+/* One dies when all but the first have come to the hub of the new world, and this one is slow to see that: some know of the death
+ * before the hub is agreed on.  All come to the next world's hub, or nobody. */
+static void visits_case(const void *arg)
+{
+    (void)arg;
+    for (int size = 5; size <= 6; size++)
+        for (int visit = 1; visit <= 5; visit++)
+            for (int us = 0; us <= 100000; us = us * 3 + 10000) {
+                plan p = { .size = size * each_of(), .each = each_of(), .mode = visit % 2 ? 0 : 2 };
+                if (p.size > RANKS_MOST) p.size = RANKS_MOST;
+                const int last = processes_of(&p) - 1;
+                p.fates[0] = (fate){ DIES_FIRST, 0 };
+                p.fates[1] = (fate){ DOZES, visit };
+                p.fates[last] = (fate){ DIES_VISITING, us };
+                run_plan(&p);
+            }
+}
+
+/* Who can have no memory to share with the others of its host any more says so, and nobody waits for it. */
+static void rooms_case(const void *arg)
+{
+    (void)arg;
+    for (int size = 3; size <= 5; size++)
+        for (int lacks = 0; lacks < size; lacks++)
+            for (int more = 0; more < 2; more++) {
+                plan p = { .size = size * each_of(), .each = each_of(), .mode = more ? 2 : 0 };
+                if (p.size > RANKS_MOST) p.size = RANKS_MOST;
+                const int last = processes_of(&p) - 1, who = lacks <= last ? lacks : last, dies = who == last ? 0 : last;
+                p.fates[who] = (fate){ HAS_NO_ROOM, 0 };
+                p.fates[dies] = (fate){ DIES_FIRST, 0 };
+                if (more && size == 5) p.fates[who == 1 ? 2 : 1] = (fate){ DIES_AFTER, 5000 };
+                run_plan(&p);
+            }
 }
 
 /* Two stop, each at another send: one has answered the host, the other has not. */
@@ -534,6 +605,8 @@ int main(int argc, char **argv)
         if (support_listed(parts, "modes")) run_case_within(CASE_SECONDS, modes_case, NULL, "every security");
         if (support_listed(parts, "pairs")) run_case_within(CASE_SECONDS, pairs_case, NULL, "two die");
         if (support_listed(parts, "sends")) run_case_within(CASE_SECONDS, sends_case, &dies, "one dies at every send");
+        if (support_listed(parts, "visits")) run_case_within(CASE_SECONDS, visits_case, NULL, "one dies in a hub");
+        if (support_listed(parts, "rooms")) run_case_within(CASE_SECONDS, rooms_case, NULL, "one has no room");
         if (support_listed(parts, "late")) run_case_within(CASE_SECONDS, late_case, NULL, "one comes late");
         if (support_listed(parts, "stops")) run_case_within(CASE_SECONDS, sends_case, &stops, "one stops at a send");
         if (support_listed(parts, "stops") && each_of() == 1) run_case_within(CASE_SECONDS, stops_case, NULL, "two stop");

@@ -35,6 +35,7 @@ typedef struct coll__joined {
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
     coll__lent    lent;                           /* memory that the others of the host may use in place      */
+    bool          has_met, is_crowded;            /* the host has a hub, or had one in a world before; of it  */
     char          description[200];
 } coll__joined;
 
@@ -248,7 +249,19 @@ static const char *coll__joined_describe(const void *context)
     return me->description;
 }
 
-/* ---- >>close ---- */
+/* ---- >>open, close ---- */
+
+/* Meet the ranks of the host.  `party`: the first of those of our process. */
+static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowded)
+{
+    coll_status status;
+
+    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->mapped, &status);
+    me->has_met = me->hubs[COLL__HUB_OF_HOST] != NULL;
+    me->is_crowded = is_crowded;
+    if (me->has_met) coll__host_room_lend(me->tcp, &me->lent);
+    return status;
+}
 
 static void coll__joined_close(void *context)
 {
@@ -321,11 +334,10 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
         fresh->hubs[COLL__HUB_OF_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
         if (!fresh->hubs[COLL__HUB_OF_PROCESS]) return failure->status;
     }
-    if (!me->hubs[COLL__HUB_OF_HOST]) return COLL_OK;
+    if (!me->has_met) return COLL_OK;
     const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
-    fresh->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__HUB_OF_HOST]->hub->is_crowded,
-                                                      &fresh->mapped, &status);
-    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(fresh->tcp, &fresh->lent);
+    status = coll__joined_meet(fresh, party, me->is_crowded);
+    fresh->has_met = true;                        /* also where somebody died meanwhile: the next world may have one */
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -412,9 +424,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
 
     if (status < 0) return status;
-    joined->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
-                                                       comer->opened.is_crowded, &joined->mapped, &status);
-    if (joined->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(joined->tcp, &joined->lent);
+    status = coll__joined_meet(joined, comer->arrival->settings->config.rank, comer->opened.is_crowded);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }

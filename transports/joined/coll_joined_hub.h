@@ -94,6 +94,16 @@ static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
 
+/* End the meeting, in the room of the first rank, and give what has come of it.  Who gives up may do so at any time: what is said
+ * first is so for all, and no rank has a hub that another one lacks. */
+static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll__host_room_word word)
+{
+    uint32_t is = COLL__ROOM_OPEN;
+
+    (void)__atomic_compare_exchange_n(&first->word, &is, (uint32_t)word, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return is == COLL__ROOM_OPEN ? word : (coll__host_room_word)is;
+}
+
 /* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
 static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
 {
@@ -157,9 +167,12 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
         else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
         coll__segment_unmap(at, COLL__ROOM_HEAD);
     }
-    if (hub) hub->can_copy = can_copy;
-    coll__meeting_say(meeting, hub ? COLL__ROOM_AGREED : COLL__ROOM_CANNOT);
-    return hub;
+    if (hub) {
+        hub->can_copy = can_copy;
+        if (coll__meeting_end(coll__host_room_head_at(meeting->tcp->room.at), COLL__ROOM_AGREED) == COLL__ROOM_AGREED) return hub;
+    }
+    coll__meeting_say(meeting, COLL__ROOM_CANNOT);
+    return NULL;
 }
 
 /* The others come, and hear what comes of it.  *at: what is mapped for them. */
@@ -178,7 +191,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
     coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
                                                                                                : COLL__ROOM_READS);
     while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
-        if (!coll__meeting_waits(meeting)) return NULL;
+        if (!coll__meeting_waits(meeting)) (void)coll__meeting_end(head, COLL__ROOM_CANNOT);
     return word == COLL__ROOM_AGREED ? hub : NULL;
 }
 
@@ -186,7 +199,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
 static bool coll__meeting_call(coll__meeting *meeting)
 {
     const coll__tcp *tcp = meeting->tcp;
-    bool has_rooms = true;
+    bool has_rooms = tcp->room.at != NULL;
 
     meeting->ranks = (int *)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *meeting->ranks);
     meeting->deadline = coll__deadline(COLL__MEET_MS);

@@ -87,11 +87,13 @@ static void coll__host_room_sign(const coll__host_room *room, int rank, const un
     memcpy(head->world, world, sizeof head->world);
 }
 
-/* A new world: the room takes the descriptor of the one before, by which the others know it. */
+/* A new world: the room takes the descriptor of the one before, by which the others know it.  Where there is none the descriptor
+ * is closed, for they would wait until they find a room of the new world there. */
 static void coll__host_room_follow(coll__host_room *room, coll__host_room *before)
 {
     if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
-        coll__host_room_close(room);                   /* others find the old one, of another world                */
+        coll__host_room_close(room);
+        coll__close_fd(&before->fd);
         return;
     }
     (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
