@@ -36132,6 +36132,7 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
 static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_crowded)
 {
     coll__hub *hub = coll__meeting_make(meeting, party, is_crowded);
+    coll__host_room_head *const own = coll__host_room_head_at(meeting->tcp->room.at);
     bool can_copy = true;
 
     if (hub) coll__meeting_say(meeting, COLL__ROOM_OPEN);
@@ -36144,10 +36145,8 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
         else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
         coll__segment_unmap(at, COLL__ROOM_HEAD);
     }
-    if (hub) {
-        hub->can_copy = can_copy;
-        if (coll__meeting_end(coll__host_room_head_at(meeting->tcp->room.at), COLL__ROOM_AGREED) == COLL__ROOM_AGREED) return hub;
-    }
+    if (hub) hub->can_copy = can_copy;
+    if (hub && coll__meeting_end(own, COLL__ROOM_AGREED) == COLL__ROOM_AGREED) return hub;
     coll__meeting_say(meeting, COLL__ROOM_CANNOT);
     return NULL;
 }
@@ -36323,7 +36322,8 @@ typedef struct coll__joined {
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
     coll__lent    lent;                           /* memory that the others of the host may use in place      */
-    bool          has_met, is_crowded;            /* the host has a hub, or had one in a world before; of it  */
+    bool          has_met;                        /* the ranks of this host have a hub, or had one in a world before  */
+    bool          is_crowded;                     /* they share processors                                    */
     char          description[200];
 } coll__joined;
 

@@ -35,7 +35,8 @@ typedef struct coll__joined {
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
     coll__lent    lent;                           /* memory that the others of the host may use in place      */
-    bool          has_met, is_crowded;            /* the host has a hub, or had one in a world before; of it  */
+    bool          has_met;                        /* the ranks of this host have a hub, or had one in a world before  */
+    bool          is_crowded;                     /* they share processors                                    */
     char          description[200];
 } coll__joined;
 
