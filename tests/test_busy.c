@@ -9,6 +9,7 @@
 enum { TURN_MS = 2, LEAST_MS = 20, MOST_MS = 1280 };
 
 static int others_compute, turns;                 /* a yield takes their turn; how many have been over        */
+static int calm;                                  /* ranks that are through with what came before             */
 
 int sched_yield(void)
 {
@@ -58,6 +59,12 @@ static int busy_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
+/* Wait until rank 0 has given way so often. */
+static void await_turns(int count)
+{
+    while (__atomic_load_n(&turns, __ATOMIC_ACQUIRE) < count) coll__nap(1000);
+}
+
 /* A wait finds it by itself. */
 static int waiting_worker(coll_comm *comm, void *arg)
 {
@@ -67,10 +74,34 @@ static int waiting_worker(coll_comm *comm, void *arg)
     (void)arg;
     session->spin_us = 1000000;
     __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
-    while (me == 1 && __atomic_load_n(&turns, __ATOMIC_ACQUIRE) == 0) coll__nap(1000);      /* till rank 0 has waited    */
+    if (me == 1) await_turns(1);
     CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     CHECK(me == 1 || session->busy_until > 0, "%s: rank 0 has not found that others compute", case_name);
     for (int i = 0; i < 100; i++) CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    return 0;
+}
+
+/* Ranks that share a processor: while they move a long vector a late yield tells nothing, otherwise it does. */
+static int moving_worker(coll_comm *comm, void *arg)
+{
+    enum { COUNT = 1 << 20 };
+    coll__session *const session = comm->session;
+    const int me = coll_rank(comm);
+    float *const x = (float *)calloc(COUNT, sizeof *x);
+
+    (void)arg;
+    session->spin_us = 1000000;
+    session->is_crowded = true;
+    session->share = 1.0 / 64;
+    CHECK(x != NULL, "%s: no memory", case_name);
+    CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    if (__atomic_add_fetch(&calm, 1, __ATOMIC_ACQ_REL) == 2) __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
+    if (me == 1) await_turns(2 * COLL__LOOKS_A_ROUND);              /* it looks so often before it waits             */
+    CHECK(coll_allreduce(comm, x, x, COUNT, COLL_F32, COLL_SUM) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    CHECK(session->busy_until == 0, "%s: rank %d takes the other one for a program that computes", case_name, me);
+    coll__give_way(session);
+    CHECK(session->busy_until > 0, "%s: rank %d has not found that others compute", case_name, me);
+    free(x);
     return 0;
 }
 
@@ -86,12 +117,19 @@ static void waiting_case(const void *arg)
     CHECK(support_run(world, 2, waiting_worker, NULL) == 0, "%s", case_name);
 }
 
+static void moving_case(const void *arg)
+{
+    (void)arg;
+    CHECK(support_run(world, 2, moving_worker, NULL) == 0, "%s", case_name);
+}
+
 int main(int argc, char **argv)
 {
     cases_begin();
     for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-poll,tcp-uring,tcp-hub", &at)) != NULL;) {
         run_case_within(60, busy_case, NULL, "found, over, found again");
         run_case_within(60, waiting_case, NULL, "found by waiting");
+        run_case_within(60, moving_case, NULL, "ranks that move a long vector");
     }
     return CHECK_DONE();
 }

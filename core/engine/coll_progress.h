@@ -120,6 +120,15 @@ static inline bool coll__is_busy(const coll__session *session) { return session-
 
 #if !defined(COLL_NO_OS)
 
+/* For how many ns the ranks with which we share our processor may move what is under way, and be no program that computes: a ns
+ * for each of their bytes, which is less than any processor needs that has several ranks. */
+static int64_t coll__moving_ns(const coll__session *session)
+{
+    const coll_request *const r = session->is_crowded && session->orders ? session->orders->queue : NULL;
+    const double elements = r ? coll__call_elements(&r->call, r->comm->size) : 0;
+    return r ? (int64_t)(elements * (double)coll_type_size(r->call.type) / session->share) : 0;
+}
+
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
  * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
  * while, and longer each time that we find it again. */
@@ -130,7 +139,7 @@ static inline void coll__give_way(coll__session *session)
 
     coll__yield();
     const int64_t now = coll__now();
-    if (now - began < (int64_t)TURN_US * 1000) return;
+    if (now - began < (int64_t)TURN_US * 1000 || now - began < (int64_t)TURN_US * 1000 + coll__moving_ns(session)) return;
     const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
     session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
     session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
