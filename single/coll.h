@@ -3188,12 +3188,13 @@ static COLL__UNUSED int coll__processors(void)
 }
 
 /* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own.  At least one, whatever
+ * has been said of them. */
 static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
-    const int several = __builtin_popcountll(set);
+    const int several = __builtin_popcountll(set), least = most > 1 ? most : 1;
 
-    if (several < 64) return several > most ? several : most;
+    if (several < 64) return several > least ? several : least;
     return most < 64 ? sum : most;
 }
 
@@ -18388,8 +18389,8 @@ static inline bool coll__is_busy(const coll__session *session) { return session-
 
 #if !defined(COLL_NO_OS)
 
-/* For how many ns the ranks with which we share our processor may move what is under way, and be no program that computes: a ns
- * for each of their bytes, which is less than any processor needs that has several ranks. */
+/* For how many ns the ranks with which we share our processor may keep it to move what is under way, and be no program that
+ * computes: a ns for each of their bytes, which is more than copying and adding up take. */
 static int64_t coll__moving_ns(const coll__session *session)
 {
     const coll_request *const r = session->is_crowded && session->orders ? session->orders->queue : NULL;

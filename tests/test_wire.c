@@ -548,6 +548,19 @@ static void test_place(void)
     CHECK(!coll__endpoint_read(bytes, &got), "a place with too many processors is accepted");
 }
 
+/* What ranks of one host say of its processors. */
+static void test_processors(void)
+{
+    static const struct { uint64_t set; int most, sum, together; } cases[] = {
+        { 1, 1, 2, 1 }, { 3, 1, 2, 2 }, { 3, 2, 4, 2 }, { ~(uint64_t)0, 64, 128, 64 }, { ~(uint64_t)0, 1, 100, 100 },
+        { 0, 0, 0, 1 }, { 0, 2, 4, 2 } };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int together = coll__processors_together(cases[i].set, cases[i].most, cases[i].sum);
+        CHECK(together == cases[i].together, "case %zu: %d processors, and not %d", i, together, cases[i].together);
+    }
+}
+
 static void test_digest(void)
 {
     static const char *const texts[] = { "", "a", "b", "ab", "ba", "a b", "job 1", "job 2", "\xc3\xa9",
@@ -847,6 +860,7 @@ int main(void)
     test_control_round_trip();
     test_control_fields();
     test_place();
+    test_processors();
     test_digest();
     test_address();
     test_heads();

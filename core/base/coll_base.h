@@ -130,12 +130,13 @@ static COLL__UNUSED int coll__processors(void)
 }
 
 /* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own.  At least one, whatever
+ * has been said of them. */
 static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
-    const int several = __builtin_popcountll(set);
+    const int several = __builtin_popcountll(set), least = most > 1 ? most : 1;
 
-    if (several < 64) return several > most ? several : most;
+    if (several < 64) return several > least ? several : least;
     return most < 64 ? sum : most;
 }
 

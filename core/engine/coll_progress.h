@@ -120,8 +120,8 @@ static inline bool coll__is_busy(const coll__session *session) { return session-
 
 #if !defined(COLL_NO_OS)
 
-/* For how many ns the ranks with which we share our processor may move what is under way, and be no program that computes: a ns
- * for each of their bytes, which is less than any processor needs that has several ranks. */
+/* For how many ns the ranks with which we share our processor may keep it to move what is under way, and be no program that
+ * computes: a ns for each of their bytes, which is more than copying and adding up take. */
 static int64_t coll__moving_ns(const coll__session *session)
 {
     const coll_request *const r = session->is_crowded && session->orders ? session->orders->queue : NULL;
