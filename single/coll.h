@@ -36611,9 +36611,11 @@ static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, c
                                                 coll__joined_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) thread->desk->bell = coll__bell_share(&tcp->io.bell);
-    if (thread && (here.count < count || thread->desk->bell.fd < 0)) {
-        coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
-                    : "no file descriptor is left to wake it by (see ulimit -n)");
+    const bool is_whole = here.count == count;    /* else the others may have given one up while we were stopped */
+    if (thread && (!is_whole || thread->desk->bell.fd < 0)) {
+        coll__blame(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
+                    is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
+                             : "a rank of this process has been lost on the way");
         coll__threads_close(thread);
         thread = NULL;
     }
