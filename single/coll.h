@@ -3192,10 +3192,10 @@ static COLL__UNUSED int coll__processors(void)
  * has been said of them. */
 static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
-    const int several = __builtin_popcountll(set), least = most > 1 ? most : 1;
+    const int several = __builtin_popcountll(set), beyond = most < 64 ? sum : most;
+    const int together = several == 64 ? beyond : several > most ? several : most;
 
-    if (several < 64) return several > least ? several : least;
-    return most < 64 ? sum : most;
+    return together > 1 ? together : 1;
 }
 
 /* ---- >>statuses ---- */
@@ -18393,9 +18393,9 @@ static inline bool coll__is_busy(const coll__session *session) { return session-
  * computes: a ns for each of their bytes, which is more than copying and adding up take. */
 static int64_t coll__moving_ns(const coll__session *session)
 {
-    const coll_request *const r = session->is_crowded && session->orders ? session->orders->queue : NULL;
-    const double elements = r ? coll__call_elements(&r->call, r->comm->size) : 0;
-    return r ? (int64_t)(elements * (double)coll_type_size(r->call.type) / session->share) : 0;
+    if (!session->is_crowded || !session->orders) return 0;
+    const coll_request *const r = session->orders->queue;
+    return (int64_t)(coll__call_elements(&r->call, r->comm->size) * (double)coll_type_size(r->call.type) / session->share);
 }
 
 /* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
@@ -18408,7 +18408,7 @@ static inline void coll__give_way(coll__session *session)
 
     coll__yield();
     const int64_t now = coll__now();
-    if (now - began < (int64_t)TURN_US * 1000 || now - began < (int64_t)TURN_US * 1000 + coll__moving_ns(session)) return;
+    if (now - began < (int64_t)TURN_US * 1000 + coll__moving_ns(session)) return;
     const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
     session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
     session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;

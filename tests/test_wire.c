@@ -553,7 +553,7 @@ static void test_processors(void)
 {
     static const struct { uint64_t set; int most, sum, together; } cases[] = {
         { 1, 1, 2, 1 }, { 3, 1, 2, 2 }, { 3, 2, 4, 2 }, { ~(uint64_t)0, 64, 128, 64 }, { ~(uint64_t)0, 1, 100, 100 },
-        { 0, 0, 0, 1 }, { 0, 2, 4, 2 } };
+        { 0, 0, 0, 1 }, { ~(uint64_t)0, 0, 0, 1 }, { 0, 2, 4, 2 } };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int together = coll__processors_together(cases[i].set, cases[i].most, cases[i].sum);

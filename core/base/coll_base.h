@@ -134,10 +134,10 @@ static COLL__UNUSED int coll__processors(void)
  * has been said of them. */
 static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
-    const int several = __builtin_popcountll(set), least = most > 1 ? most : 1;
+    const int several = __builtin_popcountll(set), beyond = most < 64 ? sum : most;
+    const int together = several == 64 ? beyond : several > most ? several : most;
 
-    if (several < 64) return several > least ? several : least;
-    return most < 64 ? sum : most;
+    return together > 1 ? together : 1;
 }
 
 /* ---- >>statuses ---- */
