@@ -104,7 +104,6 @@
  *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
- *     coll_rehearsal.h              how much memory calls will take
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
@@ -226,7 +225,6 @@ COLL__FOR_SIZE
 #include "core/session/coll_explain.h"
 #include "core/session/coll_buffers.h"
 #include "core/session/coll_open.h"
-#include "core/session/coll_rehearsal.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"
 #include "transports/coll_alone.h"
@@ -421,11 +419,6 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
 COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
-}
-
-COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count)
-{
-    return coll__memory_needed(&coll__this_program, config, calls, count);
 }
 
 /* ---- >>calls ---- */

@@ -594,8 +594,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 }
 
 static const coll__transport_row coll__host_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open,
-    .rehearse = coll__tcp_rehearse
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open
 };
 
 #else

@@ -307,27 +307,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-/* What a rank takes that opens: its tables; and for each peer a greeting, and what is shared with one of the same host. */
-static coll_status coll__tcp_rehearse(const coll__settings *s)
-{
-    const coll_allocator *const memory = s->config.allocator;
-    const size_t size = (size_t)s->config.size, lines = 2 * COLL__LINE;
-    const size_t a_peer = sizeof(coll__greet) + lines + COLL__HAS_SHM * COLL_CHANNEL_COUNT * (sizeof(coll__memory) + lines)
-                        + 4 * sizeof(coll__endpoint) + COLL_CHANNEL_COUNT * sizeof(struct pollfd);
-    const coll__log log = coll__log_of(&s->config);
-    coll_status status;
-    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
-    coll__tcp *const tcp = own ? coll__tcp_new(own, &log) : NULL;
-    void *const peers = tcp ? coll__take(memory, size * a_peer) : NULL;
-
-    if (own && !peers)
-        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", s->config.rank, s->config.size);
-    coll__give(peers);
-    coll__tcp_free(tcp);
-    coll__tcp_settings_free(own);
-    return status;
-}
-
 #if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
@@ -346,8 +325,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
-    .rehearse = coll__tcp_rehearse
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
 };
 
 #endif

@@ -1298,14 +1298,6 @@ module coll_raw
             integer(c_size_t) :: result_
         end function
 
-        function coll_memory_needed(config, calls, count) bind(c, name="coll_memory_needed") result(result_)
-            import
-            type(c_ptr), value :: config
-            type(c_ptr), value :: calls
-            integer(c_int), value :: count
-            integer(c_size_t) :: result_
-        end function
-
         function coll_alloc(comm, length) bind(c, name="coll_alloc") result(result_)
             import
             type(c_ptr), value :: comm

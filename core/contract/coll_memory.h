@@ -62,20 +62,6 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena);
  * need no longer one. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
-/* How long an arena has to be for a program that makes these `count` calls again and again, blocking ones and as many requests at
- * once, on a communicator of config->size ranks.  With config->transport "threads" or "sim" that is one arena for coll_spawn_with
- * of all ranks; with "tcp" the arena of rank config->rank; with NULL what that rank needs over a transport of the program's own
- * (coll_init_custom_with), beside what this takes itself.  In bytes, a quarter of them for holes that other orders may leave.
- * Of ranks that are elsewhere it is not known whether they share hosts: what counts is what takes more memory.
- *
- * The calls are rehearsed: they are made, with buffers of this function, by threads of this process and with memory of malloc.
- * So this takes as long as they do, and more where ranks are many.  All that counts of their buffers is whether send is recv, or
- * COLL_IN_PLACE.  Rehearsed are collectives whose lengths every rank knows: not messages, and of the v and w forms allgatherv and
- * reduce_scatterv only.  Nor are derived communicators, prepared calls, coll_measure and coll_shrink: what these take is told by
- * coll_arena_most after a run.
- * 0: an error, with its sentence in coll_error(NULL).  From any thread. */
-COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count);
-
 /* ---- >>buffers that the ranks of a host read and write in place ----
  *
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);

@@ -56,9 +56,6 @@ typedef struct coll__transport_row {
 
     /* Optional: run the workers, all ranks of a world, and free what they leave.  NULL: each is a thread. */
     coll_status (*spawn)(int count, coll__worker *workers);
-
-    /* Optional, for ranks that are elsewhere: take from s->config.allocator what a rank takes that opens, and give it back. */
-    coll_status (*rehearse)(const coll__settings *s);
 } coll__transport_row;
 
 /* What a program has been compiled with. */

@@ -191,25 +191,4 @@ static inline void coll__strides_give(const coll_request *r) { (void)r; }
 
 #endif
 
-/* Bytes from the start of a buffer to its end, as a call says it. */
-static COLL__UNUSED size_t coll__strided_length(const coll_call *call, const coll__side *side, size_t stride)
-{
-    const size_t unit = coll_type_size(call->type), rows = call->row ? call->count / call->row : 0;
-
-    if (!side->is_used || !stride || rows < 2) return coll__side_length(side, unit);
-    return ((rows - 1) * stride + call->row * (size_t)side->blocks) * unit;
-}
-
-/* Bytes that the request of a call takes beside itself, at most. */
-static COLL__UNUSED size_t coll__strides_room(const coll_comm *comm, const coll_call *call)
-{
-    enum { HEAD = 256 };
-    const size_t unit = coll_type_size(call->type);
-    coll__side send, recv;
-
-    if (!COLL__HAS_STRIDES || !coll__has_strides(call)) return sizeof(void *);
-    coll__sides_of(comm, call, &send, &recv);
-    return HEAD + coll__side_length(&send, unit) + coll__side_length(&recv, unit);
-}
-
 #endif /* COLL_STRIDES_CHECK_H */

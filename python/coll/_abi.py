@@ -426,7 +426,6 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_arena_end': (c_int, [POINTER(coll_allocator)]),
     'coll_arena_used': (c_size_t, [POINTER(coll_allocator)]),
     'coll_arena_most': (c_size_t, [POINTER(coll_allocator)]),
-    'coll_memory_needed': (c_size_t, [POINTER(coll_config), POINTER(coll_call), c_int]),
     'coll_alloc': (c_void_p, [c_void_p, c_size_t]),
     'coll_alloc_free': (None, [c_void_p, c_void_p]),
 }

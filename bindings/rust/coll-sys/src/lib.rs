@@ -765,8 +765,6 @@ extern "C" {
     pub fn coll_arena_used(arena: *const coll_allocator) -> usize;
     /// The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order need no longer one
     pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
-    /// How long an arena has to be for a program that makes these `count` calls again and again, blocking ones and as many requests at once, on a communicator of config->size ranks
-    pub fn coll_memory_needed(config: *const coll_config, calls: *const coll_call, count: c_int) -> usize;
     /// `length` bytes, at an address that is a multiple of 64, not zeroed
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
     /// NULL is fine
