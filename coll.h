@@ -464,9 +464,6 @@
  * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
  * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
  * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
- *   late=7 says that rank 7 mostly comes later than the others, who then exchange all that they have while they wait for it, in
- * up to 64 MiB of memory: once it has come a long allreduce takes 0.63 of the time, on 8 simulated ranks, and 1.06 where it is
- * not late.  Where ranks share processors that is mostly not chosen.  Such words stand behind faster=.  The bits are the same.
  *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
  * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
  * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the

@@ -151,7 +151,7 @@ static int bits_worker(coll_comm *comm, void *arg)
 static void test_bits(uint64_t seed)
 {
     static const char *const worlds[] = { "sim", "threads", "tcp-poll", "tcp-uring" };
-    static const char *const texts[] = { "gbit=1 faster=0:2 faster=2-:3.5", "late=1", "faster=0:2 faster=2-:3.5 late=2 late=0" };
+    static const char *const texts[] = { "gbit=1 faster=0:2 faster=2-:3.5", "faster=1:2" };
     const coll_config config = { .tuning_file = file };
 
     for (int size = 1; size <= SIZE_MOST; size++) {
@@ -161,7 +161,7 @@ static void test_bits(uint64_t seed)
         machine_make(&m, size, &state);
         CHECK(spawn_on(&m, size, bits_worker, &t) == 0, "%d simulated ranks, seed %llu", size, (unsigned long long)t.seed);
     }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 2; k++) {
         FILE *out = fopen(file, "w");
         CHECK(out && fputs(texts[k], out) > 0 && fclose(out) == 0, "cannot write %s", file);
         for (int i = 0; i < 4; i++)
@@ -251,57 +251,6 @@ static void test_time(void)
     }
 }
 
-/* ---- >>late ranks ---- */
-
-enum { LATE_RANKS = 8, LATE = 7 };
-
-typedef struct late { const char *algorithm; double seconds; } late;
-
-/* The last rank comes 32 ms later than the others, for so long is a message on its way that it waits for.  Gives the time from
- * then on. */
-static int late_worker(coll_comm *comm, void *arg)
-{
-    late *const l = (late *)arg;
-    float *const x = (float *)support_need(calloc(LONG, sizeof *x));
-    const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = LONG, .type = COLL_F32,
-                             .algorithm = l->algorithm };
-    int word = 1;
-    double times[2];
-
-    if (coll_rank(comm) == LATE - 1) CHECK(coll_send(comm, &word, 1, COLL_I32, LATE, 0) == COLL_OK, "%s", coll_error(comm));
-    if (coll_rank(comm) == LATE) CHECK(coll_recv(comm, &word, 1, COLL_I32, LATE - 1, 0) == COLL_OK, "%s", coll_error(comm));
-    for (size_t i = 0; i < LONG; i++) x[i] = (float)coll_rank(comm);
-    times[0] = coll_sim_time(comm);
-    CHECK(coll_run(comm, &call) == COLL_OK && x[0] == 28 && x[LONG - 1] == 28, "%s", coll_error(comm));
-    times[1] = coll_sim_time(comm);
-    CHECK(coll_allreduce(comm, COLL_IN_PLACE, times, 2, COLL_F64, COLL_MAX) == COLL_OK, "%s", coll_error(comm));
-    CHECK(times[0] > 32e-3, "nobody comes late");
-    if (coll_rank(comm) == 0) l->seconds = times[1] - times[0];
-    free(x);
-    return 0;
-}
-
-static void test_late(void)
-{
-    static const char *const others[] = { "direct", "ring", "circulant" };
-    const coll_config config = { .transport = "sim", .tuning_file = file };
-    const double bound = LONG * sizeof(float) * 0.5e-9;           /* a vector, over the link of the one who is late           */
-    late known = { NULL, 0 };
-    FILE *const out = fopen(file, "w");
-
-    CHECK(out && fprintf(out, "late=%d", LATE) > 0 && fclose(out) == 0, "cannot write %s", file);
-    setenv("COLL_SIM", "late=6>7@1+32ms", 1);
-    CHECK(coll_spawn_with(LATE_RANKS, late_worker, &known, &config) == 0, "%s", coll_error(NULL));
-    for (int i = 0; i < 3; i++) {
-        late other = { others[i], 0 };
-        CHECK(coll_spawn_with(LATE_RANKS, late_worker, &other, &config) == 0, "%s", coll_error(NULL));
-        CHECK(known.seconds < 0.7 * other.seconds, "%.4f s behind the last one, and %s takes %.4f", known.seconds, others[i],
-              other.seconds);
-    }
-    unsetenv("COLL_SIM");
-    CHECK(known.seconds < 1.15 * bound, "%.4f s behind the last one, and %.4f is the least", known.seconds, bound);
-}
-
 /* ---- >>who is faster ---- */
 
 typedef struct found { const char *wanted, *evens; double most; } found;
@@ -373,16 +322,13 @@ static void test_files(void)
     static const char *const wrong[] = {
         "faster=", "faster=3", "faster=3:", "faster=3:0.5", "faster=3-1:2", "faster=x:2", "faster=3:2 faster=2:2", "faster=-3:2",
         "faster=2-:2 faster=5:2", "faster=1:1e9", "faster=1:2x", "faster=1-2-3:2",
-        "faster=1:2 faster=3:2 faster=5:2 faster=7:2 faster=9:2", "late=1 faster=2:2"
+        "faster=1:2 faster=3:2 faster=5:2 faster=7:2 faster=9:2"
     };
-    static const char *const wrongly_late[] = { "late=", "late=-1", "late=x", "late=1e99", "late=1 late=3 late=5 late=7 late=9" };
     const coll_config config = { .tuning_file = file };
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         refused(wrong[i], "makes no sense: faster is ranks and by how much they are faster than the slowest, like 0-2:2.5");
-    for (size_t i = 0; i < sizeof wrongly_late / sizeof *wrongly_late; i++)
-        refused(wrongly_late[i], "makes no sense: late is a rank that comes later than others, behind faster=");
-    refused("late=1", "late= names ranks beyond the 1 that there are");
+    refused("late=1", "late");
     refused("faster=9:2", "faster= names ranks beyond the 1 that there are");
     refused("faster=0-1:2", "faster= names ranks beyond the 1 that there are");
     FILE *out = fopen(file, "w");
@@ -404,7 +350,6 @@ int main(void)
     test_division(seed);
     test_bits(seed);
     test_time();
-    test_late();
     test_measured();
     test_files();
     return CHECK_DONE();

@@ -66,8 +66,6 @@ typedef struct coll__shape {
 /* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
-#define COLL__AHEAD_MOST 67108864.0               /* bytes of what others have sent while late ranks are waited for */
-
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
 
 /* ---- >>sites ---- */
@@ -133,13 +131,6 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
     if (COLL__LAG_MOST == COLL__LAG_LEAST) return COLL__LAG_MOST;
     if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
     return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
-}
-
-/* Where late ranks are waited for: as many as there is to be memory for, each of which takes so many bytes. */
-static inline long coll__lag_ahead(double bytes)
-{
-    const double ticks = COLL__AHEAD_MOST / (bytes + 1);
-    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks;
 }
 
 #endif /* COLL_LINK_H */

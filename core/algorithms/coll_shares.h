@@ -12,11 +12,7 @@
  *     b(i) = max(0, (R(i) T - 1) / (p - 2)),    with the T for which all shares are 1 together
  *
  * With one of four links at half the rate of the others that is T = 2 of the slow link's, and the slow rank has no share; with
- * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum.
- *
- * Ranks that come late have no share: what they do for the others would be done last.  The others exchange all that they have
- * while they wait, for which each of them needs memory for a vector, and then add what the late ones bring in its place: T = 1
- * when those have come, in place of 2 (p - 1) / p, and the bits are the same. */
+ * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum. */
 #ifndef COLL_SHARES_H
 #define COLL_SHARES_H
 
@@ -28,7 +24,6 @@
 typedef struct coll__rank_run {
     int      first;                               /* to the next one's first                                  */
     uint32_t rate;                                /* in sixteenths of the slowest link's                      */
-    bool     is_late;
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
@@ -41,7 +36,6 @@ enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
 /* All ranks, in rising order.  No runs: their links are alike. */
 typedef struct coll__shares {
     int      count, size;                         /* size: of all ranks, once they are settled; 0             */
-    bool     has_late;
     uint32_t parts;                               /* of the vector, in all                                    */
     double   time;                                /* T, where the slowest link carries the vector in 1        */
     coll__rank_run runs[COLL__RUNS_MOST];
@@ -84,41 +78,14 @@ static inline uint32_t coll__rate_in(double rate)
     return rate < COLL__RATE_MOST ? (uint32_t)(rate * COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
 }
 
-/* Add the next rank, or all from it on.  Where there are more runs than room the last one gets longer, no faster than its
- * slowest, and late only if all of it is. */
-static inline void coll__rates_put(coll__shares *s, int rank, uint32_t rate, bool is_late)
+/* Add the next rank, or all from it on.  If there is no room for another run, the last one takes it in, at the slower rate. */
+static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 {
     coll__rank_run *const last = s->count ? &s->runs[s->count - 1] : NULL;
 
-    if (last && last->rate == rate && last->is_late == is_late) return;
-    if (s->count == COLL__RUNS_MOST) {
-        if (rate < last->rate) last->rate = rate;
-        last->is_late = last->is_late && is_late;
-        return;
-    }
-    s->runs[s->count++] = (coll__rank_run){ .first = rank, .rate = rate, .is_late = is_late };
-}
-
-/* The next rank, or all from it on, which are in time. */
-static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate) { coll__rates_put(s, rank, rate, false); }
-
-/* This rank comes late.  false: that is more than there is room for. */
-static inline bool coll__rates_late(coll__shares *s, int rank)
-{
-    if (s->count == 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
-    const coll__shares before = *s;
-
-    if (before.count > COLL__RUNS_MOST - 2) return false;
-    s->count = 0;
-    for (int i = 0; i < before.count; i++) {
-        const coll__rank_run *const run = &before.runs[i];
-        const int end = i + 1 < before.count ? run[1].first : INT_MAX;
-        const bool is_in = rank >= run->first && rank < end;
-        if (!is_in || rank > run->first) coll__rates_put(s, run->first, run->rate, run->is_late);
-        if (is_in) coll__rates_put(s, rank, run->rate, true);
-        if (is_in && rank + 1 < end) coll__rates_put(s, rank + 1, run->rate, run->is_late);
-    }
-    return true;
+    if (last && last->rate == rate) return;
+    if (s->count < COLL__RUNS_MOST) s->runs[s->count++] = (coll__rank_run){ .first = rank, .rate = rate };
+    else if (rate < last->rate) last->rate = rate;
 }
 
 /* ---- >>shares ---- */
@@ -128,23 +95,19 @@ static inline bool coll__rates_late(coll__shares *s, int rank)
  *
  *     T = (p - 2 + |S|) / sum,    b(i) in proportion to R(i) (p - 2 + |S|) - sum
  *
- * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least.  Late ranks are taken for the
- * slowest, and the others for twice as fast as they are: so these alone have shares. */
+ * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least. */
 static void coll__shares_divide(coll__shares *s, int size)
 {
     const uint64_t least = COLL__RATE_UNIT;
-    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST], rates[COLL__RUNS_MOST];
+    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
 
-    for (int i = 0; i < s->count; i++) {
-        rates[i] = s->runs[i].is_late ? least : s->has_late ? 2 * s->runs[i].rate : s->runs[i].rate;
-        sum += (uint64_t)coll__run_length(s, i, size) * rates[i];
-    }
+    for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
     for (uint64_t had = 0; had != ranks;) {       /* S: all, then without those whose links carry less than a vector in T */
         const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
         had = ranks;
         sum = ranks = 0;
         for (int i = 0; i < s->count; i++) {
-            const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = rates[i];
+            const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = s->runs[i].rate;
             if (rate * some > all) sum += count * rate, ranks += count;
         }
     }
@@ -152,7 +115,7 @@ static void coll__shares_divide(coll__shares *s, int size)
     const bool is_slowest = beyond * least <= sum;
     s->time = is_slowest ? 1 : (double)(beyond * least) / (double)sum;
     for (int i = 0; i < s->count; i++) {
-        const uint64_t rate = rates[i];
+        const uint64_t rate = s->runs[i].rate;
         each[i] = is_slowest ? rate - least : rate * beyond > sum ? rate * beyond - sum : 0;
         most = coll__run_length(s, i, size) > 0 && each[i] > most ? each[i] : most;
     }
@@ -170,22 +133,17 @@ static void coll__shares_divide(coll__shares *s, int size)
 static inline double coll__shares_settle(coll__shares *s, int size)
 {
     uint32_t least = UINT32_MAX, most = 0;
-    bool is_any_in_time = false;
 
     s->size = size;
-    s->has_late = false;
     while (s->count > 0 && s->runs[s->count - 1].first >= size) s->count--;
     for (int i = 0; i < s->count; i++) {
         if (s->runs[i].rate < least) least = s->runs[i].rate;
         if (s->runs[i].rate > most) most = s->runs[i].rate;
-        if (s->runs[i].is_late) s->has_late = true;
-        else is_any_in_time = true;
     }
-    s->has_late = s->has_late && is_any_in_time;
     if (s->count == 0) return 1;
     for (int i = 0; i < s->count; i++)
         s->runs[i].rate = (uint32_t)(((uint64_t)s->runs[i].rate * COLL__RATE_UNIT + least / 2) / least);
-    if (size < 3 || (most == least && !s->has_late)) s->count = 0;
+    if (size < 3 || most == least) s->count = 0;
     else coll__shares_divide(s, size);
     return (double)least / COLL__RATE_UNIT;
 }
@@ -193,7 +151,7 @@ static inline double coll__shares_settle(coll__shares *s, int size)
 /* Rank `i` is called `name` among those that have `all`. */
 static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
 {
-    if (all->count) coll__rates_put(s, i, coll__run_of(all, name)->rate, coll__run_of(all, name)->is_late);
+    if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
 }
 
 /* The longest, of 1. */

@@ -18,7 +18,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     const int open = s->count ? s->runs[s->count - 1].first : 0;  /* from here on nothing has been said   */
     double first, last, rate;
 
-    for (int i = 0; i < s->count; i++) if (s->runs[i].is_late) return false;
     if (!coll__read_number(at, &first)) return false;
     last = first;
     if (**at == '-') {
@@ -36,15 +35,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     coll__rates_add(s, (int)first, coll__rate_in(rate));
     if (last < INT_MAX) coll__rates_add(s, (int)last + 1, COLL__RATE_UNIT);
     return true;
-}
-
-/* late=3   rank 3 comes later than the others; behind faster= */
-static bool coll__take_late(void *fields, const coll__word *word, const char **at)
-{
-    coll__shares *const s = (coll__shares *)(void *)((char *)fields + word->at);
-    double rank;
-
-    return coll__read_number(at, &rank) && rank < INT_MAX && coll__rates_late(s, (int)rank);
 }
 
 /* site=8   from rank 8 on it is another site; in rising order */
@@ -72,8 +62,6 @@ static const coll__word coll__numbers_words[] = {
 #if !defined(COLL_NO_TUNER)
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
-    { "late", "a rank that comes later than others, behind faster=", coll__take_late, offsetof(coll__numbers, shares), 0, NULL, 0,
-      0 },
     COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
     COLL__TAKE_GBIT("far_gbit", coll__numbers, far.per_byte, 0, 1e3),
     { "site", "the first rank of another site than the first, in rising order", coll__take_site, offsetof(coll__numbers, sites),
@@ -137,11 +125,6 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append(text, room, ":");
         coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
     }
-    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
-        const int end = i + 1 < n->shares.count ? n->shares.runs[i + 1].first : n->shares.size;
-        for (int rank = n->shares.runs[i].first; n->shares.runs[i].is_late && rank < end; rank++)
-            coll__append(text, room, " late=%d", rank);
-    }
     for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }
 
@@ -177,10 +160,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
     for (int i = 0; i < n->shares.count; i++) {
         const coll__rank_run *const run = &n->shares.runs[i];
         /* what a word has left over begins behind its ranks */
-        const bool is_rest = (run->rate == COLL__RATE_UNIT && !run->is_late) || (i > 0 && run[-1].is_late);
-        if (run->first >= size + is_rest)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: %s= names ranks beyond the %d that there are", path,
-                                      run->is_late ? "late" : "faster", size);
+        if (run->first >= size + (run->rate == COLL__RATE_UNIT))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
+                                      path, size);
     }
     if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,

@@ -172,8 +172,7 @@ static void coll__execution_cut(coll__execution *execution, const coll_request *
         || coll__goes_whole(r->call.kind, execution->rounds)) execution->slices = 1;
     const double whole = (double)coll__wire_bytes(&r->codec, execution->longest);
     const double slice = execution->choice.slices ? whole / (double)execution->slices : (double)most;
-    const bool is_ahead = COLL__HAS_SHARES && execution->input.shares && execution->input.shares->has_late;
-    const long lag = is_ahead ? coll__lag_ahead(slice * (r->comm->size - 1)) : coll__lag(&r->order->numbers->link, slice);
+    const long lag = coll__lag(&r->order->numbers->link, slice);
     execution->lag = execution->slices < lag ? execution->slices : lag;
     execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
 }

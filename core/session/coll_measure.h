@@ -96,10 +96,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     comm->numbers.barrier = told[4];
     comm->numbers.far = (coll__far){ told[5], told[6] };
     comm->numbers.sites = found->sites;
-    const coll__shares before = comm->numbers.shares;
     comm->numbers.shares = found->shares;
-    for (int i = 0; before.count > 0 && i < comm->size; i++)     /* who comes late cannot be measured                        */
-        if (coll__run_of(&before, i)->is_late) (void)coll__rates_late(&comm->numbers.shares, i);
     (void)coll__shares_settle(&comm->numbers.shares, comm->size);
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
