@@ -470,9 +470,6 @@
  * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
  * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
  * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
- *   late=7 says that rank 7 mostly comes later than the others, who then exchange all that they have while they wait for it, in
- * up to 64 MiB of memory: once it has come a long allreduce takes 0.63 of the time, on 8 simulated ranks, and 1.06 where it is
- * not late.  Where ranks share processors that is mostly not chosen.  Such words stand behind faster=.  The bits are the same.
  *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
  * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
  * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
@@ -1879,20 +1876,6 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena);
  * need no longer one. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
-/* How long an arena has to be for a program that makes these `count` calls again and again, blocking ones and as many requests at
- * once, on a communicator of config->size ranks.  With config->transport "threads" or "sim" that is one arena for coll_spawn_with
- * of all ranks; with "tcp" the arena of rank config->rank; with NULL what that rank needs over a transport of the program's own
- * (coll_init_custom_with), beside what this takes itself.  In bytes, a quarter of them for holes that other orders may leave.
- * Of ranks that are elsewhere it is not known whether they share hosts: what counts is what takes more memory.
- *
- * The calls are rehearsed: they are made, with buffers of this function, by threads of this process and with memory of malloc.
- * So this takes as long as they do, and more where ranks are many.  All that counts of their buffers is whether send is recv, or
- * COLL_IN_PLACE.  Rehearsed are collectives whose lengths every rank knows: not messages, and of the v and w forms allgatherv and
- * reduce_scatterv only.  Nor are derived communicators, prepared calls, coll_measure and coll_shrink: what these take is told by
- * coll_arena_most after a run.
- * 0: an error, with its sentence in coll_error(NULL).  From any thread. */
-COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count);
-
 /* ---- >>buffers that the ranks of a host read and write in place ----
  *
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
@@ -2315,7 +2298,6 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
- *     coll_rehearsal.h              how much memory calls will take
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
@@ -9131,11 +9113,7 @@ static bool coll__allreduce_census(coll__round *now, int k) { return coll__censu
  *     b(i) = max(0, (R(i) T - 1) / (p - 2)),    with the T for which all shares are 1 together
  *
  * With one of four links at half the rate of the others that is T = 2 of the slow link's, and the slow rank has no share; with
- * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum.
- *
- * Ranks that come late have no share: what they do for the others would be done last.  The others exchange all that they have
- * while they wait, for which each of them needs memory for a vector, and then add what the late ones bring in its place: T = 1
- * when those have come, in place of 2 (p - 1) / p, and the bits are the same. */
+ * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum. */
 #ifndef COLL_SHARES_H
 #define COLL_SHARES_H
 
@@ -9146,7 +9124,6 @@ static bool coll__allreduce_census(coll__round *now, int k) { return coll__censu
 typedef struct coll__rank_run {
     int      first;                               /* to the next one's first                                  */
     uint32_t rate;                                /* in sixteenths of the slowest link's                      */
-    bool     is_late;
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
@@ -9159,7 +9136,6 @@ enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
 /* All ranks, in rising order.  No runs: their links are alike. */
 typedef struct coll__shares {
     int      count, size;                         /* size: of all ranks, once they are settled; 0             */
-    bool     has_late;
     uint32_t parts;                               /* of the vector, in all                                    */
     double   time;                                /* T, where the slowest link carries the vector in 1        */
     coll__rank_run runs[COLL__RUNS_MOST];
@@ -9202,41 +9178,14 @@ static inline uint32_t coll__rate_in(double rate)
     return rate < COLL__RATE_MOST ? (uint32_t)(rate * COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
 }
 
-/* Add the next rank, or all from it on.  Where there are more runs than room the last one gets longer, no faster than its
- * slowest, and late only if all of it is. */
-static inline void coll__rates_put(coll__shares *s, int rank, uint32_t rate, bool is_late)
+/* Add the next rank, or all from it on.  If there is no room for another run, the last one takes it in, at the slower rate. */
+static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 {
     coll__rank_run *const last = s->count ? &s->runs[s->count - 1] : NULL;
 
-    if (last && last->rate == rate && last->is_late == is_late) return;
-    if (s->count == COLL__RUNS_MOST) {
-        if (rate < last->rate) last->rate = rate;
-        last->is_late = last->is_late && is_late;
-        return;
-    }
-    s->runs[s->count++] = (coll__rank_run){ .first = rank, .rate = rate, .is_late = is_late };
-}
-
-/* The next rank, or all from it on, which are in time. */
-static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate) { coll__rates_put(s, rank, rate, false); }
-
-/* This rank comes late.  false: that is more than there is room for. */
-static inline bool coll__rates_late(coll__shares *s, int rank)
-{
-    if (s->count == 0) coll__rates_add(s, 0, COLL__RATE_UNIT);
-    const coll__shares before = *s;
-
-    if (before.count > COLL__RUNS_MOST - 2) return false;
-    s->count = 0;
-    for (int i = 0; i < before.count; i++) {
-        const coll__rank_run *const run = &before.runs[i];
-        const int end = i + 1 < before.count ? run[1].first : INT_MAX;
-        const bool is_in = rank >= run->first && rank < end;
-        if (!is_in || rank > run->first) coll__rates_put(s, run->first, run->rate, run->is_late);
-        if (is_in) coll__rates_put(s, rank, run->rate, true);
-        if (is_in && rank + 1 < end) coll__rates_put(s, rank + 1, run->rate, run->is_late);
-    }
-    return true;
+    if (last && last->rate == rate) return;
+    if (s->count < COLL__RUNS_MOST) s->runs[s->count++] = (coll__rank_run){ .first = rank, .rate = rate };
+    else if (rate < last->rate) last->rate = rate;
 }
 
 /* ---- >>shares ---- */
@@ -9246,23 +9195,19 @@ static inline bool coll__rates_late(coll__shares *s, int rank)
  *
  *     T = (p - 2 + |S|) / sum,    b(i) in proportion to R(i) (p - 2 + |S|) - sum
  *
- * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least.  Late ranks are taken for the
- * slowest, and the others for twice as fast as they are: so these alone have shares. */
+ * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least. */
 static void coll__shares_divide(coll__shares *s, int size)
 {
     const uint64_t least = COLL__RATE_UNIT;
-    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST], rates[COLL__RUNS_MOST];
+    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
 
-    for (int i = 0; i < s->count; i++) {
-        rates[i] = s->runs[i].is_late ? least : s->has_late ? 2 * s->runs[i].rate : s->runs[i].rate;
-        sum += (uint64_t)coll__run_length(s, i, size) * rates[i];
-    }
+    for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
     for (uint64_t had = 0; had != ranks;) {       /* S: all, then without those whose links carry less than a vector in T */
         const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
         had = ranks;
         sum = ranks = 0;
         for (int i = 0; i < s->count; i++) {
-            const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = rates[i];
+            const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = s->runs[i].rate;
             if (rate * some > all) sum += count * rate, ranks += count;
         }
     }
@@ -9270,7 +9215,7 @@ static void coll__shares_divide(coll__shares *s, int size)
     const bool is_slowest = beyond * least <= sum;
     s->time = is_slowest ? 1 : (double)(beyond * least) / (double)sum;
     for (int i = 0; i < s->count; i++) {
-        const uint64_t rate = rates[i];
+        const uint64_t rate = s->runs[i].rate;
         each[i] = is_slowest ? rate - least : rate * beyond > sum ? rate * beyond - sum : 0;
         most = coll__run_length(s, i, size) > 0 && each[i] > most ? each[i] : most;
     }
@@ -9288,22 +9233,17 @@ static void coll__shares_divide(coll__shares *s, int size)
 static inline double coll__shares_settle(coll__shares *s, int size)
 {
     uint32_t least = UINT32_MAX, most = 0;
-    bool is_any_in_time = false;
 
     s->size = size;
-    s->has_late = false;
     while (s->count > 0 && s->runs[s->count - 1].first >= size) s->count--;
     for (int i = 0; i < s->count; i++) {
         if (s->runs[i].rate < least) least = s->runs[i].rate;
         if (s->runs[i].rate > most) most = s->runs[i].rate;
-        if (s->runs[i].is_late) s->has_late = true;
-        else is_any_in_time = true;
     }
-    s->has_late = s->has_late && is_any_in_time;
     if (s->count == 0) return 1;
     for (int i = 0; i < s->count; i++)
         s->runs[i].rate = (uint32_t)(((uint64_t)s->runs[i].rate * COLL__RATE_UNIT + least / 2) / least);
-    if (size < 3 || (most == least && !s->has_late)) s->count = 0;
+    if (size < 3 || most == least) s->count = 0;
     else coll__shares_divide(s, size);
     return (double)least / COLL__RATE_UNIT;
 }
@@ -9311,7 +9251,7 @@ static inline double coll__shares_settle(coll__shares *s, int size)
 /* Rank `i` is called `name` among those that have `all`. */
 static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
 {
-    if (all->count) coll__rates_put(s, i, coll__run_of(all, name)->rate, coll__run_of(all, name)->is_late);
+    if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
 }
 
 /* The longest, of 1. */
@@ -9400,8 +9340,6 @@ typedef struct coll__shape {
 /* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
-#define COLL__AHEAD_MOST 67108864.0               /* bytes of what others have sent while late ranks are waited for */
-
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
 
 /* ---- >>sites ---- */
@@ -9467,13 +9405,6 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
     if (COLL__LAG_MOST == COLL__LAG_LEAST) return COLL__LAG_MOST;
     if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
     return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
-}
-
-/* Where late ranks are waited for: as many as there is to be memory for, each of which takes so many bytes. */
-static inline long coll__lag_ahead(double bytes)
-{
-    const double ticks = COLL__AHEAD_MOST / (bytes + 1);
-    return ticks < COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks;
 }
 
 #endif /* COLL_LINK_H */
@@ -11311,7 +11242,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     const int open = s->count ? s->runs[s->count - 1].first : 0;  /* from here on nothing has been said   */
     double first, last, rate;
 
-    for (int i = 0; i < s->count; i++) if (s->runs[i].is_late) return false;
     if (!coll__read_number(at, &first)) return false;
     last = first;
     if (**at == '-') {
@@ -11329,15 +11259,6 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     coll__rates_add(s, (int)first, coll__rate_in(rate));
     if (last < INT_MAX) coll__rates_add(s, (int)last + 1, COLL__RATE_UNIT);
     return true;
-}
-
-/* late=3   rank 3 comes later than the others; behind faster= */
-static bool coll__take_late(void *fields, const coll__word *word, const char **at)
-{
-    coll__shares *const s = (coll__shares *)(void *)((char *)fields + word->at);
-    double rank;
-
-    return coll__read_number(at, &rank) && rank < INT_MAX && coll__rates_late(s, (int)rank);
 }
 
 /* site=8   from rank 8 on it is another site; in rising order */
@@ -11365,8 +11286,6 @@ static const coll__word coll__numbers_words[] = {
 #if !defined(COLL_NO_TUNER)
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
-    { "late", "a rank that comes later than others, behind faster=", coll__take_late, offsetof(coll__numbers, shares), 0, NULL, 0,
-      0 },
     COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
     COLL__TAKE_GBIT("far_gbit", coll__numbers, far.per_byte, 0, 1e3),
     { "site", "the first rank of another site than the first, in rising order", coll__take_site, offsetof(coll__numbers, sites),
@@ -11430,11 +11349,6 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append(text, room, ":");
         coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
     }
-    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
-        const int end = i + 1 < n->shares.count ? n->shares.runs[i + 1].first : n->shares.size;
-        for (int rank = n->shares.runs[i].first; n->shares.runs[i].is_late && rank < end; rank++)
-            coll__append(text, room, " late=%d", rank);
-    }
     for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }
 
@@ -11470,10 +11384,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
     for (int i = 0; i < n->shares.count; i++) {
         const coll__rank_run *const run = &n->shares.runs[i];
         /* what a word has left over begins behind its ranks */
-        const bool is_rest = (run->rate == COLL__RATE_UNIT && !run->is_late) || (i > 0 && run[-1].is_late);
-        if (run->first >= size + is_rest)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: %s= names ranks beyond the %d that there are", path,
-                                      run->is_late ? "late" : "faster", size);
+        if (run->first >= size + (run->rate == COLL__RATE_UNIT))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
+                                      path, size);
     }
     if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,
@@ -11618,9 +11531,6 @@ typedef struct coll__transport_row {
 
     /* Optional: run the workers, all ranks of a world, and free what they leave.  NULL: each is a thread. */
     coll_status (*spawn)(int count, coll__worker *workers);
-
-    /* Optional, for ranks that are elsewhere: take from s->config.allocator what a rank takes that opens, and give it back. */
-    coll_status (*rehearse)(const coll__settings *s);
 } coll__transport_row;
 
 /* What a program has been compiled with. */
@@ -14136,27 +14046,6 @@ static inline void coll__strides_give(const coll_request *r) { (void)r; }
 
 #endif
 
-/* Bytes from the start of a buffer to its end, as a call says it. */
-static COLL__UNUSED size_t coll__strided_length(const coll_call *call, const coll__side *side, size_t stride)
-{
-    const size_t unit = coll_type_size(call->type), rows = call->row ? call->count / call->row : 0;
-
-    if (!side->is_used || !stride || rows < 2) return coll__side_length(side, unit);
-    return ((rows - 1) * stride + call->row * (size_t)side->blocks) * unit;
-}
-
-/* Bytes that the request of a call takes beside itself, at most. */
-static COLL__UNUSED size_t coll__strides_room(const coll_comm *comm, const coll_call *call)
-{
-    enum { HEAD = 256 };
-    const size_t unit = coll_type_size(call->type);
-    coll__side send, recv;
-
-    if (!COLL__HAS_STRIDES || !coll__has_strides(call)) return sizeof(void *);
-    coll__sides_of(comm, call, &send, &recv);
-    return HEAD + coll__side_length(&send, unit) + coll__side_length(&recv, unit);
-}
-
 #endif /* COLL_STRIDES_CHECK_H */
 /* ---- core/engine/coll_match.h ---- */
 /* coll_match.h - messages and the lists they are in; which message goes into which receive.
@@ -15664,8 +15553,7 @@ static void coll__execution_cut(coll__execution *execution, const coll_request *
         || coll__goes_whole(r->call.kind, execution->rounds)) execution->slices = 1;
     const double whole = (double)coll__wire_bytes(&r->codec, execution->longest);
     const double slice = execution->choice.slices ? whole / (double)execution->slices : (double)most;
-    const bool is_ahead = COLL__HAS_SHARES && execution->input.shares && execution->input.shares->has_late;
-    const long lag = is_ahead ? coll__lag_ahead(slice * (r->comm->size - 1)) : coll__lag(&r->order->numbers->link, slice);
+    const long lag = coll__lag(&r->order->numbers->link, slice);
     execution->lag = execution->slices < lag ? execution->slices : lag;
     execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
 }
@@ -22675,10 +22563,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     comm->numbers.barrier = told[4];
     comm->numbers.far = (coll__far){ told[5], told[6] };
     comm->numbers.sites = found->sites;
-    const coll__shares before = comm->numbers.shares;
     comm->numbers.shares = found->shares;
-    for (int i = 0; before.count > 0 && i < comm->size; i++)     /* who comes late cannot be measured                        */
-        if (coll__run_of(&before, i)->is_late) (void)coll__rates_late(&comm->numbers.shares, i);
     (void)coll__shares_settle(&comm->numbers.shares, comm->size);
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
@@ -23047,297 +22932,6 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 }
 
 #endif /* COLL_OPEN_H */
-/* ---- core/session/coll_rehearsal.h ---- */
-/* coll_rehearsal.h - how much memory calls will take: they are made, in an arena, by ranks that are all in this process.
- *
- * A world of ranks that are threads, or simulated, is rehearsed as it is, with one arena for all.  Of ranks elsewhere one has an
- * arena, the rank in question: the others are threads here, and all of them exchange messages as over a transport that takes no
- * collectives, once as if they shared a host and once as if each had its own.  What the transport itself takes its row tells
- * (coll__transport_row.rehearse). */
-#ifndef COLL_REHEARSAL_H
-#define COLL_REHEARSAL_H
-
-#if !defined(COLL_NO_ARENA)
-
-enum { COLL__REHEARSED_FIRST = 256 << 10, COLL__TIMES_REHEARSED = 2 };
-
-typedef struct coll__rehearsal {
-    const coll__program *program;
-    const coll__transport_row *row;               /* NULL: a transport of the program's own                   */
-    const coll_config   *config;
-    const coll_call     *calls;
-    int                  count;
-    const coll_allocator *arena;
-    coll_transport       messages;                /* of threads, without what takes collectives               */
-} coll__rehearsal;
-
-/* ---- >>calls ---- */
-
-/* Zeros in the place of a buffer of the program's. */
-static bool coll__stand_in(void **at, size_t length)
-{
-    return !length || (*at = coll__take_zeros(NULL, length, 1));
-}
-
-/* A list of tensors, with buffers of their own. */
-static coll_buffer *coll__buffers_stand_in(const coll_call *call)
-{
-    coll_buffer *const list = (coll_buffer *)coll__take_zeros(NULL, (size_t)call->list_count + 1, sizeof *list);
-    bool has_all = list != NULL;
-
-    for (int i = 0; has_all && i < call->list_count; i++) {
-        void *at = NULL;
-        list[i] = call->list[i];
-        has_all = coll__stand_in(&at, list[i].count * coll_type_size(list[i].type));
-        list[i].send = list[i].recv = at;
-    }
-    if (has_all) return list;
-    for (int i = 0; list && i < call->list_count; i++) coll__give(list[i].recv);
-    coll__give(list);
-    return NULL;
-}
-
-static void coll__buffers_give(coll_buffer *list, int count)
-{
-    for (int i = 0; list && i < count; i++) coll__give(list[i].recv);
-    coll__give(list);
-}
-
-/* One call, with buffers of this function. */
-static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
-{
-    coll_request r;
-    coll_call *const call = &r.call;
-    coll__side send, recv;
-    void *in = NULL, *out = NULL, *residual = NULL;
-    coll_buffer *list = NULL;
-    bool has_all = true;
-
-    *call = *asked;
-    if (call->kind == COLL_ALLGATHERV && call->recv_counts) call->count = call->recv_counts[comm->rank];
-    coll__sides_of(comm, call, &send, &recv);
-    const bool is_marked = call->send == COLL_IN_PLACE;
-    const bool is_in_place = recv.is_used && (is_marked || (call->send && call->send == call->recv));
-    const size_t sent = coll__strided_length(call, &send, call->send_stride);
-    const size_t received = coll__strided_length(call, &recv, call->recv_stride);
-    if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
-    if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
-    if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
-    if (call->list) has_all = has_all && (list = coll__buffers_stand_in(call));
-    if (!is_marked) call->send = is_in_place ? out : in;
-    call->recv = out;
-    call->residual = (float *)residual;
-    call->list = list;
-    coll_status status = has_all ? coll__enter_alive(comm)
-                                 : coll__start_failed(COLL_ERR_MEMORY, "no memory for the buffers of a rehearsal");
-    if (has_all && status == COLL_OK) status = coll__leave(comm, coll__run_inside(comm, &r));
-    coll__buffers_give(list, asked->list_count);
-    coll__give(residual);
-    coll__give(in);
-    coll__give(out);
-    return status;
-}
-
-/* Every call twice, while as many requests as there are calls take memory. */
-static int coll__rehearse(coll_comm *comm, void *arg)
-{
-    const coll__rehearsal *const all = (const coll__rehearsal *)arg;
-    coll_request *requests = NULL;
-    void *strides = NULL;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < all->count; i++) {
-        coll_request *const one = coll__request_take(comm);
-        if (one) one->next = requests, requests = one;
-        void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
-        if (rows) *rows = strides, strides = rows;
-    }
-    for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
-        for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
-    if (status < 0 && *coll__sentence_of(comm)) (void)coll__start_failed(status, "%s", coll__sentence_of(comm));
-    while (requests) {
-        coll_request *const one = requests;
-        requests = one->next;
-        coll__request_give(one);
-    }
-    while (strides) {
-        void *const one = strides;
-        strides = *(void **)one;
-        coll__give(one);
-    }
-    return status;
-}
-
-/* ---- >>worlds ---- */
-
-/* The communicators of threads that exchange messages, one of them in the arena. */
-static coll_status coll__rehearsal_comms(coll__rehearsal *all, coll__settings *s, coll__opened *opened, bool is_one_host,
-                                         coll_comm **comms)
-{
-    const int size = s->config.size;
-    int made = 0;
-
-    all->messages = *opened[0].transport;
-    all->messages.offload = NULL;
-    all->messages.bind = NULL;
-    all->messages.can_offload = NULL;
-    all->messages.group = NULL;
-    all->messages.ungroup = NULL;
-    all->messages.mark_stragglers = NULL;
-    if (!is_one_host) all->messages.host = NULL;
-    for (; made < size; made++) {
-        opened[made].transport = &all->messages;
-        opened[made].offloads_all = false;
-        if (!is_one_host) opened[made].local_rank = 0, opened[made].local_size = 1;
-        s->config.allocator = made == all->config->rank ? all->arena : NULL;
-        if (!(comms[made] = coll__comm_new(&opened[made], s))) break;
-    }
-    if (made == size) return COLL_OK;
-    for (int i = made + 1; i < size; i++) opened[i].transport->close(opened[i].context);
-    while (--made >= 0) coll__comm_close(comms[made]);
-    return COLL_ERR_MEMORY;
-}
-
-static coll_status coll__rehearse_messages(coll__rehearsal *all, bool is_one_host)
-{
-    const int size = all->config->size;
-    const size_t n = (size_t)size;
-    coll_config config = *all->config;
-    coll__settings *const s = (coll__settings *)coll__take_zeros(NULL, 1, sizeof *s);
-    coll__opened *const opened = (coll__opened *)coll__take_zeros(NULL, n, sizeof *opened);
-    coll_comm **const comms = (coll_comm **)coll__take_zeros(NULL, n, sizeof *comms);
-    coll__worker *const workers = (coll__worker *)coll__take_zeros(NULL, n, sizeof *workers);
-    coll_status status = s && opened && comms && workers ? COLL_OK
-                       : coll__start_failed(COLL_ERR_MEMORY, "no memory for the rehearsal of %d ranks", size);
-
-    config.transport = NULL;
-    config.rank = 0;
-    config.allocator = NULL;
-    if (status == COLL_OK) status = coll__settle(all->program, s, &config, size);
-    const coll__transport_row *const row = status == COLL_OK ? coll__row_for(all->program, NULL, s) : NULL;
-    if (status == COLL_OK)
-        status = row->missing || !(row->traits & COLL__OPENS_ALL)
-               ? coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: %s", row->missing ? row->missing : "no ranks here")
-               : row->open(s, size, opened);
-    if (status == COLL_OK) status = coll__rehearsal_comms(all, s, opened, is_one_host, comms);
-    for (int i = 0; status == COLL_OK && i < size; i++)
-        workers[i] = (coll__worker){ .comm = comms[i], .fn = coll__rehearse, .arg = all };
-    if (status == COLL_OK) {
-        status = coll__workers_run(size, workers);
-        for (int i = 0; i < size && status == COLL_OK; i++) status = (coll_status)workers[i].result;
-    }
-    coll__give(workers);
-    coll__give(comms);
-    coll__give(opened);
-    coll__give(s);
-    return status;
-}
-
-/* ---- >>parts: each in an arena of its own ---- */
-
-typedef coll_status coll__rehearsal_part(coll__rehearsal *all);
-
-static coll_status coll__rehearse_apart(coll__rehearsal *all) { return coll__rehearse_messages(all, false); }
-static coll_status coll__rehearse_together(coll__rehearsal *all) { return coll__rehearse_messages(all, true); }
-
-/* All ranks of a world that is in one process. */
-static coll_status coll__rehearse_world(coll__rehearsal *all)
-{
-    coll_config config = *all->config;
-
-    config.rank = 0;
-    config.allocator = all->arena;
-    return (coll_status)coll__spawn(all->program, config.size, coll__rehearse, all, &config);
-}
-
-static coll_status coll__rehearse_transport(coll__rehearsal *all)
-{
-    coll_config config = *all->config;
-    coll__settings *const s = (coll__settings *)coll__take_zeros(NULL, 1, sizeof *s);
-    coll_status status;
-
-    if (!s) return coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a rehearsal");
-    config.allocator = all->arena;
-    status = coll__settle(all->program, s, &config, 1);
-    if (status == COLL_OK) status = all->row->rehearse(s);
-    coll__give(s);
-    return status;
-}
-
-/* Into *most: what a part takes, in an arena that grows until it has refused nothing. */
-static coll_status coll__rehearse_part(coll__rehearsal *all, coll__rehearsal_part *part, size_t *most)
-{
-    coll_status status = COLL_ERR_MEMORY;
-    bool is_enough = false;
-
-    *most = 0;
-    for (size_t length = COLL__REHEARSED_FIRST; !is_enough && length < SIZE_MAX / 8; length *= 4) {
-        void *const block = coll__take(NULL, length);
-        if (!block) return coll__start_failed(COLL_ERR_MEMORY, "no memory for a rehearsal in %zu bytes", length);
-        all->arena = coll_arena_begin(block, length);
-        status = part(all);
-        is_enough = !coll__arena_of(all->arena)->has_refused;
-        *most = coll_arena_most(all->arena);
-        (void)coll_arena_end(all->arena);
-        coll__give(block);
-    }
-    return status;
-}
-
-static coll_status coll__memory_check(const coll__rehearsal *all)
-{
-    if (!all->config || all->config->size < 1 || all->config->rank < 0 || all->config->rank >= all->config->size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: the configuration has no size, or a rank out of range");
-    if (all->count < 0 || (all->count && !all->calls))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: the calls are NULL, or less than none");
-    for (int i = 0; i < all->count; i++) {
-        const coll_kind kind = all->calls[i].kind;
-        if ((int)kind < COLL_BARRIER || (int)kind >= COLL__KIND_COUNT)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: invalid kind %d (see coll_kind)", (int)kind);
-        if (coll__kind_is(kind, COLL__MESSAGE | COLL__PAIRWISE | COLL__NEIGHBORS))
-            return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: a %s cannot be rehearsed by one rank: "
-                                      "measure it with coll_arena_most", coll__kinds[kind].name);
-    }
-    if (all->row && all->row->missing)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"%s\", but %s", all->row->name, all->row->missing);
-    if (!all->row || all->row->traits & COLL__OPENS_ALL || all->row->rehearse) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: transport \"%s\" has memory of its own", all->row->name);
-}
-
-/* Other orders of the same calls may leave other holes: a quarter is for these. */
-static size_t coll__with_holes(size_t most) { return coll__round_up(most + most / 4, COLL__PART_LINE); }
-
-static size_t coll__memory_needed(const coll__program *program, const coll_config *config, const coll_call *calls, int count)
-{
-    coll_config quiet = config ? *config : (coll_config){ 0 };
-    coll__rehearsal all = { .program = program, .config = &quiet, .calls = calls, .count = count };
-    size_t apart = 0, together = 0, own = 0;
-
-    quiet.log_level = COLL_LOG_NONE;
-    quiet.dump = NULL;
-    coll_status status = coll__row_find(program, quiet.transport, &all.row);
-    if (status == COLL_OK) status = coll__memory_check(&all);
-    if (status == COLL_OK && all.row && (all.row->traits & COLL__OPENS_ALL || quiet.size == 1)) {
-        status = coll__rehearse_part(&all, coll__rehearse_world, &own);
-        return status < 0 ? 0 : coll__with_holes(own);
-    }
-    if (status == COLL_OK && all.row) status = coll__rehearse_part(&all, coll__rehearse_transport, &own);
-    if (status == COLL_OK) status = coll__rehearse_part(&all, coll__rehearse_apart, &apart);
-    if (status == COLL_OK && quiet.size > 2) status = coll__rehearse_part(&all, coll__rehearse_together, &together);
-    return status < 0 ? 0 : coll__with_holes(own + coll__most(apart, together));
-}
-
-#else
-
-static size_t coll__memory_needed(const coll__program *program, const coll_config *config, const coll_call *calls, int count)
-{
-    (void)program, (void)config, (void)calls, (void)count;
-    (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: this program was compiled with COLL_NO_ARENA");
-    return 0;
-}
-
-#endif
-#endif /* COLL_REHEARSAL_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/coll_threads.h ---- */
@@ -35898,27 +35492,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-/* What a rank takes that opens: its tables; and for each peer a greeting, and what is shared with one of the same host. */
-static coll_status coll__tcp_rehearse(const coll__settings *s)
-{
-    const coll_allocator *const memory = s->config.allocator;
-    const size_t size = (size_t)s->config.size, lines = 2 * COLL__LINE;
-    const size_t a_peer = sizeof(coll__greet) + lines + COLL__HAS_SHM * COLL_CHANNEL_COUNT * (sizeof(coll__memory) + lines)
-                        + 4 * sizeof(coll__endpoint) + COLL_CHANNEL_COUNT * sizeof(struct pollfd);
-    const coll__log log = coll__log_of(&s->config);
-    coll_status status;
-    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
-    coll__tcp *const tcp = own ? coll__tcp_new(own, &log) : NULL;
-    void *const peers = tcp ? coll__take(memory, size * a_peer) : NULL;
-
-    if (own && !peers)
-        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", s->config.rank, s->config.size);
-    coll__give(peers);
-    coll__tcp_free(tcp);
-    coll__tcp_settings_free(own);
-    return status;
-}
-
 #if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
@@ -35937,8 +35510,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
-    .rehearse = coll__tcp_rehearse
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
 };
 
 #endif
@@ -36891,8 +36463,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 }
 
 static const coll__transport_row coll__host_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open,
-    .rehearse = coll__tcp_rehearse
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open
 };
 
 #else
@@ -43984,11 +43555,6 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
 COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
-}
-
-COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count)
-{
-    return coll__memory_needed(&coll__this_program, config, calls, count);
 }
 
 /* ---- >>calls ---- */
