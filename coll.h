@@ -305,6 +305,8 @@
  *     open+check   the same without a key, for public addresses too
  *     open         no key, and public addresses may be used
  * Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
+ *   coll_explain and the log's first line name the security in force.  If there is a key, `security` is not set, and this
+ * program was compiled without OpenSSL, rank 0 warns when ranks of other hosts join.
  *   Without a key, whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private
  * addresses only (loopback, RFC 1918, unique local, link-local, CGNAT), unless security is open; rank 0 says once when ranks of
  * other hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.

@@ -19,7 +19,8 @@ typedef struct row { uid_t user, owner; mode_t mode; const char *fault; } row;
 
 static const row rows[] = {
     { 0, 0, 0600, NULL }, { 0, 0, 0400, NULL }, { 0, 0, 0700, NULL },
-    { 0, 0, 0640, "chmod 600" }, { 0, 0, 0604, "chmod 600" }, { 0, 0, 0620, "chmod 600" }, { 0, 0, 0666, "chmod 600" },
+    { 0, 0, 0640, NULL }, { 0, 0, 0440, NULL },
+    { 0, 0, 0604, "chmod 640" }, { 0, 0, 0620, "chmod 640" }, { 0, 0, 0666, "chmod 640" },
     { 0, OTHER, 0600, NULL }, { 0, OTHER, 0640, "chmod 600" }, { 0, OTHER, 0644, "chmod 600" },
     { NOBODY, NOBODY, 0600, NULL }, { NOBODY, NOBODY, 0400, NULL },
     { NOBODY, NOBODY, 0640, "chmod 600" }, { NOBODY, NOBODY, 0604, "chmod 600" }, { NOBODY, NOBODY, 0610, "chmod 600" },

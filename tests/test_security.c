@@ -58,7 +58,7 @@ static const setting settings[] = {
     { .file = KEY "\n", .mode = 0600, .security = "key", .auth = BY_KEY },
     { .file = KEY "\r\nand more", .mode = 0600, .security = "key", .auth = BY_KEY },
     { .file = KEY, .mode = 0400, .security = "key", .auth = BY_KEY },
-    { .file = KEY "\n", .mode = 0644, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "chmod 600" } },
+    { .file = KEY "\n", .mode = 0644, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "may use it: chmod 6" } },
     { .file = "\n" KEY, .mode = 0600, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "shorter" } },
     { .environment = { "COLL_KEY_FILE=/nowhere/at/all" }, .status = COLL_ERR_ARGUMENT,
       .words = { "/nowhere/at/all", "No such file" } },
@@ -151,8 +151,12 @@ static const meeting meetings[] = {
     { "a key where there is none", OPEN, { .tcp = { .key = KEY, .security = "key" }, .start_timeout_ms = 1500 }, 2,
       COLL_ERR_DENIED,
       "has not proved the key says", "it has a key" },
-    { "sums where there are none", OPEN, { .tcp = { .security = "open+check" } }, 2, COLL_ERR_DENIED, "checks", "checks" },
-    { "no sums where there are", WITH(KEY, "key+check"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "checks", "checks" },
+    { "sums where there are none", OPEN, { .tcp = { .security = "open+check" } }, 2, COLL_ERR_DENIED,
+      "uses \"open+check\", and here it is \"open\"",
+      "open+check" },
+    { "no sums where there are", WITH(KEY, "key+check"), WITH(KEY, "key"), 2, COLL_ERR_DENIED,
+      "uses \"key\", and here it is \"key+check\"",
+      "key+check" },
     { "another job, no sums", { .tcp = { .security = "check" } }, { .tcp = { .security = "check" }, .world = "x" }, 2,
       COLL_ERR_PROTOCOL,
       "COLL_WORLD", "COLL_WORLD" },
@@ -161,8 +165,8 @@ static const meeting meetings[] = {
     { "another size", WITH(KEY, "key"), WITH(KEY, "key"), 3, COLL_ERR_PROTOCOL, "number of ranks", "number of ranks" },
 #if defined(COLL_WITH_OPENSSL)
     { "another key, TLS", WITH(KEY, "tls"), WITH(OTHER_KEY, "tls"), 2, COLL_ERR_DENIED, "another one", "another one" },
-    { "TLS where there is none", WITH(KEY, "key"), WITH(KEY, "tls"), 2, COLL_ERR_DENIED, "TLS", "TLS" },
-    { "no TLS where there is", WITH(KEY, "tls"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "TLS", "TLS" },
+    { "TLS where there is none", WITH(KEY, "key"), WITH(KEY, "tls"), 2, COLL_ERR_DENIED, "\"tls\"", "\"tls\"" },
+    { "no TLS where there is", WITH(KEY, "tls"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "\"tls\"", "\"tls\"" },
     { "no key where there is TLS", WITH(KEY, NULL), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
 #endif
 };
@@ -680,11 +684,27 @@ static uint64_t call_one(coll_comm *comm, int kind, size_t count)
     return result;
 }
 
+/* coll_explain names the security in force, and says so where a key does not encrypt. */
+static void check_named(coll_comm *comm, const char *security)
+{
+    const coll_call call = { .kind = COLL_BARRIER };
+    const bool is_key = security && !strncmp(security, "key", 3);
+    char text[900], wanted[80];
+
+    snprintf(wanted, sizeof wanted, ", security %s%s", !security ? "open" : !strcmp(security, "check") ? "open+check" : security,
+             is_key ? " (not encrypted)" : "");
+    CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strstr(text, wanted), "%s: \"%s\" has not \"%s\"", case_name, text,
+          wanted);
+}
+
+static const char *security_asked;                /* of the world in which call_all runs                      */
+
 static int call_all(coll_comm *comm, void *arg)
 {
     static const size_t counts[CALL_COUNTS] = { 0, 1, 1000, 30000 };
     const bool is_model = arg;
 
+    if (!is_model) check_named(comm, security_asked);
     for (int k = 0; k < CALL_KINDS; k++)
         for (int c = 0; c < CALL_COUNTS; c++) {
             uint64_t *expected = &call_results[k][c][coll_rank(comm)];
@@ -704,6 +724,7 @@ static void calls_case(const void *arg)
 
     CHECK(support_run("threads", CALL_RANKS, call_all, &yes) == 0, "%s: between threads", case_name);
     case_step = w->world;
+    security_asked = w->config->tcp.security;
     CHECK(support_run_config(w->world, CALL_RANKS, w->config, call_all, NULL) == 0, "%s", case_name);
 }
 

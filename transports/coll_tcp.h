@@ -264,6 +264,9 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
     if (by_memory) coll__append(text, room, " memory to %d rank%s", by_memory, by_memory == 1 ? "" : "s");
     if (by_loopback) coll__append(text, room, "%s loopback to %d", by_memory ? "," : "", by_loopback);
     if (by_network) coll__append(text, room, "%s network to %d", by_memory + by_loopback ? "," : "", by_network);
+    if (tcp->size > 1)
+        coll__append(text, room, ", security %s%s", coll__security_name(tcp->us.auth),
+                     (tcp->us.auth & COLL__AUTH_KIND) == COLL__AUTH_KEY ? " (not encrypted)" : "");
     return text;
 }
 

@@ -152,17 +152,16 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
 
 /* ---- >>file: one that holds a key is nobody else's ---- */
 
-/* As ssh has it: the file belongs to the user who runs this, or to root, and nobody else has any right to it.  Two cases give
- * way.  Root may use a file of anybody, for it has chosen that one itself, as containers do that run as root.  And a file of
- * root may be read by its group, since other users can have it in no other way (as secrets are mounted).  NULL: the file will
- * do; otherwise what is wrong with it, and what helps. */
+/* The rule of ssh: a key file belongs to the user of this process or to root, and gives others no rights.  Two exceptions: root
+ * may use a file of any owner (containers often run as root), and the group of a file that belongs to root may read it (mounted
+ * secrets).  Returns NULL if the file follows the rule, else what is wrong with it and what helps. */
 static const char *coll__key_file_fault(const struct stat *about, uid_t user)
 {
     const mode_t rights = about->st_mode & 0777;
 
     if (about->st_uid != user && about->st_uid != 0 && user != 0)
         return "it belongs to another user; a key file has to be one's own, or root's";
-    if (about->st_uid == 0 && user != 0)
+    if (about->st_uid == 0)
         return rights & 037 ? "it is root's, and more than root and readers of its group may use it: chmod 640" : NULL;
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }

@@ -315,11 +315,14 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, reason);
         return;
     }
-    if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned
-        && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
+    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
+    if (is_unsafe && !tcp->has_warned && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
         tcp->has_warned = true;
-        coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can "
-                  "read and change what is sent (COLL_KEY)");
+        coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
+                  ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
+                    "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
+                  : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
+                    "COLL_KEY, or COLL_SECURITY=open to accept this");
     }
     memcpy(tcp->endpoints[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);

@@ -459,17 +459,15 @@ static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 
 static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *us)
 {
-    static const char *const names[] = { "no key", "a key", "a key and TLS" };
     const int theirs = g->hello.auth, ours = us->auth;
     const bool has_key = theirs & COLL__AUTH_KIND, have_we = ours & COLL__AUTH_KIND;
 
     if (has_key != have_we)
         return coll__greet_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)", has_key ? "a key" : "no key",
                                   have_we ? "one" : "none");
-    return coll__greet_failed(g, COLL_ERR_DENIED, "it uses %s%s, and here it is %s%s (COLL_SECURITY)",
-                              names[theirs & COLL__AUTH_KIND],
-                              theirs & COLL__AUTH_CHECK ? " and checks" : "", names[ours & COLL__AUTH_KIND],
-                              ours & COLL__AUTH_CHECK ? " and checks" : "");
+    return coll__greet_failed(g, COLL_ERR_DENIED, "security mismatch: it uses \"%s\", and here it is \"%s\"; set COLL_SECURITY "
+                              "to the same on all ranks (\"tls\" needs -DCOLL_WITH_OPENSSL)", coll__security_name(theirs),
+                              coll__security_name(ours));
 }
 
 /* Results would have other bits on either side. */

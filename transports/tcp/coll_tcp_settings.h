@@ -32,6 +32,7 @@ typedef struct coll__tcp_settings {
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     int         auth;                             /* what a connection begins with: COLL__AUTH_...            */
     bool        is_open;                          /* public addresses may be used without a key               */
+    bool        lacks_tls;                        /* there is a key, `security` is unset, and this program has no TLS */
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
@@ -123,6 +124,13 @@ static void coll__settle_network(coll__tcp_settings *s)
 
 /* ---- >>security: the key, and what it is for ---- */
 
+/* The value of `security` that stands for these COLL__AUTH_... bits. */
+static const char *coll__security_name(int auth)
+{
+    static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
+    return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
+}
+
 #if !defined(COLL_NO_SECURITY)
 
 /* The first line of a file that nobody else may use. */
@@ -195,6 +203,7 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
 #if defined(COLL_WITH_OPENSSL)
     if (has_key && s->auth == 0) s->auth = COLL__AUTH_TLS;
 #else
+    s->lacks_tls = has_key && s->auth == 0;
     if (s->auth & COLL__AUTH_TLS)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "security is \"%.40s\", but this program was compiled without "
                                   "COLL_WITH_OPENSSL", text);

@@ -35,7 +35,8 @@ typedef struct coll__tcp {
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
-    bool            has_warned;                   /* that ranks of other hosts come without one               */
+    bool            lacks_tls;                    /* see coll__tcp_settings                                   */
+    bool            has_warned;                   /* that the security in force leaves ranks of other hosts unprotected */
     int             dropped;                      /* greetings that had to make room, since it was last told  */
     int64_t         dropped_at;                   /* when it was                                              */
     unsigned char   refused_like[16];             /* the last refusal that was told: whose, and why           */
@@ -263,6 +264,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->options = coll__tcp_kept(c->tcp);
     tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
+    tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
