@@ -250,6 +250,59 @@ static void test_cells(void)
           user_calls);
 }
 
+static void shuffle(cell *c)
+{
+    for (int k = c->n - 1; k > 0; k--) {
+        const size_t other = (size_t)(random_bits() % (uint64_t)(k + 1));
+        void *const last = c->sources[k];
+        c->sources[k] = c->sources[other];
+        c->sources[other] = last;
+    }
+}
+
+/* What the table of operations promises of each cell: where it is exact, other orders and groupings of the inputs give the same
+ * bits; where it is commutative, two inputs that change places do. */
+static void check_order(cell *c)
+{
+    const coll_type type = c->call.type, wire = c->call.wire ? c->call.wire : type;
+    const char *const name = coll_op_name(c->call.op);
+    coll__source sources[MOST];
+    coll__codec codec;
+    int wrong = 0;
+
+    if (is_left_out(&c->call) || !coll__wire_fits(type, wire)) return;
+    for (int n = 2; n <= MOST; n += 5) {
+        c->n = n, c->split = 0;
+        CHECK(coll__codec_reduce(&codec, &c->call, n, why, sizeof why), "%s", why);
+        CHECK(codec.is_exact == coll__is_exact(type, c->call.op), "%s of %s", name, coll_type_name(type));
+        if (!codec.is_exact && (!codec.is_commutative || n > 2)) break;
+        void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, n));
+        for (int k = 0; k < n; k++) sources[k] = (coll__source){ c->sources[k], COLL__AS_USER, k };
+        combine(&codec, sources, n, &c->expected, 1, COLL__AS_USER, c->count, scratch);
+        free(scratch);
+        for (int k = 0; k < 8; k++) {
+            shuffle(c);
+            wrong += wrong_in_stages(c, 1 + (int)(random_bits() % (uint64_t)(n - 1)), c->count, coll__tier());
+        }
+    }
+    CHECK(wrong == 0, "%s of %s over %s: %d of other orders differ", name, coll_type_name(type), coll_type_name(wire), wrong);
+}
+
+static void test_orders(void)
+{
+    for (coll_type type = 1; type <= TYPES; type++) {
+        cell c = { .n = 0 };
+        cell_fill(&c, type, 600);
+        for (int op = 0; op < COLL_USER; op++) {
+            for (coll_type wire = 0; wire <= COLL_MXF8E5M2 && is_cell(type, (coll_op)op); wire++) {
+                c.call = (coll_call){ .type = type, .op = (coll_op)op, .wire = wire };
+                if (!wire || (family_of(type) == FLOAT && (coll__is_mx(wire) || family_of(wire) == FLOAT))) check_order(&c);
+            }
+        }
+        cell_free(&c);
+    }
+}
+
 /* Every wire, accumulator, scale and flag that floats have. */
 static void test_variants(void)
 {
@@ -354,6 +407,12 @@ static void test_undefined_cells(void)
         }
         CHECK(coll__codec_move(&codec, t) && codec.same && codec.type_size == coll_type_size(t)
               && codec.wire_size == codec.type_size && codec.acc_size == codec.type_size, "move of %s", coll_type_name(t));
+    }
+    for (coll_type type = 0; type <= TYPES + 1; type++) {
+        for (int op = -1; op <= OPS; op += OPS + 1) {
+            CHECK(!coll__is_exact(type <= TYPES ? type : COLL_BLOB(8), (coll_op)op) && !coll__is_commutative((coll_op)op),
+                  "operation %d, which has no name", op);
+        }
     }
     CHECK(!coll__cell_is_defined(0, COLL_USER) && !coll__cell_is_defined(COLL_F32, (coll_op)OPS)
           && !coll__cell_is_defined(24, COLL_SUM) && !coll__cell_is_defined(COLL_F32, (coll_op)-1), "%s", "beyond the table");
@@ -703,6 +762,7 @@ int main(int argc, char **argv)
     printf("COLL_TEST_SEED=%llu, %d tiers\n", (unsigned long long)random_state, coll__tier() + 1);
     test_names();
     test_cells();
+    test_orders();
     test_variants();
     test_many_sources();
     test_undefined_cells();

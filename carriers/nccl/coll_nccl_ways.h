@@ -70,15 +70,29 @@ static unsigned coll__nccl_type(coll_type type)
     }
 }
 
+/* An average is a sum that is divided afterwards. */
 static unsigned coll__nccl_op(coll_op op)
 {
-    return op == COLL_PROD ? COLL__NCCL_PROD : op == COLL_MIN ? COLL__NCCL_MIN : op == COLL_MAX ? COLL__NCCL_MAX : COLL__NCCL_SUM;
+    switch (op) {
+    case COLL_SUM: case COLL_AVG: return COLL__NCCL_SUM;
+    case COLL_PROD: return COLL__NCCL_PROD;
+    case COLL_MIN:  return COLL__NCCL_MIN;
+    case COLL_MAX:  return COLL__NCCL_MAX;
+    default:        return COLL__NCCL_NONE;
+    }
 }
+
+/* Operations of the kernels. */
+enum {
+    COLL__KERNEL_OPS = 1 << COLL_SUM | 1 << COLL_PROD | 1 << COLL_MIN | 1 << COLL_MAX | 1 << COLL_AVG | 1 << COLL_BAND
+                     | 1 << COLL_BOR | 1 << COLL_BXOR | 1 << COLL_LAND | 1 << COLL_LOR | 1 << COLL_LXOR
+};
 
 /* Is there a reason in how it is asked for, and not in what is asked for?  NULL: no. */
 static const char *coll__wants_host(const coll_call *call, const coll__codec *codec)
 {
     if (call->op == COLL_USER) return "the operation is the caller's own";
+    if (!(COLL__KERNEL_OPS >> call->op & 1)) return "the kernels have no such operation";
     if (call->algorithm) return "an algorithm is named";
     if (call->residual) return "there is a residual";
     if (codec->reproducible) return "COLL_REPRODUCIBLE";
@@ -98,7 +112,7 @@ static coll__nccl_way coll__plain_way(const coll_call *call, const coll__sums *s
     if (coll__is_integer(s->type)) {
         *why = "integers";
         if (s->op == COLL_AVG) return coll_type_size(s->type) < 8 ? COLL__BY_KERNELS : COLL__BY_HOST;
-        const bool has = coll__nccl_type(s->type) != COLL__NCCL_NONE && s->op <= COLL_MAX && !is_scan;
+        const bool has = coll__nccl_type(s->type) != COLL__NCCL_NONE && coll__nccl_op(s->op) != COLL__NCCL_NONE && !is_scan;
         return has ? COLL__BY_NCCL : COLL__BY_KERNELS;
     }
     if (s->type == COLL_BOOL) {

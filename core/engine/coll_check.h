@@ -101,7 +101,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         *codec = plan->request.codec;
         return COLL_OK;
     }
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
+    if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
         return COLL__REFUSE("invalid wire type %d (see coll_type)", call->wire);

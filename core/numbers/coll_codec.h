@@ -494,7 +494,7 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", name);
     if (!coll_type_size(type)) return COLL__REFUSE("invalid type %d (see coll_type)", type);
     if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
+    if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!is_user && coll__lacks_type(type) && !coll__cell_is_defined(type, call->op)) return COLL__REFUSE_LEFT_OUT(type);
     if (!is_user && coll__lacks_type(wire) && wire != type) return COLL__REFUSE_LEFT_OUT(wire);
@@ -550,14 +550,13 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     coll__codec_move(codec, type);
     if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;
     codec->wire_size = coll_type_size(wire);
+    codec->is_exact = coll__is_exact(type, call->op);
+    codec->is_commutative = is_user ? !call->not_commutative : coll__is_commutative(call->op);
     if (is_user) {
         codec->fn = call->fn;
         codec->fn_context = call->fn_context;
-        codec->is_exact = false;
-        codec->is_commutative = !call->not_commutative;
         return true;
     }
-    codec->is_exact = coll__is_integer(type) || (call->op != COLL_SUM && call->op != COLL_PROD && call->op != COLL_AVG);
     if (call->op == COLL_AVG && coll__is_integer(type)) {
         codec->divisor = ranks;
         coll__codec_integer_average(codec, type, tier);

@@ -325,7 +325,7 @@ static coll_type coll__usual_accumulator(coll_type type)
 /* Is there such an operation on such a type?  The user's own is on every type, blobs included. */
 COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 {
-    if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return false;
+    if (!coll_type_size(type) || !coll__is_op(op)) return false;
     if (op == COLL_USER) return true;
     if (coll__is_blob(type) || (coll__lacks_type(type) && type != COLL_U64)) return false;
     return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);

@@ -379,7 +379,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     void *const results[1] = { inout };
     coll__codec codec;
 
-    if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return COLL_ERR_ARGUMENT;
+    if (!coll_type_size(type) || !coll__is_op(op)) return COLL_ERR_ARGUMENT;
     if (op == COLL_AVG || op == COLL_USER || !coll__codec_reduce(&codec, &call, 1, NULL, 0)) return COLL_ERR_UNSUPPORTED;
     const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;

@@ -21,7 +21,9 @@
 /* Sorts of elements, as bits, so that one can ask for several at once. */
 enum {
     COLL__CLASS_NONE = 0, COLL__CLASS_SIGNED = 1, COLL__CLASS_UNSIGNED = 2, COLL__CLASS_BOOL = 4, COLL__CLASS_FLOAT = 8,
-    COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64
+    COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64,
+    COLL__CLASS_INTEGER = COLL__CLASS_SIGNED | COLL__CLASS_UNSIGNED, COLL__CLASS_WORD = COLL__CLASS_INTEGER | COLL__CLASS_BOOL,
+    COLL__CLASS_REAL = COLL__CLASS_WORD | COLL__CLASS_FLOAT
 };
 
 /* The table: type, name, bytes, class. */
@@ -40,13 +42,16 @@ enum {
 #define COLL__WIRE_TYPES(X)                                                                                                  \
     X(COLL_MXI8, "mxi8", 0, MX) X(COLL_MXF8E4M3, "mxf8e4m3", 0, MX) X(COLL_MXF8E5M2, "mxf8e5m2", 0, MX)
 
-#define COLL__OPS(X)                                                                                \
-    X(COLL_SUM, "sum")   X(COLL_PROD, "prod") X(COLL_MIN, "min")       X(COLL_MAX, "max")           \
-    X(COLL_AVG, "avg")   X(COLL_BAND, "band") X(COLL_BOR, "bor")       X(COLL_BXOR, "bxor")         \
-    X(COLL_LAND, "land") X(COLL_LOR, "lor")   X(COLL_LXOR, "lxor")     X(COLL_MINLOC, "minloc")     \
-    X(COLL_MAXLOC, "maxloc")                  X(COLL_USER, "user")
+/* The table: operation, name, is it commutative, and the classes on which it is exact: every grouping of the inputs, and every
+ * order of them, gives the same bits.  test_numbers tries each cell that is named here. */
+#define COLL__OPS(X)                                                                                                          \
+    X(COLL_SUM,    "sum",    true,  INTEGER)  X(COLL_PROD,   "prod",   true,  INTEGER)  X(COLL_AVG,  "avg",  true, INTEGER)   \
+    X(COLL_MIN,    "min",    true,  REAL)     X(COLL_MAX,    "max",    true,  REAL)                                           \
+    X(COLL_BAND,   "band",   true,  WORD)     X(COLL_BOR,    "bor",    true,  WORD)     X(COLL_BXOR, "bxor", true, WORD)      \
+    X(COLL_LAND,   "land",   true,  REAL)     X(COLL_LOR,    "lor",    true,  REAL)     X(COLL_LXOR, "lxor", true, REAL)      \
+    X(COLL_MINLOC, "minloc", true,  PAIR)     X(COLL_MAXLOC, "maxloc", true,  PAIR)     X(COLL_USER, "user", false, NONE)
 
-enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1, COLL__OP_LIMIT = COLL_USER + 1 };
+enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1 };
 
 /* A blob is its own number: a mark, and below it the bytes.  The mark alone would be no bytes. */
 enum { COLL__BLOB_MARK = 0x40000000 };
@@ -80,7 +85,7 @@ COLL_API const char *coll_type_name(coll_type type)
 COLL_API const char *coll_op_name(coll_op op)
 {
     switch (op) {
-#define COLL__CASE(name, text) case name: return text;
+#define COLL__CASE(name, text, commutes, classes) case name: return text;
         COLL__OPS(COLL__CASE)
 #undef COLL__CASE
     default: return "?";
@@ -102,7 +107,7 @@ COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
 /* Is it of one of these classes? */
 #define COLL__IS(name, classes)                                                                                              \
     COLL__UNUSED static inline bool coll__is_##name(coll_type type) { return (coll__class_of(type) & (classes)) != 0; }
-COLL__IS(integer, COLL__CLASS_SIGNED | COLL__CLASS_UNSIGNED)
+COLL__IS(integer, COLL__CLASS_INTEGER)
 COLL__IS(unsigned, COLL__CLASS_UNSIGNED)
 COLL__IS(float, COLL__CLASS_FLOAT)
 COLL__IS(complex, COLL__CLASS_COMPLEX)
@@ -131,6 +136,30 @@ _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT
                COLL__BIT_IS(f32_i32, COLL_F32_I32) COLL__BIT_IS(i64_i64, COLL_I64_I64) COLL__BIT_IS(mxi8, COLL_MXI8)
                COLL__BIT_IS(mxf8e4m3, COLL_MXF8E4M3) COLL__BIT_IS(mxf8e5m2, COLL_MXF8E5M2), "a type's bit is its number's");
 #undef COLL__BIT_IS
+
+COLL__UNUSED static bool coll__is_op(coll_op op) { return *coll_op_name(op) != '?'; }
+
+/* Does no order and no grouping of the inputs change a bit?  False for what the table does not name. */
+COLL__UNUSED static bool coll__is_exact(coll_type type, coll_op op)
+{
+    switch (op) {
+#define COLL__CASE(name, text, commutes, classes) case name: return (coll__class_of(type) & COLL__CLASS_##classes) != 0;
+        COLL__OPS(COLL__CASE)
+#undef COLL__CASE
+    default: return false;
+    }
+}
+
+/* May two inputs change places?  Their grouping may matter. */
+COLL__UNUSED static bool coll__is_commutative(coll_op op)
+{
+    switch (op) {
+#define COLL__CASE(name, text, commutes, classes) case name: return commutes;
+        COLL__OPS(COLL__CASE)
+#undef COLL__CASE
+    default: return false;
+    }
+}
 
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
