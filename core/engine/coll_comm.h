@@ -308,6 +308,8 @@ struct coll__session {
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
+    int            listed_count;
+    coll_comm     *successor;                     /* of that list, where a coll_shrink has failed since; NULL: none */
     coll__messages *messages;
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */

@@ -396,6 +396,7 @@ static void coll__comm_close(coll_comm *comm)
 
     if (!is_forked && coll__is_shared(session)) coll__session_take(comm);
     const bool is_last = session->comms == comm && !comm->next;
+    coll_comm *const successor = is_last ? session->successor : NULL;
     if (!is_forked && is_last) coll__background_stop(session);
     if (is_forked) coll__comm_forget(comm);
     else coll__comm_leave(comm, is_last);
@@ -406,6 +407,7 @@ static void coll__comm_close(coll_comm *comm)
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);
+    if (successor) coll__comm_close(successor);
 }
 
 #endif /* COLL_GROUPS_H */

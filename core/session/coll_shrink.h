@@ -1,7 +1,8 @@
 /* coll_shrink.h - after a failure: a communicator of those who are left.
  *
  * The transport brings them together (coll_transport.h: shrink).  A barrier then shows that all of them have the new world; when
- * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn. */
+ * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn.  If that fails, the new world
+ * stays, for there is no other that may succeed the old one: the next coll_shrink goes on from there. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
@@ -65,6 +66,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     int *const ranks = session->listed;           /* of the session: a simulated rank may die in here         */
     coll_survivors who = { .ranks = ranks + size };
     for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
+    session->listed_count = comm->size;
     const coll_status status = session->transport->shrink(session->context, ranks, comm->size, session->start_timeout_ms, &who,
                                                           &failure);
     if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
@@ -97,9 +99,24 @@ static void coll__shrink_undo(coll__session *session)
         if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
 }
 
+/* The world that an earlier call for the same ranks has led to; NULL: there is none. */
+static coll_comm *coll__shrink_resume(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    coll_comm *const successor = session->successor;
+    bool is_same = successor && session->listed_count == comm->size;
+
+    for (int i = 0; is_same && i < comm->size; i++) is_same = session->listed[i] == coll__world_rank(comm, i);
+    if (!is_same) return NULL;
+    session->successor = NULL;
+    for (int i = 0; i < comm->size; i++)
+        if (session->survival[session->listed[i]] != COLL__LOST) session->survival[session->listed[i]] = COLL__GOES_ON;
+    return successor;
+}
+
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
-    const coll__session *session = comm->session;
+    coll__session *session = comm->session;
     const coll_failure *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
@@ -109,7 +126,9 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
                                    session->transport->name);
     if (why->rank == session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
-    coll_status status = coll__shrink_once(comm, &fresh);
+    fresh = coll__shrink_resume(comm);
+    bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
+    coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {
         coll_request r;
         r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = session->start_timeout_ms, .name = "shrink" };
@@ -117,17 +136,19 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         if (status == COLL_OK) break;
         before = fresh;
         fresh = NULL;
-        status = status == COLL_ERR_PEER ? coll__shrink_once(before, &fresh) : status;
+        status = status == COLL_ERR_PEER || has_failed ? coll__shrink_once(before, &fresh) : status;
+        has_failed = false;
         if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
         coll__shrink_count(comm, before);
-        coll__comm_close(before);
+        if (status < 0) session->successor = before;
+        else coll__comm_close(before);
     }
     if (status == COLL_OK && comm->extension && (status = comm->extension->derive(comm, fresh)) < 0) {
         coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(fresh));
         coll__comm_close(fresh);
         fresh = NULL;
     }
-    if (status < 0) coll__shrink_undo(comm->session);
+    if (status < 0) coll__shrink_undo(session);
     *out = fresh;
     return status;
 }

@@ -21,6 +21,8 @@
  * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who was
  * late is late there from the beginning: it is not waited for twice.  Who has
  * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
+ *   A rank keeps what it has promised and accepted as long as its world (coll__acceptor), for coll_shrink may end in an error and
+ * be called again.  A host need not propose again what it alone has thought of: only that host could have agreed on it.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
  * comes, or a rank that does not answer, is late after `grace_ms`, without a liveness timeout never; and perhaps it is only slow.
@@ -74,16 +76,14 @@ typedef struct coll__agreement {
     unsigned char *is_lost;                       /* nobody listens there, or it has left                     */
     unsigned char *is_late;                       /* it does not answer                                       */
     unsigned char *is_said_dead;                  /* the old world takes it for dead                          */
-    unsigned char *table;                         /* the proposal that we hold, or make; in the end: what is agreed */
-    uint64_t       ballot;                        /* of it; 0: none                                           */
-    uint64_t       promised;                      /* we accept no proposal below this                         */
+    coll__acceptor *own;                          /* what we have promised and accepted, in earlier calls, too */
+    unsigned char *table;                         /* of it: the proposal that we hold, or make; in the end: what is agreed */
     uint64_t       base;                          /* of the host: what those who are there have promised      */
-    bool           is_bound;                      /* somebody has accepted the table before: we must propose it */
     coll__attendee *attendees;                    /* of the host                                              */
     coll__dialling *calls;                        /* of the host: to those who have not come; of the others: to the host */
     struct pollfd *fds;
     int            grace_ms;
-    int            host;                          /* who has brought it about; -1: not known, or it is lost   */
+    int            host;                          /* it has told us what is agreed, over a line that stays; -1: none */
     bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
     int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
     coll_failure  *failure;
@@ -169,10 +169,17 @@ static void coll__heard_close(coll__heard *heard)
 /* We hold a proposal from now on, in the place of an earlier one. */
 static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsigned char *table)
 {
-    if (ballot <= h->ballot) return;
-    h->ballot = ballot;
-    h->is_bound = true;
+    if (ballot <= h->own->ballot) return;
+    h->own->ballot = ballot;
+    h->own->is_bound = true;
     memcpy(h->table, table, (size_t)h->count);
+}
+
+/* This is what is agreed, for good. */
+static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
+{
+    memmove(h->table, table, (size_t)h->count);
+    h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
 /* ---- >>calling ---- */
@@ -266,14 +273,14 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 
 /* ---- >>the host ---- */
 
-/* It has ended, or keeps silent.  Whether it lives shows when it is called. */
+/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, that it has given up
+ * while this rank was stopped. */
 static void coll__attendee_lost(coll__agreement *h, int place)
 {
     coll__heard_close(&h->attendees[place].heard);
     memset(&h->attendees[place], 0, sizeof h->attendees[place]);
     h->attendees[place].heard.pipe.fd = -1;
     h->is_there[place] = 0;
-    h->is_late[place] = 1;
 }
 
 /* A note to it, with our table where it has a ballot. */
@@ -299,8 +306,7 @@ static void coll__attendee_ask(coll__agreement *h, int place)
 /* Begin, or begin again, above all that has been promised to others as far as we know. */
 static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
 {
-    h->base = h->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
-    h->is_bound = h->ballot > 0;
+    h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
     for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
 }
 
@@ -327,6 +333,7 @@ static void coll__agreement_hear(coll__agreement *h)
         }
         const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
+        if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
 }
 
@@ -348,6 +355,7 @@ static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
         return true;
     }
     coll__tune_socket(g->pipe.fd);
+    coll__agreement_lives(h, place);              /* it is waited for until it has answered                   */
     if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
     return true;
 }
@@ -372,7 +380,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
 
     if (reply == COLL__ANSWER_NOBODY) h->is_lost[place] = 1;
     if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-        memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+        coll__agreement_settle(h, coll__heard_table(&c->heard));
         return true;
     }
     if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
@@ -437,20 +445,22 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
  * have, and nothing more will come from them that belongs to the agreement: their lines are the new world's next. */
 static bool coll__agreement_propose(coll__agreement *h)
 {
+    coll__acceptor *own = h->own;
     bool is_accepted = true;
 
-    if (h->ballot < h->base || (!h->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
-        if (!h->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
-        h->ballot = h->ballot < h->base ? h->base : h->ballot + 1;
+    if (own->ballot < h->base || (!own->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
+        if (!own->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+        own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
         coll__attendee *g = &h->attendees[i];
         if (i == h->me || !h->is_there[i]) continue;
-        if (g->holds != h->ballot || g->owes > 0) is_accepted = false;
-        if (g->asked == h->ballot) continue;
-        g->asked = h->ballot;
-        coll__attendee_send(h, i, COLL__CONTROL_TABLE, h->ballot, 0);
+        if (g->asked != own->ballot || g->holds != own->ballot || g->owes > 0) is_accepted = false;
+        if (g->asked == own->ballot) continue;
+        g->asked = own->ballot;
+        coll__attendee_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
+    if (is_accepted) coll__agreement_settle(h, h->table);
     return is_accepted;
 }
 
@@ -491,7 +501,7 @@ static coll_status coll__agreement_seek(coll__agreement *h)
 
     h->is_there[h->me] = 1;
     h->began = coll__now();
-    coll__agreement_raise(h, h->promised);
+    coll__agreement_raise(h, h->own->promised);
     for (int i = 0; i < h->count; i++) {
         h->calls[i].call_at = coll__deadline(COLL__AGREE_LOOK_MS);
         h->calls[i].turned_away_at = 0;
@@ -500,10 +510,7 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         coll__agreement_look(h);
         coll__agreement_accept(h);
         coll__agreement_hear(h);
-        if (coll__agreement_call_all(h)) {
-            h->is_bound = true;                   /* its host is another one                                  */
-            return COLL_OK;
-        }
+        if (coll__agreement_call_all(h)) return COLL_OK;
         const int there = coll__agreement_tally(h, &open);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
         if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
@@ -524,13 +531,15 @@ static coll_status coll__agreement_seek(coll__agreement *h)
     }
 }
 
-/* Tell those who are there what is agreed, or that they are too few. */
+/* Tell those who are there what is agreed, or that they are too few.  What they have not answered yet would be read in the new
+ * world: their lines end here, and they call again. */
 static void coll__agreement_tell(coll__agreement *h)
 {
     const coll_failure *why = h->failure;
 
     for (int i = 0; i < h->count; i++) {
         coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        if (why->status == COLL_OK && (h->attendees[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
             (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
@@ -545,7 +554,7 @@ static void coll__agreement_tell(coll__agreement *h)
 /* What we have promised, and the last proposal that we have accepted. */
 static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
 {
-    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->ballot, h->promised, h->table, h->count);
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
 }
 
 /* The host has let us in, and its welcome is what was heard last.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is
@@ -562,13 +571,13 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
                 return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
-            if (note == COLL__CONTROL_AGREED) {
-                memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
+            if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
+                coll__agreement_settle(h, coll__heard_table(heard));
                 return COLL_OK;
             }
             if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
-            if (heard->promise > h->promised) h->promised = heard->promise;
-            if (heard->ballot >= h->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
+            if (heard->promise > h->own->promised) h->own->promised = heard->promise;
+            if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
         }
         const int64_t now = coll__now();
@@ -599,7 +608,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             break;
         }
         if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-            memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+            coll__agreement_settle(h, coll__heard_table(&c->heard));
             coll__dialling_ends(c);                /* its line is not for this world                           */
             return COLL_OK;
         }
@@ -619,10 +628,10 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
     return status;
 }
 
-/* Find the host, or be it.  COLL_OK: h->table says who goes on. */
+/* Find the host, or be it, unless an earlier call has done so.  COLL_OK: h->table says who goes on. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
-    coll_status status = COLL_PENDING;
+    coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
 
     h->host = -1;
     while (status == COLL_PENDING) {
@@ -631,7 +640,6 @@ static coll_status coll__agreement_run(coll__agreement *h)
         status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
     }
     if (h->base > 0) coll__agreement_tell(h);
-    if (status == COLL_OK && h->base > 0 && !h->is_bound) h->host = h->me;
     return status;
 }
 
@@ -656,13 +664,31 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
+/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
+static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+{
+    coll__acceptor *a = tcp->acceptors;
+
+    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
+    if (a) return a;
+    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
+    if (!a) return NULL;
+    memcpy(a->world, us->world, sizeof a->world);
+    a->count = us->size;
+    a->table = coll__behind(a, sizeof *a);
+    a->next = tcp->acceptors;
+    return tcp->acceptors = a;
+}
+
 static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead, &h->table };
+    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
     unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
+    h->own = coll__acceptor_of(h->old, &h->us);
+    h->table = h->own ? h->own->table : NULL;
     h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
@@ -670,7 +696,7 @@ static bool coll__agreement_open(coll__agreement *h)
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
-    return h->is_there && h->attendees && h->calls && h->fds;
+    return h->own && h->is_there && h->attendees && h->calls && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)

@@ -62,7 +62,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
-    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->io.bell);
+    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.bell);
     if (error)
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
                   "noticed", tcp->rank, strerror(error));

@@ -355,6 +355,14 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     }
 }
 
+/* A rank of a world that others have made after a failure has not come to it.  It may live: it ends a line, too, when it has
+ * waited for too long in coll_shrink, and comes when these ranks meet again.  So it is not called dead. */
+static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
+{
+    coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
+    p->is_dead[rank] = 0;
+}
+
 /* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
 static void coll__line_closed(coll__heartbeat *p, int index, int error)
 {
@@ -363,6 +371,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
 
     coll__pipe_close(&line->pipe);
     line->is_reached = false;
+    if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     p->is_dead[index] = 1;
     coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
@@ -612,8 +621,9 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
 }
 
-/* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell ring)
+/* All lines are there, and those at their other ends know of this world, or may (are_met false): begin.  Gives 0, or the errno
+ * for which there is no thread; then nobody watches. */
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__bell ring)
 {
     int error = 0;
 
@@ -621,7 +631,7 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell 
     p->ring = ring;
     p->turned_at = p->doing_since = coll__now();
     p->beat_at = p->turned_at;
-    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = true;
+    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = are_met;
     coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* who we are; at once, for one may die soon            */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;

@@ -38,8 +38,7 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
 }
 
 /* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  Where one is missing, this world fails
- * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed.
- * It may well live, and come when these ranks meet again: so nobody is called dead. */
+ * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed. */
 static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 {
     for (int i = 0, rank = 0; i < h->count; i++) {
@@ -52,8 +51,7 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     for (int i = 0; i < (tcp->rank == 0 ? tcp->size : 1); i++) {
         if (i == tcp->rank || tcp->controls[i].pipe.fd >= 0) continue;
         pthread_mutex_lock(&tcp->heartbeat.lock);
-        coll__heartbeat_blame(&tcp->heartbeat, COLL_ERR_PEER, i, "is gone: it was lost while the ranks that were left met");
-        tcp->heartbeat.is_dead[i] = 0;
+        coll__heartbeat_missed(&tcp->heartbeat, i);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         break;
     }

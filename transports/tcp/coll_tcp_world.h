@@ -24,6 +24,18 @@ typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t 
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
+/* What this rank has promised and accepted in one agreement (coll_tcp_agree.h): the memory of an acceptor of Paxos.  It lasts as
+ * long as the world, for the program may call coll_shrink again after an error, on any communicator with the same ranks. */
+typedef struct coll__acceptor {
+    struct coll__acceptor *next;
+    unsigned char world[COLL__WORLD_LENGTH];      /* the name of the agreement                                */
+    int           count;
+    uint64_t      promised;                       /* it accepts no proposal below this                        */
+    uint64_t      ballot;                         /* of the table; 0: none; COLL__BALLOT_DECIDED              */
+    bool          is_bound;                       /* it may have been agreed on at another host: a host must propose it */
+    unsigned char *table;                         /* the proposal that it has accepted last, or what is decided */
+} coll__acceptor;
+
 typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* which addresses and ports of ours to use                 */
@@ -59,6 +71,7 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
     bool            has_deferred;                 /* it has left us some                                      */
     struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
+    coll__acceptor *acceptors;                    /* one for each agreement that this rank has taken part in  */
     const coll__identity *greets_as;              /* who we are to those who connect to us                    */
     bool            is_deaf;                      /* the caller's thread does not watch the listener          */
     int64_t         deaf_until;                   /* then: nobody accepts before                              */
@@ -217,6 +230,10 @@ static void coll__tcp_free(coll__tcp *tcp)
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
     coll__past_free(&tcp->us);
+    for (coll__acceptor *a; (a = tcp->acceptors);) {
+        tcp->acceptors = a->next;
+        coll__give(a);
+    }
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
