@@ -217,6 +217,7 @@ suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite compile            sh tests/test_compile.sh
 suite nccl               sh tests/test_nccl.sh debug
 suite mpi                sh tests/test_mpi.sh
+waits ssh                sh tests/test_ssh.sh
 suite misuse             program asan test_misuse
 suite hosts              program asan test_hosts
 suite bench              sh tests/test_bench.sh

@@ -10,6 +10,7 @@
  *     run_child knock PORT         see whether somebody listens there
  *     run_child silent PORT        connect, and say nothing
  *     run_child talk PORT          connect, send our input, write what comes back
+ *     run_child terminal PROGRAM ...   run the program with a terminal for its output, and write what comes to it
  *     run_child judge PROGRAM ...  run the program with no signal ignored, and say how it ended
  */
 #ifndef _GNU_SOURCE
@@ -17,6 +18,7 @@
 #endif
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,6 +27,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 static int fail(const char *what)
@@ -104,7 +107,7 @@ static int do_daemon(const char *path)
 
     if (pid != 0) return pid < 0;
     if (setsid() < 0 || fork() != 0) _exit(0);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(path, "we");
     if (file) {
         fprintf(file, "%d\n", (int)getpid());
         fclose(file);
@@ -182,6 +185,35 @@ static int do_judge(char **program)
     return 0;
 }
 
+/* The terminal is raw, so that every byte comes as it was written. */
+static int do_terminal(char **program)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    const char *const name = master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0 ? ptsname(master) : NULL;
+    const int slave = name ? open(name, O_RDWR | O_NOCTTY | O_CLOEXEC) : -1;
+    struct termios mode;
+    char data[4096];
+    ssize_t length;
+    int status;
+
+    if (slave < 0 || tcgetattr(slave, &mode)) return fail("terminal");
+    cfmakeraw(&mode);
+    if (tcsetattr(slave, TCSANOW, &mode)) return fail("terminal");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(slave, STDOUT_FILENO);
+        dup2(slave, STDERR_FILENO);
+        execvp(program[0], program);
+        _exit(fail(program[0]));
+    }
+    close(slave);
+    while ((length = read(master, data, sizeof data)) > 0) {            /* EIO when nobody has it open any more */
+        if (write(STDOUT_FILENO, data, (size_t)length) != length) return fail("write");
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return fail("fork");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -198,6 +230,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "knock") == 0 && argc == 3) return connect_to(argv[2]) < 0;
     if (strcmp(what, "silent") == 0 && argc == 3) return do_silent(argv[2]);
     if (strcmp(what, "talk") == 0 && argc == 3) return do_talk(argv[2]);
+    if (strcmp(what, "terminal") == 0 && argc > 2) return do_terminal(argv + 2);
     if (strcmp(what, "judge") == 0 && argc > 2) return do_judge(argv + 2);
     fprintf(stderr, "run_child: see the top of its source\n");
     return 2;

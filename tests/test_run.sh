@@ -1,8 +1,8 @@
 #!/bin/sh
 # test_run.sh - what coll-run promises: the environment of the ranks, whole lines, the exit status
 # and report of the first failure, and no process left behind however it ends; the same on several
-# hosts, by a script in the place of ssh, by ssh itself, and by launchers that meet at an address,
-# in two network namespaces where there may be some.
+# hosts, by a script in the place of ssh, and by launchers that meet at an address, in two network
+# namespaces where there may be some.  test_ssh.sh has ssh itself.
 #
 # usage: [CC=cc] [CFLAGS=...] sh tests/test_run.sh
 #
@@ -10,96 +10,12 @@
 # Shell code in single quotes is for the ranks to expand.
 # shellcheck disable=SC2016,SC2046,SC2086
 
-top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
-dir=$(mktemp -d) || exit 1
-passed=0
-failed=0
-jobs_started=
-spaces=
-
-cleanup() {
-    for pid in $jobs_started; do kill -9 "$pid" 2>/dev/null; done
-    for space in $spaces; do ip netns del "$space"; done
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' HUP INT TERM
-unset OMP_NUM_THREADS
-
-for program in tools/coll-run tests/run_child; do
-    ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1
-done
-cp "$dir/coll-run" "$dir/other-run"             # as if it were that of another machine
+. "$(dirname "$0")/run_jobs.sh"
+cp coll-run other-run                           # as if it were that of another machine
 . "$top/tests/folder.sh"
 checker=$(folder release)/coll-check
-env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" > "$dir/check.log" 2>&1 &
+env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" > check.log 2>&1 &
 check_built=$!
-run=$dir/coll-run
-child=$dir/run_child
-cd "$dir" || exit 1
-
-# ---- >>helpers ----
-
-# check NAME EXPECTED ACTUAL
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-        echo "ok - $1"
-    else
-        failed=$((failed + 1))
-        echo "FAILED - $1: expected '$2', got '$3'" | tr '\n' '|'
-        echo
-    fi
-}
-
-# until_true COMMAND ...: try for about 6 s.
-until_true() {
-    tries=300
-    until "$@"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.02
-    done
-}
-
-# A process that is dead but not yet reaped by its parent no longer runs.
-gone() {
-    for pid in "$@"; do
-        case $(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null) in
-        '' | Z | X) ;;
-        *) return 1 ;;
-        esac
-    done
-}
-
-# Ten looks in a row, for whoever writes to a pipe may sleep for a moment at any time.
-all_wait() {
-    for look in 0 1 2 3 4 5 6 7 8 9; do
-        for pid in "$@"; do grep -qs '^State:[[:space:]]*S' "/proc/$pid/status" || return 1; done
-        [ "$look" = 9 ] || sleep 0.02
-    done
-}
-
-all_written() {
-    for file in "$@"; do [ -s "$file" ] || return 1; done
-}
-
-gone_in_time() {
-    if until_true gone "$@"; then
-        echo gone
-    else
-        echo "still there: $*"
-        kill -9 "$@" 2> /dev/null
-    fi
-}
-
-hundredths() {                              # of a second, since some moment
-    cut -d' ' -f1 /proc/uptime | tr -d .
-}
-
-within() {                                  # within LOW HIGH VALUE, all in 1/100 s
-    if [ "$3" -ge "$1" ] && [ "$3" -le "$2" ]; then echo yes; else echo "$3 hundredths"; fi
-}
 
 # ---- >>started first, for they take seconds by design; their results are looked at last ----
 
@@ -213,6 +129,25 @@ check 'lines of 8 ranks: none torn' 0 \
 "$run" -n 4 sh -c "'$child' lines 2000; '$child' lines 2000 >&2" > both.out 2>&1
 check 'both outputs to one file: none torn' '16000 0' "$(($(wc -l < both.out))) $(
     grep -cvE '^\[([0-3])\] line [0-9]+ of \1 end$' both.out)"
+
+# A terminal gets text, tabs and colours; a carriage return brings the prefix again; the rest is shown.
+escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nbell\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
+"$child" terminal "$run" -n 1 printf "$escapes" > terminal.out
+printf '[0] a\tb \303\274 \033[1;31mred\033[m\n[0] 10 %%\r[0] 20 %%\r\n' > terminal.want
+printf '[0] bell^G back^H ^[]0;title^G ^[[2J^[[5A \\xc2\\x9b \\x9b ^? \\xc3 end\n' >> terminal.want
+check 'a terminal: what passes, and what is shown' "$(od -c terminal.want)" "$(od -c terminal.out)"
+check 'a terminal, --no-prefix: bytes as they are' "$(printf "$escapes" | od -c)" \
+    "$("$child" terminal "$run" -n 1 --no-prefix printf "$escapes" | od -c)"
+"$child" terminal "$run" -n 1 --log-dir escaped printf "$escapes" > /dev/null
+check 'a terminal, --log-dir: bytes as they are' "$(printf "$escapes" | od -c)" "$(od -c escaped/rank-0.log)"
+check 'no terminal: bytes as they are' "$(printf "$escapes" | sed 's/^/[0] /' | od -c)" \
+    "$("$run" -n 1 printf "$escapes" | od -c)"
+"$child" terminal "$run" -n 2 sh -c 'if [ $COLL_RANK = 0 ]; then
+        printf "words\033[2J\n" >&2; : > said.0; until [ -e said.1 ]; do sleep 0.02; done; sleep 0.2; exit 3; fi
+    until [ -e said.0 ]; do sleep 0.02; done; sleep 0.2
+    for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; done; : > said.1' > terminal.out
+check 'a terminal: last words are repeated, escapes shown' '3 0' "$? $(grep -c "$(printf '\033')" terminal.out)"
+check 'a terminal: last words' 2 "$(grep -cF 'words^[[2J' terminal.out)"
 
 # The first byte shows that the job runs; when all ranks sleep, they wait for the reader.
 mkfifo slow
@@ -328,15 +263,12 @@ check 'port: jobs at once have different ones' 6 "$(($(sort -u port.? | wc -l)))
 
 # ---- >>no orphans ----
 
-# Ranks with a child each: all pids are in files before anything happens to coll-run.
-family='sleep 60 & echo $! > $0.child.$COLL_RANK; echo $$ > $0.rank.$COLL_RANK
-    echo $PPID > $0.launcher.$COLL_RANK; wait'
 start_family() {
-    "$child" judge "$run" -n 2 sh -c "$family" "$1" > "$1.judged" 2> /dev/null &
+    "$child" judge "$run" -n 2 sh -c "$family" "$1" "$child" > "$1.judged" 2> /dev/null &
     judge=$!
-    until_true all_written "$1.child.0" "$1.child.1" "$1.rank.0" "$1.rank.1" \
-        "$1.launcher.0" "$1.launcher.1"
-    launcher=$(cat "$1.launcher.0")
+    until_true all_family "$1"
+    keeper=$(cat "$1.keeper.0")
+    launcher=$(parent_of "$keeper")
     jobs_started="$jobs_started $launcher"
 }
 for signal in KILL:9 INT:2 TERM:15 HUP:1 QUIT:3; do
@@ -347,18 +279,28 @@ for signal in KILL:9 INT:2 TERM:15 HUP:1 QUIT:3; do
     wait $judge
     check "SIG$signal: soon" yes "$(within 0 400 $(($(hundredths) - begin)))"
     check "SIG$signal: dies of it" "signal $number" "$(cat $signal.judged)"
-    check "SIG$signal: ranks and their children are gone" gone \
-        "$(gone_in_time $(cat $signal.child.? $signal.rank.?))"
+    check "SIG$signal: ranks and what they have started are gone" gone "$(gone_in_time $keeper $(family_of $signal))"
 done
 
-# The leader of the ranks' group is the process that would kill them.
+# The whole group of coll-run is killed, as by a shell that kills a job.
+setsid "$run" -n 2 sh -c "$family" group "$child" > /dev/null 2>&1 &
+until_true all_family group
+launcher=$(parent_of "$(cat group.keeper.0)")
+kill -9 "-$launcher"
+check 'SIGKILL to the group of coll-run: all are gone' gone "$(gone_in_time $(family_of group) $(cat group.keeper.0))"
+
+start_family guarded
+kill -9 $keeper
+wait $judge
+check 'SIGKILL to the keeper: how it ends' 'status 137' "$(cat guarded.judged)"
+check 'SIGKILL to the keeper: all are gone' gone "$(gone_in_time $(family_of guarded))"
+
 start_family unguarded
-keeper=$(sed 's/.*) //' "/proc/$(cat unguarded.rank.0)/stat" | cut -d' ' -f3)
-kill -9 "$keeper" $launcher
+kill -9 $keeper $launcher
 wait $judge
 check 'SIGKILL to coll-run and its keeper: ranks are gone' gone \
     "$(gone_in_time $(cat unguarded.rank.?))"
-kill -9 $(cat unguarded.child.?)
+kill -9 $(cat unguarded.child.? unguarded.daemon.?)
 
 begin=$(hundredths)
 "$run" -n 2 sh -c 'sleep 60 & echo $! > held.$COLL_RANK; echo done' > held.out
@@ -480,29 +422,29 @@ hosts -t 0.5 -H a,b sh -c 'echo $$ > late.$COLL_RANK; exec sleep 60' 2> late.err
 check 'hosts: timeout' '124 coll-run: timeout: ranks 0-1 still ran after 0.5 s' "$? $(cat late.err)"
 check 'hosts: timeout, gone' gone "$(gone_in_time $(cat late.?))"
 
-all_family() { all_written "$1.child.0" "$1.child.1" "$1.rank.0" "$1.rank.1" "$1.launcher.0" "$1.launcher.1"; }
 for signal in KILL:9 INT:2 TERM:15; do
     number=${signal#*:} signal=${signal%:*} name=far_${signal%:*}
-    "$child" judge "$run" --rsh "$dir/rsh" -H a,b sh -c "$family" "$name" > "$name.judged" 2> /dev/null &
+    "$child" judge "$run" --rsh "$dir/rsh" -H a,b sh -c "$family" "$name" "$child" > "$name.judged" 2> /dev/null &
     judge=$!
     until_true all_family "$name"
-    agents=$(cat "$name".launcher.?)
+    keepers=$(cat "$name".keeper.?)
+    agents="$(parent_of ${keepers%%[!0-9]*}) $(parent_of ${keepers##*[!0-9]})"
     head=$(ps -o pid= --ppid $judge)
     jobs_started="$jobs_started $head $agents"
     kill -$signal $head
     wait $judge
     check "hosts: SIG$signal: dies of it" "signal $number" "$(cat "$name.judged")"
     check "hosts: SIG$signal: nothing is left" gone \
-        "$(gone_in_time $(cat "$name".child.? "$name".rank.? rsh.pid.a rsh.pid.b) $agents)"
+        "$(gone_in_time $(family_of "$name") $(cat rsh.pid.a rsh.pid.b) $keepers $agents)"
 done
 # Both take 3 s by design, so they run at the same time.
-hosts -H c,d sh -c "$family" lost_ssh > /dev/null 2> lost_ssh.err &
+hosts -H c,d sh -c "$family" lost_ssh "$child" > /dev/null 2> lost_ssh.err &
 job_ssh=$!
-hosts -H e,f sh -c "$family" lost_launcher > /dev/null 2> lost_launcher.err &
+hosts -H e,f sh -c "$family" lost_launcher "$child" > /dev/null 2> lost_launcher.err &
 job_launcher=$!
 until_true all_family lost_ssh
 until_true all_family lost_launcher
-kill -9 "$(cat rsh.pid.d)" "$(cat lost_launcher.launcher.1)"
+kill -9 "$(cat rsh.pid.d)" "$(parent_of "$(cat lost_launcher.keeper.1)")"
 wait $job_ssh
 check 'hosts: ssh is killed' '1 1' "$? $(grep -c '^coll-run: lost d (rank 1): .* was killed by SIGKILL' lost_ssh.err)"
 wait $job_launcher
@@ -618,13 +560,13 @@ said='rank 1 \(.*, pid [0-9]+\) exited with status 6 after [0-9.]+ s$'
 check 'join: both say the same' "$(grep -E "$said" both.err)" "$(grep -E "$said" both_other.err || echo nothing)"
 check 'join: the other rank is gone' gone "$(gone_in_time "$(cat both.0)")"
 
-join -n 1 --size 2 sh -c 'echo $PPID > cut.hub; echo $$ > cut.0; exec sleep 60' 2> /dev/null &
+join -n 1 --size 2 sh -c 'echo $PPID > cut.keeper; echo $$ > cut.0; exec sleep 60' 2> /dev/null &
 first=$!
 until_true listening
 join -n 1 --size 2 sh -c 'echo $$ > cut.1; exec sleep 60' 2> cut.err &
 second=$!
 until_true all_written cut.0 cut.1
-kill -9 "$(cat cut.hub)"
+kill -9 "$(parent_of "$(cat cut.keeper)")"
 wait $first
 wait $second
 check 'join: the first launcher is killed' '1 1' "$? $(grep -c "the launcher at $meeting has ended" cut.err)"
@@ -656,35 +598,6 @@ if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b
         "$? $(grep -cE "tcp 10\.77\.0\.1 - 10\.77\.0\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+$" check.out)"
 else
     echo 'skipped - two networks: there are no network namespaces here'
-fi
-
-# ---- >>ssh itself, with keys of its own, on a free port of this machine ----
-
-sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd)
-if [ "$sshd" ]; then
-    for key in ssh_host ssh_user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"; done
-    [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
-    ssh_port=$("$child" port)
-    "$sshd" -D -e -f /dev/null -p "$ssh_port" -h "$dir/ssh_host" -o ListenAddress=127.0.0.1 -o PidFile=none -o UsePAM=no \
-        -o AuthorizedKeysFile="$dir/ssh_user.pub" -o StrictModes=no 2> sshd.log &
-    daemon=$!
-    jobs_started="$jobs_started $daemon"
-    until_true "$child" knock "$ssh_port" 2> /dev/null
-    ssh="ssh -p $ssh_port -i '$dir/ssh_user' -F none -o UserKnownHostsFile=/dev/null"
-    ssh="$ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR"
-    "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 "$child" words "it's" '"a  b"' > ssh.out 2> ssh.err
-    check 'ssh: two hosts' '0 4' "$? $(grep -cE "^\[(0 127\.0\.0\.1|1 localhost)\] (it's|\"a  b\")$" ssh.out)"
-    "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 sh -c "$family" ssh > /dev/null 2>&1 &
-    job=$!
-    until_true all_family ssh
-    kill -9 $job
-    wait $job
-    check 'ssh: coll-run is killed, nothing is left' gone "$(gone_in_time $(cat ssh.child.? ssh.rank.? ssh.launcher.?))"
-    "$run" --rsh "$ssh" -H nobody@localhost true 2> ssh.err
-    check 'ssh: who may not come in' '1 1' "$? $(grep -c 'what connects to it exited with status 255' ssh.err)"
-    kill $daemon
-else
-    check 'ssh: there is sshd (openssh-server)' yes no
 fi
 
 # ---- >>--check ----

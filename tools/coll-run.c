@@ -19,11 +19,14 @@
  * choice, whether by bind to port 0 or by connect, while rank 0, whose listener has SO_REUSEADDR
  * too, may bind and listen on it: there is no moment at which it is free.
  *
- * No orphans.  All ranks of a machine are in one process group, led by a keeper: a child of
- * coll-run that waits for coll-run to end and then kills the group.  As the leader lives, the
- * number of the group cannot pass to others.  Besides, ranks ask the kernel to die with
- * coll-run, and coll-run adopts what ranks leave behind and ends it before it exits itself.  On
- * other machines there is a coll-run too, which ends when the connection to this one does.
+ * No orphans.  The ranks of a machine are children of a keeper, a child of coll-run, and in one
+ * process group, which the keeper leads.  As the leader lives, the number of the group cannot pass
+ * to others.  The keeper adopts what ranks leave behind (PR_SET_CHILD_SUBREAPER).  When coll-run
+ * ends, in whatever way, the keeper kills the ranks and every process that descends from them,
+ * also one in a session of its own.  If the keeper is killed instead, the kernel kills the ranks
+ * (PR_SET_PDEATHSIG), and coll-run adopts and kills the rest.  If both are killed at the same
+ * time, the ranks die, and processes that they have started may stay.  On other machines there is
+ * a coll-run too, which ends when the connection to this one does.
  *
  * Output.  Ranks write to pipes, one loop reads them and never blocks.  When the reader of our
  * output is slow, ranks come to wait as they would without coll-run; no byte is dropped.
@@ -85,7 +88,7 @@
 
 /* Places of what poll looks at; behind the streams of ranks there are three for each host. */
 enum {
-    AT_SIGNALS, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_UP, AT_LISTENERS = AT_UP + 2,
+    AT_SIGNALS, AT_KEEPER, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_UP, AT_LISTENERS = AT_UP + 2,
     AT_STREAMS = AT_LISTENERS + LISTENERS
 };
 
@@ -208,11 +211,13 @@ static void note_rsh_end(struct job *job, struct host *host, int status)
     if (host->link.in >= 0) lose_host(job, host);
 }
 
+/* Our own children: the keeper, what connects to hosts, and the ranks of a keeper that was killed. */
 static void reap(struct job *job)
 {
     int status;
 
     if (job->options.program) read_trouble(job);
+    hear_keeper(job, MSG_DONTWAIT);             /* a rank that ended before the keeper was killed */
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         const int at = find_rank(job, pid);
         if (pid == job->keeper) job->keeper = 0;
@@ -464,6 +469,7 @@ static size_t watch_all(struct job *job, bool *unfinished)
         job->polled = must(realloc(job->polled, job->polled_room * sizeof *job->polled));
     }
     watch(job, AT_SIGNALS, job->signals, POLLIN);
+    watch(job, AT_KEEPER, job->orders, POLLIN);
     for (size_t i = 0; i < 2; i++) {
         const struct sink *sink = &job->sinks[i];
         watch(job, AT_SINKS + i, sink->waiting.length > 0 ? sink->fd : -1, POLLOUT);
@@ -526,6 +532,10 @@ static void serve(struct job *job, int64_t until_ms)
             if (polled[AT_STREAMS + i].revents && stream->fd >= 0 && !sink_is_full(stream->sink)) read_stream(stream);
         }
         serve_links(job, streams, hosts);
+        if (polled[AT_KEEPER].revents) {
+            if (job->options.program) read_trouble(job);
+            hear_keeper(job, MSG_DONTWAIT);
+        }
         if (polled[AT_SIGNALS].revents) read_signals(job);
     }
     if (job->started > 0 && (job->typed.length > 0 || job->input_ended)) write_input(job);
@@ -560,47 +570,22 @@ static void drain(struct job *job, int64_t start_ms)
 
 /* ---- >>leftovers: processes that ranks have started and not ended ---- */
 
-/* Kill our children.  Whoever loses its parent among our descendants becomes one of them. */
-static void kill_children(void)
-{
-    DIR *processes = opendir("/proc");
-
-    if (!processes) return;
-    for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
-        char path[300], stat[512];
-        int parent;
-        if (!isdigit((unsigned char)entry->d_name[0])) continue;
-        snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
-        const int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) continue;
-        const ssize_t length = read(fd, stat, sizeof stat - 1);
-        close(fd);
-        if (length <= 0) continue;
-        stat[length] = '\0';
-        const char *name_end = strrchr(stat, ')');      /* the name may hold anything, even ") " */
-        if (name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 && parent == (int)getpid()) {
-            kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
-        }
-    }
-    closedir(processes);
-}
-
-/* All ranks have ended: end whatever they have left, the keeper included. */
+/* All ranks have ended: the keeper kills what they have left, and ends.  What the keeper had is ours if it was killed. */
 static void kill_leftovers(struct job *job)
 {
-    const int64_t give_up = now_ms() + KILL_MS;
+    const int64_t give_up = now_ms() + KILL_MS + 500;
+    struct pollfd p = { .fd = job->orders, .events = POLLIN };
 
-    signal_own_ranks(job, SIGKILL);
-    if (job->keeper) kill(-job->keeper, SIGKILL);
-    if (job->keeper) waitpid(job->keeper, NULL, 0);
-    job->keeper = 0;
-    for (;;) {
-        pid_t pid;
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
-        if (pid < 0 || now_ms() > give_up) return;
-        kill_children();
-        poll(NULL, 0, 2);
+    if (job->orders >= 0) shutdown(job->orders, SHUT_WR);
+    while (job->orders >= 0 && (p.fd = job->orders) >= 0 && now_ms() < give_up) {
+        if (poll(&p, 1, (int)(give_up - now_ms())) > 0) hear_keeper(job, MSG_DONTWAIT);
     }
+    if (job->keeper) {
+        kill(-job->keeper, SIGKILL);
+        waitpid(job->keeper, NULL, 0);
+    }
+    job->keeper = 0;
+    kill_all_children();
 }
 
 /* ---- >>begin and end ---- */
@@ -638,7 +623,6 @@ static void prepare(struct job *job)
     setrlimit(RLIMIT_NOFILE, &files);
 
     catch_signals(job);
-    start_keeper(job);
     job->err = open_sinks(job->sinks);
     if (pipe2(job->trouble, O_CLOEXEC | O_NONBLOCK)) die("pipe");
     if (job->options.log_dir && mkdir(job->options.log_dir, 0777) && errno != EEXIST) die(job->options.log_dir);
@@ -682,6 +666,7 @@ static void meet(struct job *job)
         return;
     }
     case ROLE_HEAD:
+        start_keeper(job);
         call_hosts(job);
         while (job->verdict < 0 && job->started == 0) serve(job, 0);
         return;
@@ -702,6 +687,7 @@ static void start_all(struct job *job)
         if (asked->check) choose_check(&job->options, job->own_path);
         if (!job->ranks) job->ranks = must(calloc((size_t)asked->size, sizeof *job->ranks));
         build_environment(&job->environment, asked);
+        start_keeper(job);
         while (job->started < asked->count && job->verdict < 0) {
             start_rank(job);
             read_trouble(job);
@@ -767,7 +753,7 @@ static void die_of(int signal)
 int main(int argc, char **argv)
 {
     static struct job job = {
-        .verdict = -1, .suspect = -1, .lost = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } },
+        .verdict = -1, .suspect = -1, .lost = -1, .input = -1, .orders = -1, .up = { .in = -1, .out = { .fd = -1 } },
         .listeners = { -1, -1, -1, -1 }
     };
 

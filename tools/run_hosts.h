@@ -83,7 +83,7 @@ static void become_rsh(struct job *job, struct host *host, const int ends[3])
 {
     char *rsh = rsh_command(job->options.rsh), *command = remote_command(job);
 
-    prepare_child(job);
+    prepare_child(job, job->launcher);
     for (int i = 0; i < 3; i++) {
         if (dup2(ends[i], i) < 0) return;
     }

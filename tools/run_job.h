@@ -66,6 +66,7 @@ struct job {
     const char *own_path;           /* of this program                                       */
     char own_name[256];             /* of this host                                          */
     pid_t launcher, keeper;         /* keeper 0: gone                                        */
+    int orders;                     /* to the keeper; -1: none                               */
     int signals;                    /* signalfd                                              */
     int trouble[2];                 /* a pipe: errno of a child that cannot execute the program */
     sigset_t mask_before;
@@ -159,16 +160,12 @@ static const char *name_ranks_of(const struct job *job, const struct host *host,
 
 /* ---- >>stopping ---- */
 
-/* Signal the ranks here: the group, and those that have left it.  The group of a head has no ranks, only the programs that
- * connect it to others, which carry its signals. */
+static void order_signal(const struct job *job, int signal);
+
+/* Signal the ranks here.  A head has none: it has only the programs that connect it to others, which carry its signals. */
 static void signal_own_ranks(const struct job *job, int signal)
 {
-    for (int i = 0; i < job->started; i++) {
-        const struct rank *rank = &job->ranks[i];
-        if (!rank->running || rank->host) continue;
-        if (!job->keeper || getpgid(rank->pid) != job->keeper) kill(rank->pid, signal);
-    }
-    if (job->keeper && job->options.role != ROLE_HEAD) kill(-job->keeper, signal);
+    if (job->orders >= 0 && job->options.role != ROLE_HEAD) order_signal(job, signal);
 }
 
 /* Signal all ranks of the job that this launcher answers for. */

@@ -24,6 +24,7 @@ struct bytes {
 struct sink {
     int fd;
     int error;                      /* errno of the write that failed: bytes are dropped now */
+    bool is_terminal;
     size_t piece;                   /* bytes a write takes without blocking; SIZE_MAX: any   */
     struct bytes waiting;
     const struct stream *middle;    /* whose line is unfinished at the end of the bytes, if any */
@@ -145,6 +146,7 @@ static void sink_open(struct sink *sink, int fd)
     sink->fd = fd;
     sink->piece = SIZE_MAX;
     sink->moved_at_ms = now_ms();
+    sink->is_terminal = isatty(fd);
     if (fstat(fd, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) || isatty(fd))) {
         char path[32];
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -1,7 +1,9 @@
-/* run_start.h - part of coll-run.c: starting ranks on this machine.
+/* run_start.h - part of coll-run.c: starting ranks on this machine, and ending all that they leave.
  *
- * The keeper, the held port, pipes, and what a child does before it turns into the rank: coll-run.c
- * says why.
+ * The held port, pipes, what a child does before it turns into the rank, and the keeper: coll-run.c says why.
+ *
+ * coll-run and the keeper have a socket between them.  coll-run orders a rank to be started, with its pipes, or a signal to be
+ * sent; the keeper says which pid a rank has, and how it ended.  The kernel closes the socket when either ends.
  */
 #ifndef RUN_START_H
 #define RUN_START_H
@@ -100,38 +102,13 @@ static void catch_signals(struct job *job)
     if (job->signals < 0) die("signalfd");
 }
 
-/* The keeper does nothing until the other end of the lifeline is closed, that is, until coll-run is
- * no more. */
-static void start_keeper(struct job *job)
-{
-    int lifeline[2];
-
-    if (pipe2(lifeline, O_CLOEXEC)) die("pipe");
-    job->keeper = fork();
-    if (job->keeper < 0) die("fork");
-    if (job->keeper == 0) {
-        sigset_t all;
-        char byte;
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        if (setpgid(0, 0)) _exit(EXIT_FAILURE);
-        prctl(PR_SET_NAME, "coll-run keeper");
-        close(lifeline[1]);
-        while (read(lifeline[0], &byte, 1) < 0 && errno == EINTR) continue;
-        kill(-getpid(), SIGKILL);
-        _exit(EXIT_SUCCESS);
-    }
-    setpgid(job->keeper, job->keeper);
-    close(lifeline[0]);
-}
-
 /* ---- >>ranks ---- */
 
-/* What every child does first: it dies with us, and is in the keeper's group. */
-static void prepare_child(const struct job *job)
+/* What every child does first: it dies with its parent, and is in the keeper's group. */
+static void prepare_child(const struct job *job, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != job->launcher) _exit(EXIT_FAILURE);    /* it died before we asked */
+    if (getppid() != parent) _exit(EXIT_FAILURE);           /* the parent died before the call above */
     setpgid(0, job->keeper);
 }
 
@@ -144,25 +121,220 @@ static void release_child(const struct job *job)
     sigprocmask(SIG_SETMASK, &job->mask_before, NULL);
 }
 
-/* The child: turn into the rank.  `input` is -1 if rank 0 is to have ours.  Returns only if it
- * fails, with errno. */
-static void become_rank(struct job *job, int at, const int out[2], int input)
+/* The child: turn into the rank.  `ends` are its output, its error output, and for rank 0 its input, or -1 if it has ours.
+ * Returns only if it fails, with errno. */
+static void become_rank(struct job *job, int at, const int ends[3])
 {
     cpu_set_t cores;
 
-    prepare_child(job);
+    prepare_child(job, job->keeper);
     if (job->options.first + at > 0) {
         close(STDIN_FILENO);                    /* and open takes the lowest number that is free */
         if (open("/dev/null", O_RDONLY) < 0) return;
     }
-    if (input >= 0 && dup2(input, STDIN_FILENO) < 0) return;
-    if (dup2(out[0], STDOUT_FILENO) < 0 || dup2(out[1], STDERR_FILENO) < 0) return;
+    if (ends[2] >= 0 && dup2(ends[2], STDIN_FILENO) < 0) return;
+    if (dup2(ends[0], STDOUT_FILENO) < 0 || dup2(ends[1], STDERR_FILENO) < 0) return;
 
+    set_variable(&job->environment, "COLL_RANK=%d", (job->options.first + at) * threads_of(job));
+    set_variable(&job->environment, "COLL_LOCAL_RANK=%d", at * threads_of(job));
     release_child(job);
     if (job->options.bind && share_of_cores(at, job->options.count, &cores)) sched_setaffinity(0, sizeof cores, &cores);
     environ = job->environment.list;
     execvp(job->options.program[0], job->options.program);
 }
+
+/* ---- >>keeper: the parent of the ranks here ---- */
+
+/* What coll-run and the keeper say to each other, a message each. */
+enum order { ORDER_START, ORDER_SIGNAL, NEWS_STARTED, NEWS_ENDED };
+struct message {
+    enum order what;
+    int number;                     /* of the rank; the signal                               */
+    int value;                      /* pid, or -errno; the status                            */
+};
+
+/* Kill our children.  A descendant that loses its parent becomes one of them. */
+static void kill_children(void)
+{
+    DIR *processes = opendir("/proc");
+
+    if (!processes) return;
+    for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
+        char path[300], stat[512];
+        int parent;
+        if (!isdigit((unsigned char)entry->d_name[0])) continue;
+        snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        const ssize_t length = read(fd, stat, sizeof stat - 1);
+        close(fd);
+        if (length <= 0) continue;
+        stat[length] = '\0';
+        const char *name_end = strrchr(stat, ')');      /* the name may hold anything, even ") " */
+        if (name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 && parent == (int)getpid()) {
+            kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
+        }
+    }
+    closedir(processes);
+}
+
+/* Kill children until there are none, or the kernel has taken too long. */
+static void kill_all_children(void)
+{
+    const int64_t give_up = now_ms() + KILL_MS;
+
+    for (;;) {
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
+        if (pid < 0 || now_ms() > give_up) return;
+        kill_children();
+        poll(NULL, 0, 2);
+    }
+}
+
+/* One message, with `count` descriptors.  Returns false if there is nobody at the other end. */
+static bool send_message(int fd, struct message m, const int *ends, size_t count)
+{
+    union { struct cmsghdr head; char room[CMSG_SPACE(3 * sizeof(int))]; } control = { .room = { 0 } };
+    struct iovec data = { &m, sizeof m };
+    struct msghdr all = { .msg_iov = &data, .msg_iovlen = 1 };
+
+    if (count > 0) {
+        all.msg_control = &control;
+        all.msg_controllen = CMSG_SPACE(count * sizeof *ends);
+        control.head = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+        control.head.cmsg_len = CMSG_LEN(count * sizeof *ends);
+        memcpy(CMSG_DATA(&control.head), ends, count * sizeof *ends);
+    }
+    for (;;) {
+        if (sendmsg(fd, &all, MSG_NOSIGNAL) >= 0) return true;
+        if (errno != EINTR) return false;
+    }
+}
+
+/* Returns what recvmsg does: 0 or less if there is no message. */
+static ssize_t receive_message(int fd, struct message *m, int ends[3], int flags)
+{
+    union { struct cmsghdr head; char room[CMSG_SPACE(3 * sizeof(int))]; } control;
+    struct iovec data = { m, sizeof *m };
+    struct msghdr all = { .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    ssize_t length;
+
+    do length = recvmsg(fd, &all, flags | MSG_CMSG_CLOEXEC); while (length < 0 && errno == EINTR);
+    for (int i = 0; i < 3; i++) ends[i] = -1;
+    const struct cmsghdr *head = length > 0 ? CMSG_FIRSTHDR(&all) : NULL;
+    if (head && head->cmsg_type == SCM_RIGHTS) memcpy(ends, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+    return length;
+}
+
+static void order_signal(const struct job *job, int signal)
+{
+    send_message(job->orders, (struct message){ ORDER_SIGNAL, signal, 0 }, NULL, 0);
+}
+
+/* The keeper: start rank `at`, and say its pid. */
+static void keeper_start(struct job *job, int fd, int at, const int ends[3])
+{
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        become_rank(job, at, ends);
+        const int error = errno;
+        const ssize_t written = write(job->trouble[1], &error, sizeof error);
+        _exit(written > 0 ? EXIT_NOT_FOUND : EXIT_FAILURE);
+    }
+    const int error = errno;
+    for (int i = 0; i < 3; i++) {
+        if (ends[i] >= 0) close(ends[i]);
+    }
+    if (pid > 0) {
+        setpgid(pid, job->keeper);              /* as the child does: whichever is first */
+        job->ranks[at].pid = pid;
+        job->started = at + 1;
+    }
+    send_message(fd, (struct message){ NEWS_STARTED, at, pid > 0 ? (int)pid : -error }, NULL, 0);
+}
+
+/* The keeper: signal the group, and the ranks that have left it.  SIGKILL is for every descendant, and not for the keeper. */
+static void keeper_signal(const struct job *job, int signal)
+{
+    if (signal == SIGKILL) {
+        kill_children();
+        return;
+    }
+    for (int i = 0; i < job->started; i++) {
+        const pid_t pid = job->ranks[i].pid;
+        if (pid && getpgid(pid) != job->keeper) kill(pid, signal);
+    }
+    kill(-job->keeper, signal);                 /* the keeper has blocked it */
+}
+
+static void keeper_reap(struct job *job, int fd)
+{
+    int status;
+
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (int i = 0; i < job->started; i++) {
+            if (job->ranks[i].pid != pid) continue;
+            job->ranks[i].pid = 0;
+            send_message(fd, (struct message){ NEWS_ENDED, i, status }, NULL, 0);
+        }
+    }
+}
+
+/* The life of the keeper: it does what coll-run orders until coll-run has ended or closes its end, and then kills all that is
+ * left. */
+static _Noreturn void keep(struct job *job, int fd)
+{
+    struct signalfd_siginfo info;
+    struct message m;
+    sigset_t all, child;
+    bool kills = false;
+    int ends[3];
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    job->keeper = getpid();
+    if (setpgid(0, 0) || prctl(PR_SET_CHILD_SUBREAPER, 1)) _exit(EXIT_FAILURE);
+    prctl(PR_SET_NAME, "coll-run keeper");
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    close(job->signals);
+    const int children = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+    for (;;) {
+        struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = children, .events = POLLIN } };
+        if (poll(p, 2, kills ? 20 : -1) == 0) kill_children();
+        while (read(children, &info, sizeof info) > 0) continue;
+        keeper_reap(job, fd);
+        if (!p[0].revents) continue;
+        if (receive_message(fd, &m, ends, 0) <= 0) break;
+        if (m.what == ORDER_START) keeper_start(job, fd, m.number, ends);
+        else keeper_signal(job, m.number);
+        kills = kills || (m.what == ORDER_SIGNAL && m.number == SIGKILL);
+    }
+    kill_all_children();
+    kill(-job->keeper, SIGKILL);                /* itself, too */
+    _exit(EXIT_SUCCESS);
+}
+
+/* Fork the keeper, once all is known that ranks are started with. */
+static void start_keeper(struct job *job)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) die("socketpair");
+    job->keeper = fork();
+    if (job->keeper < 0) die("fork");
+    if (job->keeper == 0) {
+        close(ends[0]);
+        keep(job, ends[1]);
+    }
+    setpgid(job->keeper, job->keeper);
+    close(ends[1]);
+    job->orders = ends[0];
+}
+
+/* ---- >>streams and starts ---- */
 
 /* "[ 3] ", "[ 3 host-b] ". */
 static char *make_prefix(const struct job *job, int at, const char *host)
@@ -241,37 +413,11 @@ static void give_up(struct job *job, int verdict, const char *text)
     kill_now(job);
 }
 
-/* Start the next rank.  If that fails the job is to end. */
-static void start_rank(struct job *job)
+/* The keeper has started a rank. */
+static void note_start(struct job *job, int at, pid_t pid)
 {
-    const int at = job->started;
     struct rank *rank = &job->ranks[at];
-    int theirs[2] = { -1, -1 }, input = -1;
-    pid_t pid = -1;
 
-    set_variable(&job->environment, "COLL_RANK=%d", (job->options.first + at) * threads_of(job));
-    set_variable(&job->environment, "COLL_LOCAL_RANK=%d", at * threads_of(job));
-    if (open_pipes(job, at, theirs, &input)) pid = fork();
-    if (pid == 0) {
-        become_rank(job, at, theirs, input);
-        const int error = errno;
-        const ssize_t written = write(job->trouble[1], &error, sizeof error);
-        _exit(written > 0 ? EXIT_NOT_FOUND : EXIT_FAILURE);
-    }
-
-    const int error = errno;
-    for (int i = 0; i < 2; i++) {
-        if (theirs[i] >= 0) close(theirs[i]);
-    }
-    if (input >= 0) close(input);
-    if (pid < 0) {
-        char text[200];
-        snprintf(text, sizeof text, "cannot start rank %d: %s%s", (job->options.first + at) * threads_of(job), strerror(error),
-                 error == EMFILE ? " (ulimit -n says how many)" : "");
-        give_up(job, EXIT_FAILURE, text);
-        return;
-    }
-    if (job->keeper) setpgid(pid, job->keeper);     /* as the child does: whoever comes first */
     rank->pid = pid;
     rank->running = true;
     rank->started_ms = now_ms();
@@ -283,6 +429,53 @@ static void start_rank(struct job *job)
         send_words(&job->up, FRAME_BEGUN, (uint32_t)(job->options.first + at), &body);
         free(body.data);
     }
+}
+
+/* What the keeper says: ranks have ended.  Returns the answer to ORDER_START, 0 if there is none. */
+static int hear_keeper(struct job *job, int flags)
+{
+    struct message m;
+    int none[3];
+
+    while (job->orders >= 0) {
+        const ssize_t length = receive_message(job->orders, &m, none, flags);
+        if (length < 0 && errno == EAGAIN) return 0;
+        if (length <= 0) {
+            close(job->orders);
+            job->orders = -1;
+            return 0;
+        }
+        if (m.what == NEWS_STARTED) return m.value;
+        note_end(job, m.number, m.value, now_ms() - job->ranks[m.number].started_ms);
+    }
+    return 0;
+}
+
+/* Start the next rank.  If that fails the job is to end. */
+static void start_rank(struct job *job)
+{
+    const int at = job->started;
+    int ends[3] = { -1, -1, -1 };
+    int pid = 0;
+
+    if (open_pipes(job, at, ends, &ends[2])) {
+        send_message(job->orders, (struct message){ ORDER_START, at, 0 }, ends, ends[2] >= 0 ? 3 : 2);
+        pid = hear_keeper(job, 0);
+        if (pid == 0) pid = -ESRCH;
+    } else {
+        pid = -errno;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (ends[i] >= 0) close(ends[i]);
+    }
+    if (pid > 0) {
+        note_start(job, at, (pid_t)pid);
+        return;
+    }
+    char text[200];
+    snprintf(text, sizeof text, "cannot start rank %d: %s%s", (job->options.first + at) * threads_of(job), strerror(-pid),
+             pid == -EMFILE ? " (ulimit -n says how many)" : "");
+    give_up(job, EXIT_FAILURE, text);
 }
 
 #endif /* RUN_START_H */

@@ -42,6 +42,64 @@ static void remember(struct stream *stream, const char *data, size_t length)
     if (stream->log > 0) write_all(stream->log, data, length);
 }
 
+/* ---- >>terminals: what ranks must not do to them ---- */
+
+/* How many bytes from `at` on are one printable character of UTF-8, a tab or the end of a line; 0: none. */
+static size_t plain_length(const unsigned char *at, size_t left)
+{
+    const unsigned char c = *at;
+    const size_t length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+
+    if (length == 1) return c >= ' ' && c != 0x7f ? 1 : c == '\t' || c == '\n' ? 1 : 0;
+    if (length == 0 || length > left) return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    }
+    return c == 0xc2 && at[1] < 0xa0 ? 0 : length;              /* U+0080 to U+009F are controls, too */
+}
+
+/* How many bytes from `at` on set a colour: ESC [ numbers m.  0: none. */
+static size_t colour_length(const char *at, size_t left)
+{
+    size_t i = 2;
+
+    if (left < 3 || at[0] != '\033' || at[1] != '[') return 0;
+    while (i < left && (isdigit((unsigned char)at[i]) || at[i] == ';' || at[i] == ':')) i++;
+    return i < left && at[i] == 'm' ? i + 1 : 0;
+}
+
+/* To a terminal go text, tabs and colours, which end with the line.  A carriage return writes the prefix again, for what comes
+ * after it covers the one before.  All other control characters are shown: ^[ is ESC. */
+static void put_visible(struct sink *sink, const char *prefix, const char *data, size_t length)
+{
+    bool is_coloured = false;
+    char text[8];
+
+    while (length > 0) {
+        const size_t colour = colour_length(data, length), plain = plain_length((const unsigned char *)data, length);
+        const size_t span = colour ? colour : plain ? plain : 1;
+        const unsigned char c = (unsigned char)*data;
+
+        if (is_coloured && (c == '\n' || c == '\r')) {
+            sink_put(sink, "\033[m", 3);
+            is_coloured = false;
+        }
+        is_coloured = is_coloured || colour;
+        if (colour || plain) {
+            sink_put(sink, data, span);
+        } else if (c == '\r') {
+            sink_put(sink, data, 1);
+            if (length > 1 && data[1] != '\n') sink_put(sink, prefix, strlen(prefix));
+        } else {
+            const int shown = snprintf(text, sizeof text, c < 0x80 ? "^%c" : "\\x%02x", c < 0x80 ? c ^ 0x40 : c);
+            sink_put(sink, text, (size_t)shown);
+        }
+        data += span;
+        length -= span;
+    }
+    if (is_coloured) sink_put(sink, "\033[m", 3);
+}
+
 /* Pass on the held bytes and `data` as one.  A piece that does not end its line may be followed by
  * others: then the line is broken there, and its rest starts with the prefix again. */
 static void pass_on(struct stream *stream, const char *data, size_t length, bool ends_line)
@@ -52,10 +110,10 @@ static void pass_on(struct stream *stream, const char *data, size_t length, bool
         sink_break_line(sink);
         sink_put(sink, stream->prefix, strlen(stream->prefix));
     }
-    sink_put(sink, stream->held.data, stream->held.length);
-    sink_put(sink, data, length);
+    append(&stream->held, data, length);
+    if (*stream->prefix && sink->is_terminal) put_visible(sink, stream->prefix, stream->held.data, stream->held.length);
+    else sink_put(sink, stream->held.data, stream->held.length);
     remember(stream, stream->held.data, stream->held.length);
-    remember(stream, data, length);
     stream->put_at = ++sink->pieces;
     stream->held.length = 0;
     sink->middle = ends_line ? NULL : stream;
@@ -121,7 +179,8 @@ static void repeat_tail(const struct stream *stream, struct sink *to, const char
     for (at = line && line + 1 < end ? line + 1 : at; at < end; at = line ? line + 1 : end) {
         line = memchr(at, '\n', (size_t)(end - at));
         sink_put(to, "    ", 4);
-        sink_put(to, at, (size_t)((line ? line : end) - at));
+        if (to->is_terminal) put_visible(to, "    ", at, (size_t)((line ? line : end) - at));
+        else sink_put(to, at, (size_t)((line ? line : end) - at));
         sink_put(to, "\n", 1);
     }
 }
