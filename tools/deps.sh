@@ -1,78 +1,148 @@
 #!/bin/sh
-# Install what is used, where that needs no question: as root, or with a sudo that asks for no password.  Otherwise say the
-# exact command, and go on with what is there.
-#   usage: deps.sh demo|test|rest
+# Install what is used and not there, where that needs no question: as root, or with a sudo that asks for no password.  Otherwise
+# say the exact command, and go on with what is there.  The list is printed first.  Nothing that is installed opens a port.
+#   usage: deps.sh demo|test|rest        for make demo; for make test; for make test-all, too
+#
+# This is the only list.  Names are those of Debian 12, Debian 13 and Ubuntu 24.04; one that the system has not got is left out,
+# and said, and the others are installed.
 want=${1:-demo}
 cc=${CC:-cc}
-packages=
+cd "$(dirname "$0")/.." || exit 1
+PATH=$PATH:/usr/sbin:/sbin
+list=$(mktemp) || exit 1
+trap 'rm -f "$list"' EXIT
 
-has_header() { printf '#include <%s>\n' "$1" | "$cc" -E -x c - > /dev/null 2>&1; }
+# ---- >>the list: from which tier on, what for, how to see that it is there, packages
+
+has() { for program in "$@"; do command -v "$program" > /dev/null 2>&1 || return 1; done; }
+has_header() { printf '#include <%s>\n' "$1" | $cc -E -x c - > /dev/null 2>&1; }
 has_fuzzer() { # clang's own run-time libraries
     printf 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; (void)n; return 0; }\n' \
         | clang -fsanitize=fuzzer,address -x c - -o /dev/null 2> /dev/null
 }
+# A package of Python modules serves /usr/bin/python3 alone.
+has_module() { python3 -c "import $1" 2> /dev/null || /usr/bin/python3 -c "import $1" 2> /dev/null; }
+has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
+has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
+clang_runtime() { # the package for the clang that is there, or will be
+    major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
+    [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+    echo "libclang-rt-${major:-N}-dev"
+}
 
-command -v "$cc" > /dev/null 2>&1 || packages="$packages gcc libc6-dev"
-has_header liburing.h || packages="$packages liburing-dev"
-if [ "$want" != demo ]; then
-    command -v g++ > /dev/null 2>&1 || packages="$packages g++"
-    command -v clang > /dev/null 2>&1 || packages="$packages clang"
-    { command -v clang > /dev/null 2>&1 && has_fuzzer; } || packages="$packages libclang-rt-14-dev"
-    has_header openssl/ssl.h || packages="$packages libssl-dev"
-    command -v ctags > /dev/null 2>&1 || packages="$packages universal-ctags"
-    command -v valgrind > /dev/null 2>&1 || packages="$packages valgrind"
-    command -v nm > /dev/null 2>&1 || packages="$packages binutils"
-    command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
-    command -v mipsel-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-mipsel-linux-gnu libc6-dev-mipsel-cross"
-    command -v s390x-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-s390x-linux-gnu libc6-dev-s390x-cross"
-    command -v i686-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-i686-linux-gnu libc6-dev-i386-cross"
-    command -v arm-linux-gnueabihf-gcc > /dev/null 2>&1 || packages="$packages gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
-    command -v riscv64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
-    command -v mips64el-linux-gnuabi64-gcc > /dev/null 2>&1 \
-        || packages="$packages gcc-mips64el-linux-gnuabi64 libc6-dev-mips64el-cross"
-    command -v musl-gcc > /dev/null 2>&1 || packages="$packages musl-tools linux-libc-dev"
-    command -v arm-none-eabi-gcc > /dev/null 2>&1 || packages="$packages gcc-arm-none-eabi"
-    echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1 || packages="$packages picolibc-arm-none-eabi"
-    command -v qemu-system-arm > /dev/null 2>&1 || packages="$packages qemu-system-arm"
-    command -v qemu-aarch64-static > /dev/null 2>&1 || packages="$packages qemu-user-static"
-    command -v ssh > /dev/null 2>&1 || packages="$packages openssh-client"
-    PATH=$PATH:/usr/sbin command -v sshd > /dev/null 2>&1 || packages="$packages openssh-server"
-    PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
-    command -v ps > /dev/null 2>&1 || packages="$packages procps"
-    command -v mpicc.openmpi > /dev/null 2>&1 || packages="$packages openmpi-bin libopenmpi-dev"
-    command -v mpicc.mpich > /dev/null 2>&1 || packages="$packages mpich libmpich-dev"
-    command -v python3 > /dev/null 2>&1 || packages="$packages python3"
-    { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
-fi
-if [ "$want" = rest ]; then                       # tests/test_packages.sh, tests of other languages
-    command -v gfortran > /dev/null 2>&1 || packages="$packages gfortran"
-    command -v rustc > /dev/null 2>&1 || packages="$packages rustc"
-    command -v cargo > /dev/null 2>&1 || packages="$packages cargo"
-    python3 -c 'import numpy' 2> /dev/null || /usr/bin/python3 -c 'import numpy' 2> /dev/null \
-        || packages="$packages python3-numpy"
-    command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
-    for pair in cmake:cmake ninja:ninja-build meson:meson pkg-config:pkg-config mandoc:mandoc dh:debhelper dh_python3:dh-python \
-        dpkg-buildpackage:dpkg-dev fakeroot:fakeroot lintian:lintian abidw:abigail-tools git:git; do
-        command -v "${pair%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
+need() { # tier what-for packages command...: packages, unless the command succeeds
+    case "$want:$1" in demo:test | demo:rest | test:rest) return ;; esac
+    what=$2 packages=$3; shift 3
+    "$@" || printf '%s\t%s\n' "$packages" "$what" >> "$list"
+}
+
+need demo 'the compiler'                              'gcc libc6-dev' has "${cc%% *}"
+need demo 'make'                                      make has make
+need demo 'TCP on io_uring'                           liburing-dev has_header liburing.h
+need test 'TLS'                                       libssl-dev has_header openssl/ssl.h
+need test 'readelf and nm, to look into programs'     binutils has readelf nm
+need test 'which part of the library uses which'      universal-ctags has ctags
+need test 'reading JSON that the library has written' python3 has python3
+need test 'ps, to look for processes that are left'   procps has ps
+need test 'networks of several hosts, and their faults' 'iproute2 nftables' has ip nft
+need rest 'C++'                                       g++ has g++
+need rest 'a second compiler'                         clang has clang
+need rest 'fuzzers and sanitizers of clang'           "$(clang_runtime)" has_fuzzer
+need rest 'counting instructions'                     valgrind has valgrind
+need rest 'Open MPI'                                  'openmpi-bin libopenmpi-dev' has mpicc.openmpi
+need rest 'MPICH'                                     'mpich libmpich-dev' has mpicc.mpich
+need rest 'programs for aarch64'                      'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' has aarch64-linux-gnu-gcc
+need rest 'programs for armhf'                        'gcc-arm-linux-gnueabihf libc6-dev-armhf-cross' has arm-linux-gnueabihf-gcc
+need rest 'programs for i686'                         'gcc-i686-linux-gnu libc6-dev-i386-cross' has i686-linux-gnu-gcc
+need rest 'programs for mips64el'                     'gcc-mips64el-linux-gnuabi64 libc6-dev-mips64el-cross' \
+    has mips64el-linux-gnuabi64-gcc
+need rest 'programs for mipsel'                       'gcc-mipsel-linux-gnu libc6-dev-mipsel-cross' has mipsel-linux-gnu-gcc
+need rest 'programs for riscv64'                      'gcc-riscv64-linux-gnu libc6-dev-riscv64-cross' has riscv64-linux-gnu-gcc
+need rest 'programs for s390x'                        'gcc-s390x-linux-gnu libc6-dev-s390x-cross' has s390x-linux-gnu-gcc
+need rest 'programs for musl'                         'musl-tools linux-libc-dev' has musl-gcc
+need rest 'running them'                              qemu-user-static has qemu-aarch64-static qemu-s390x-static
+need rest 'programs for boards without a system'      gcc-arm-none-eabi has arm-none-eabi-gcc
+need rest 'the C library of boards'                   picolibc-arm-none-eabi has_picolibc
+need rest 'running boards'                            qemu-system-arm has qemu-system-arm
+need rest 'coll-run -H'                               openssh-client has ssh ssh-keygen
+need rest 'Fortran'                                   gfortran has gfortran
+need rest 'Rust'                                      'rustc cargo' has rustc cargo
+need rest 'Python: NumPy'                             python3-numpy has_module numpy
+need rest 'Python: types'                             mypy has mypy
+need rest 'PyTorch'                                   'python3-torch libtorch-dev pybind11-dev python3-dev' \
+    has_module torch.version
+need rest 'packages: CMake'                           'cmake ninja-build' has cmake ninja
+need rest 'packages: Meson'                           meson has meson
+need rest 'packages: pkg-config'                      pkg-config has pkg-config
+need rest 'man pages'                                 mandoc has mandoc
+need rest 'packages: Debian'                          'debhelper dh-python dpkg-dev fakeroot lintian git' \
+    has dh dh_python3 dpkg-buildpackage fakeroot lintian git
+need rest 'what a library shows'                      abigail-tools has abidw
+
+# ---- >>sshd: a program for a test, and not a service of this machine
+
+# openssh-server would start a daemon that listens on port 22, now or at the next boot.  Its files are unpacked in build/openssh
+# instead, and no script of the package runs; tests/test_ssh.sh starts the daemon on a port of 127.0.0.1.
+sshd_libraries() {
+    apt-cache depends openssh-server 2> /dev/null | sed -n 's/^  Depends: \(lib[^<]*\)$/\1/p' | while read -r library; do
+        dpkg -s "$library" > /dev/null 2>&1 || echo "$library"
     done
-    /usr/bin/python3 -c 'import torch.version' 2> /dev/null \
-        || packages="$packages python3-torch libtorch-dev pybind11-dev python3-dev" # tests/test_torch.sh
-fi
-[ -n "$packages" ] || exit 0
+}
+unpack_sshd() {
+    echo "deps: unpacking openssh-server in build/openssh, which installs and starts nothing"
+    rm -rf build/openssh && mkdir -p build/openssh && (
+        cd build/openssh && apt-get -q -o APT::Sandbox::User=root download openssh-server && dpkg -x openssh-server_*.deb . \
+            && rm openssh-server_*.deb
+    ) || { rm -rf build/openssh; echo "deps: there is no openssh-server to unpack: ssh is not tested"; }
+}
 
-install="apt-get update && apt-get install -y$packages"
-if ! command -v apt-get > /dev/null 2>&1; then
-    echo "deps: not installed:$packages (Debian's names); please install them"
-elif [ "$(id -u)" = 0 ]; then
-    echo "deps: $install"
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages > /dev/null \
-        || echo "deps: that failed; going on with what is there"
-elif command -v sudo > /dev/null 2>&1 && sudo -n true 2> /dev/null; then
-    echo "deps: sudo $install"
-    sudo -n apt-get update -qq && sudo -n env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends $packages > /dev/null \
-        || echo "deps: that failed; going on with what is there"
-else
-    echo "deps: not installed:$packages.  To install:  sudo sh -c '$install'"
+# ---- >>installing
+
+missing() { cut -f 1 "$list" | xargs; }
+
+[ "$want" != rest ] || has_sshd || wants_sshd=yes
+[ -s "$list" ] || [ "$wants_sshd" ] || exit 0
+if [ -s "$list" ]; then
+    echo "deps: missing packages, and what they are for:"
+    awk -F '\t' '{ printf "    %-52s %s\n", $1, $2 }' "$list"
 fi
+if ! has apt-get; then
+    echo "deps: these are Debian's names; please install what corresponds to them"
+    exit 0
+fi
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if has sudo && sudo -n true 2> /dev/null; then as_root='sudo -n'
+    else
+        [ ! -s "$list" ] || echo "deps: to install them:  sudo sh -c 'apt-get update && apt-get install -y $(missing)'"
+        [ ! "$wants_sshd" ] || unpack_sshd
+        exit 0
+    fi
+fi
+
+install() { # packages...
+    # shellcheck disable=SC2086
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"
+}
+
+echo "deps: ${as_root:+$as_root }apt-get update"
+# shellcheck disable=SC2086
+$as_root apt-get update -q -o DPkg::Lock::Timeout=120 || echo "deps: that failed; going on with the lists that are there"
+packages=
+for package in $(missing) ${wants_sshd:+$(sshd_libraries)}; do
+    [ "$package" != libclang-rt-N-dev ] || package=$(clang_runtime)
+    case $(apt-cache policy "$package" 2> /dev/null | sed -n 's/^  Candidate: //p') in
+    '' | '(none)') echo "deps: left out: this system has no package $package" ;;
+    *) packages="$packages $package" ;;
+    esac
+done
+if [ "$packages" ]; then
+    echo "deps: ${as_root:+$as_root }apt-get install$packages"
+    # shellcheck disable=SC2086
+    if ! install $packages; then
+        echo "deps: that failed; one by one"
+        for package in $packages; do install "$package" || echo "deps: left out: $package cannot be installed"; done
+    fi
+fi
+[ ! "$wants_sshd" ] || unpack_sshd
 exit 0
