@@ -1,135 +1,208 @@
-/* test_busy.c - a machine on which others compute: who finds that a yield gives away a turn of the scheduler spins no more for a
- * while, and longer each time; and spins again when that is over.  sched_yield of this program says who computes. */
+/* test_busy.c - waiting where other programs compute: a session whose yields are slow sleeps at once in every wait, for a while,
+ * and then spins again.  What it decides is proven on a clock of the test.  That waits obey is proven with a sched_yield of the
+ * test, which takes long where others compute; each rank awaits what the other one does, so no time limit decides. */
 #include "inside.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
 
-enum { TURN_MS = 2, LEAST_MS = 20, MOST_MS = 1280 };
+#include <sys/syscall.h>
 
-static int others_compute, turns;                 /* a yield takes their turn; how many have been over        */
-static int calm;                                  /* ranks that are through with what came before             */
+/* ---- >>what is decided, on a clock of the test ---- */
+
+enum { APART = 64, SLEEP_MS = 500 };
+
+static const int64_t slow_ns = 1000000, sleep_ns = SLEEP_MS * (int64_t)COLL__MS;
+
+/* `count` waits that begin at `now`, all of which may spin and yield. */
+static void spin_on(coll__yields *y, int64_t now, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) CHECK(coll__may_yield(y, now), "%s: a wait sleeps at once", case_name);
+}
+
+/* `first` is how many waits there have been: near its end the counter starts again. */
+static coll__yields fresh_after(unsigned first)
+{
+    coll__yields y = { 0 };
+
+    y.waits = first;
+    return y;
+}
+
+static void decide_from(unsigned first)
+{
+    const int64_t now = 1000 * sleep_ns;
+    coll__yields y = fresh_after(first);
+
+    for (int i = 0; i < 5; i++) coll__yield_note(&y, now, slow_ns - 1);
+    CHECK(y.sleep_until == 0, "%s: fast yields count", case_name);
+    for (int i = 0; i < 5; i++) {
+        coll__yield_note(&y, now, slow_ns);
+        spin_on(&y, now, APART + 1);
+    }
+    CHECK(y.sleep_until == 0, "%s: slow yields count that are far apart", case_name);
+
+    y = fresh_after(first);
+    spin_on(&y, now, 2 * APART);
+    coll__yield_note(&y, now, slow_ns);
+    spin_on(&y, now, APART);
+    coll__yield_note(&y, now, slow_ns);
+    CHECK(y.sleep_until == 0, "%s: two slow yields are enough", case_name);
+    spin_on(&y, now, APART);
+    coll__yield_note(&y, now, 1);
+    coll__yield_note(&y, now, 16 * slow_ns);
+    CHECK(y.sleep_until == now + sleep_ns, "%s: three slow yields are not enough", case_name);
+
+    const unsigned waits = y.waits;
+    for (int64_t at = now; at < now + sleep_ns; at += sleep_ns / 1000)
+        CHECK(!coll__may_yield(&y, at), "%s: a wait spins after %lld ns", case_name, (long long)(at - now));
+    CHECK(!coll__may_yield(&y, now + sleep_ns - 1) && y.waits == waits, "%s: a wait spins too early", case_name);
+    spin_on(&y, now + sleep_ns, APART);
+    CHECK(y.sleep_until == 0, "%s: it still reads the clock", case_name);
+    coll__yield_note(&y, now + 2 * sleep_ns, slow_ns);
+    CHECK(y.sleep_until == now + 3 * sleep_ns, "%s: one slow yield is not enough to sleep on", case_name);
+
+    spin_on(&y, now + 3 * sleep_ns, APART + 1);
+    for (int i = 0; i < 2; i++) coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
+    CHECK(y.sleep_until == 0, "%s: it takes fewer slow yields once it has slept", case_name);
+    coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
+    CHECK(y.sleep_until == now + 4 * sleep_ns, "%s: it sleeps once only", case_name);
+}
+
+static void decide_case(const void *arg)
+{
+    (void)arg;
+    decide_from(0);
+    decide_from(7);
+    for (unsigned before = 0; before < 5 * APART; before++) decide_from(UINT_MAX - before);
+}
+
+/* ---- >>that waits obey ---- */
+
+typedef enum way { BLOCKING, BY_WAIT, BY_WAIT_ANY, WAYS } way;
+
+static const char *const way_names[WAYS] = { "blocking", "coll_wait", "coll_wait_any" };
+
+static __thread bool is_watched;                  /* this thread is rank 0                                    */
+static int others_compute, yields;                /* a yield takes long; how often rank 0 has yielded         */
+static int rounds;                                /* waits of rank 0 that have begun, with these two set      */
+static int sleeper;                               /* rank 0, as the kernel names it                           */
 
 int sched_yield(void)
 {
-    if (__atomic_load_n(&others_compute, __ATOMIC_ACQUIRE)) {
-        coll__nap(1000 * TURN_MS);
-        __atomic_add_fetch(&turns, 1, __ATOMIC_RELEASE);
+    if (!is_watched) return 0;
+    if (__atomic_load_n(&others_compute, __ATOMIC_SEQ_CST)) coll__nap(2000);
+    __atomic_add_fetch(&yields, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* What rank 1 awaits before it takes part. */
+typedef enum sign { YIELDS, SLEEP } sign;
+
+static bool is_asleep(void)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(&sleeper, __ATOMIC_SEQ_CST));
+    FILE *const file = fopen(path, "r");
+
+    if (!file) return false;
+    const bool has_line = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    const char *const state = strrchr(text, ')');
+    return has_line && state && state[1] == ' ' && state[2] == 'S';
+}
+
+/* A state of sleep may be short, of a lock that is taken: several looks in a row have to find it. */
+static void await_sign(sign what, int least)
+{
+    enum { IN_A_ROW = 20 };
+
+    for (int found = 0; what == SLEEP && found < IN_A_ROW; coll__nap(100)) found = is_asleep() ? found + 1 : 0;
+    while (what == YIELDS && __atomic_load_n(&yields, __ATOMIC_SEQ_CST) < least) coll__nap(100);
+}
+
+static coll_status meet(coll_comm *comm, way how)
+{
+    coll_request *r = NULL;
+    int index = -1;
+
+    if (how == BLOCKING) return coll_barrier(comm);
+    coll_status status = coll_ibarrier(comm, &r);
+    if (status == COLL_OK) status = how == BY_WAIT ? coll_wait(r) : coll_wait_any(1, &r, &index);
+    coll_request_free(r);
+    return status;
+}
+
+/* One wait, which rank 1 ends when it sees a sign that rank 0 has yielded so often in it, or that rank 0 sleeps.  `from` is what
+ * rank 0 knows of yields when it begins.  Returns how often rank 0 has yielded. */
+static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow, sign what, int least)
+{
+    const int round = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
+
+    CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    if (is_watched) {
+        comm->session->yields = from;
+        __atomic_store_n(&others_compute, is_slow, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&yields, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&rounds, round + 1, __ATOMIC_SEQ_CST);
+    } else {
+        while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) == round) coll__nap(100);
+        await_sign(what, least);
+    }
+    CHECK(meet(comm, how) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    const int yielded = __atomic_load_n(&yields, __ATOMIC_SEQ_CST);
+    if (is_watched) __atomic_store_n(&others_compute, 0, __ATOMIC_SEQ_CST);
+    return yielded;
+}
+
+static void obey(coll_comm *comm, way how)
+{
+    enum { ENOUGH = 3 };
+    const coll__yields fresh = { 0 }, asleep = { .sleep_until = coll__never };
+    coll__yields over = { .slow = ENOUGH };
+    const coll__yields *const y = &comm->session->yields;
+    const char *const name = way_names[how];
+
+    (void)wait_until(comm, how, fresh, true, YIELDS, ENOUGH);
+    if (is_watched) CHECK(y->slow == ENOUGH && y->sleep_until > 0, "%s, %s: slow yields do not count", case_name, name);
+
+    int yielded = wait_until(comm, how, asleep, true, SLEEP, 0);
+    if (is_watched) CHECK(yielded == 0, "%s, %s: a wait that is to sleep at once yields %d times", case_name, name, yielded);
+
+    over.sleep_until = coll__now();
+    (void)wait_until(comm, how, over, false, YIELDS, 1);
+
+    over.sleep_until = coll__now();
+    yielded = wait_until(comm, how, over, true, SLEEP, 0);
+    if (is_watched) CHECK(yielded == 1 && y->sleep_until > 0, "%s, %s: it tries again by %d yields", case_name, name, yielded);
+}
+
+static int obey_worker(coll_comm *comm, void *arg)
+{
+    (void)arg;
+    is_watched = coll_rank(comm) == 0;
+    if (is_watched) __atomic_store_n(&sleeper, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+    comm->session->spin_us = 600 * 1000000;
+    for (int crowded = 0; crowded < 2; crowded++) {
+        comm->session->is_crowded = crowded;
+        for (way how = 0; how < WAYS; how++) obey(comm, how);
     }
     return 0;
 }
 
-/* Wait until what was found is over, and a moment more. */
-static void await_calm(const coll__session *session)
-{
-    while (coll__now() <= session->busy_until) coll__nap(1000);
-}
-
-static int busy_worker(coll_comm *comm, void *arg)
-{
-    coll__session *const session = comm->session;
-
-    (void)arg;
-    CHECK(coll__spin_now(session, true) == session->spin_us && session->spin_us > 0, "%s: it does not spin at first", case_name);
-    coll__give_way(session);
-    CHECK(coll__spin_now(session, true) > 0, "%s: a short yield counts", case_name);
-    CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
-    for (int ms = LEAST_MS; ms <= 4 * LEAST_MS; ms *= 2) {
-        coll__give_way(session);
-        CHECK(coll__spin_now(session, true) == 0, "%s: it spins though others compute", case_name);
-        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not spin for a moment", case_name);
-        for (int i = 0; i < COLL__SPIN_MISSES; i++) coll__spin_note(session, true);
-        for (int i = 1; i < COLL__SPIN_TRIES; i++)
-            CHECK(coll__spin_now(session, false) == 0, "%s: it spins in vain", case_name);
-        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not try again", case_name);
-        coll__spin_note(session, false);
-        CHECK(coll__spin_now(session, false) == COLL__SPIN_BUSY_US, "%s: it does not spin once that has paid", case_name);
-        CHECK(session->busy_ms == ms, "%s: %d ms, and %d are due", case_name, session->busy_ms, ms);
-        await_calm(session);
-        CHECK(coll__spin_now(session, true) > 0, "%s: it does not spin again", case_name);
-    }
-    session->busy_ms = MOST_MS;
-    coll__give_way(session);
-    CHECK(session->busy_ms == MOST_MS, "%s: %d ms", case_name, session->busy_ms);
-    session->busy_until = coll__now() - 5 * MOST_MS * (int64_t)COLL__MS;
-    coll__give_way(session);
-    CHECK(session->busy_ms == LEAST_MS, "%s: after a calm time %d ms", case_name, session->busy_ms);
-    return 0;
-}
-
-/* Wait until rank 0 has given way so often. */
-static void await_turns(int count)
-{
-    while (__atomic_load_n(&turns, __ATOMIC_ACQUIRE) < count) coll__nap(1000);
-}
-
-/* A wait finds it by itself. */
-static int waiting_worker(coll_comm *comm, void *arg)
-{
-    coll__session *const session = comm->session;
-    const int me = coll_rank(comm);
-
-    (void)arg;
-    session->spin_us = 1000000;
-    __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
-    if (me == 1) await_turns(1);
-    CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    CHECK(me == 1 || session->busy_until > 0, "%s: rank 0 has not found that others compute", case_name);
-    for (int i = 0; i < 100; i++) CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    return 0;
-}
-
-/* Ranks that share a processor: while they move a long vector a late yield tells nothing, otherwise it does. */
-static int moving_worker(coll_comm *comm, void *arg)
-{
-    enum { COUNT = 1 << 20 };
-    coll__session *const session = comm->session;
-    const int me = coll_rank(comm);
-    float *const x = (float *)calloc(COUNT, sizeof *x);
-
-    (void)arg;
-    session->spin_us = 1000000;
-    session->is_crowded = true;
-    session->share = 1.0 / 64;
-    CHECK(x != NULL, "%s: no memory", case_name);
-    CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    if (__atomic_add_fetch(&calm, 1, __ATOMIC_ACQ_REL) == 2) __atomic_store_n(&others_compute, 1, __ATOMIC_RELEASE);
-    if (me == 1) await_turns(2 * COLL__LOOKS_A_ROUND);              /* it looks so often before it waits             */
-    CHECK(coll_allreduce(comm, x, x, COUNT, COLL_F32, COLL_SUM) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    CHECK(session->busy_until == 0, "%s: rank %d takes the other one for a program that computes", case_name, me);
-    coll__give_way(session);
-    CHECK(session->busy_until > 0, "%s: rank %d has not found that others compute", case_name, me);
-    free(x);
-    return 0;
-}
-
-static void busy_case(const void *arg)
+static void obey_case(const void *arg)
 {
     (void)arg;
-    CHECK(support_run(world, 1, busy_worker, NULL) == 0, "%s", case_name);
-}
-
-static void waiting_case(const void *arg)
-{
-    (void)arg;
-    CHECK(support_run(world, 2, waiting_worker, NULL) == 0, "%s", case_name);
-}
-
-static void moving_case(const void *arg)
-{
-    (void)arg;
-    CHECK(support_run(world, 2, moving_worker, NULL) == 0, "%s", case_name);
+    CHECK(support_run(world, 2, obey_worker, NULL) == 0, "%s", case_name);
 }
 
 int main(int argc, char **argv)
 {
     cases_begin();
-    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-poll,tcp-uring,tcp-hub", &at)) != NULL;) {
-        run_case_within(60, busy_case, NULL, "found, over, found again");
-        run_case_within(60, waiting_case, NULL, "found by waiting");
-        run_case_within(60, moving_case, NULL, "ranks that move a long vector");
-    }
+    world = "none";
+    run_case_within(60, decide_case, NULL, "what is decided");
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-poll,tcp-uring,tcp-hub", &at)) != NULL;)
+        run_case_within(120, obey_case, NULL, "waits obey");
     return CHECK_DONE();
 }

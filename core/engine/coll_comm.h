@@ -278,6 +278,13 @@ typedef struct coll__observer {
     void (*idle)  (coll__session *session);                       /* its holder leaves; the lock is held      */
 } coll__observer;
 
+/* What a session has learned from its yields (coll_progress.h). */
+typedef struct coll__yields {
+    unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
+    int      slow;                                /* slow yields, one soon after the other                    */
+    int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
+} coll__yields;
+
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
@@ -290,10 +297,7 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
-    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
-    int   busy_ms;                                /* for how long that was found last                         */
-    int64_t spin_began;                           /* the last wait of a time when that was found              */
-    int   spin_misses, spin_tries;                /* waits of that time that did not end while we spun, one after the other */
+    coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */

@@ -10,14 +10,14 @@
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = coll__spin_now(session, true) > 0 ? COLL__LOOKS_A_ROUND : 1;
+    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
         const coll_status status = session->transport->offload(session->context, task, failure);
         if (status != COLL_PENDING || looks >= most) return status;
-        if (session->is_crowded) coll__yield();
-        else coll__relax();
+        if (!session->is_crowded) coll__relax();
+        else if (!coll__give_way(session)) most = 0;
     }
 }
 

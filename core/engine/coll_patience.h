@@ -219,29 +219,27 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int spin_us = coll__spin_now(session, goal->request->carrier && goal->request->carrier->traits & COLL__AS_A_WHOLE);
-    const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const int looks_a_clock = session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
+    int spin_us = coll__spin_now(session);
     bool has_begun = false, has_slept = false;
-    int looks;
 
-    for (looks = 1; *status == COLL_PENDING; looks++) {
+    for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
-        if (looks % looks_a_clock == 0 || has_slept) {
+        if (spin_us <= 0 || looks % looks_a_clock == 0 || has_slept) {
             if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
             has_begun = true;
             const int64_t now = coll__clock(session);
             if (coll__patience_check(&p, goal->request, now) < 0) return;
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
-            if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
+            if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
         }
         if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
-        else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(session, looks);
+        else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
         if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__patience_next(&p))) return;
     }
-    if (spin_us > 0 && looks > 2) coll__spin_note(session, has_slept);        /* not what was there at the first look     */
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 

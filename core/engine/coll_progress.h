@@ -113,77 +113,65 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
-/* ---- >>a machine on which others compute ---- */
+/* ---- >>yields, and processors on which other programs compute ----
+ *
+ * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
+ * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
+ * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
+ * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and one slow yield is enough to repeat
+ * this: that costs about 1 % of the time.
+ *
+ * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Long vectors of ranks
+ * that share a processor make yields slow too; the wake-ups are short beside them. */
 
-/* Is this a wait of a time in which others compute? */
-static inline bool coll__is_busy(const coll__session *session) { return session->spin_began < session->busy_until; }
-
-#if !defined(COLL_NO_OS)
-
-/* For how many ns the ranks with which we share our processor may keep it to move what is under way, and be no program that
- * computes: a ns for each of their bytes, which is more than copying and adding up take. */
-static int64_t coll__moving_ns(const coll__session *session)
+/* A yield took `ns` and ended at `now`.  A single slow yield is chance: it takes several, each within some waits of the one
+ * before.  Waits that sleep at once are not counted. */
+static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
-    if (!session->is_crowded || !session->orders) return 0;
-    const coll_request *const r = session->orders->queue;
-    return (int64_t)(coll__call_elements(&r->call, r->comm->size) * (double)coll_type_size(r->call.type) / session->share);
+    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, SLEEP_MS = 500 };
+
+    if (ns < (int64_t)SLOW_US * 1000) return;
+    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow < ENOUGH ? y->slow + 1 : ENOUGH;
+    y->slow_at = y->waits;
+    if (y->slow == ENOUGH) y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
 }
 
-/* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
- * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
- * while, and longer each time that we find it again. */
-static inline void coll__give_way(coll__session *session)
+/* May a wait that begins at `now` spin and yield, or does it sleep at once? */
+static inline bool coll__may_yield(coll__yields *y, int64_t now)
 {
-    enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
+    if (now < y->sleep_until) return false;
+    y->sleep_until = 0;
+    y->waits++;
+    return true;
+}
+
+/* Yield.  false: it was slow, and waits sleep from now on, this one too. */
+static inline bool coll__give_way(coll__session *session)
+{
     const int64_t began = coll__now();
 
     coll__yield();
     const int64_t now = coll__now();
-    if (now - began < (int64_t)TURN_US * 1000 + coll__moving_ns(session)) return;
-    const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
-    session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
-    session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
+    coll__yield_note(&session->yields, now, now - began);
+    return session->yields.sleep_until == 0;
 }
 
-enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
-
-/* How long a wait that begins now may spin.  Where others compute, for a moment and without giving way, as long as that pays: it
- * does for ranks that have a processor each, if they have it; where two have been put on one, whom we wait for cannot come while
- * we spin.  After some misses it is tried but now and then; and not for what the transport carries as a whole, where a wake-up is
- * short. */
-static inline int coll__spin_now(coll__session *session, bool is_whole)
+/* For how many us a wait that begins now may spin. */
+static inline int coll__spin_now(coll__session *session)
 {
-    if (session->busy_until) session->spin_began = coll__now();
-    if (!coll__is_busy(session)) return session->spin_us;
-    const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
-    return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
+    return coll__may_yield(&session->yields, session->yields.sleep_until ? coll__now() : 0) ? session->spin_us : 0;
 }
 
-/* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
-static inline void coll__spin_note(coll__session *session, bool has_slept)
-{
-    if (!coll__is_busy(session)) return;
-    if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
-    else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
-}
-
-#else
-
-static inline void coll__give_way(const coll__session *session) { (void)session; }
-static inline int coll__spin_now(const coll__session *session, bool is_whole) { return (void)is_whole, session->spin_us; }
-static inline void coll__spin_note(const coll__session *session, bool has_slept) { (void)session, (void)has_slept; }
-
-#endif
-
-/* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
- * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(coll__session *session, int looks)
+/* Between two looks of a wait that may spin.  Whoever we wait for may share our processor, so it gets a turn now and then: always
+ * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
+static inline bool coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
     const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
-    if (is_due && !coll__is_busy(session)) coll__give_way(session);
-    else coll__relax();
+    if (is_due) return coll__give_way(session);
+    coll__relax();
+    return true;
 }
 
 /* ---- >>holding: several threads, one session ----

@@ -187,7 +187,7 @@ static coll_status coll__watch_many(coll__watch *w)
         coll__watch_take(comm);
         t->goal = coll__watch_begin(w, comm);
         if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session, false));
+            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
             coll__wait_begin(&t->goal);
         }
         coll__watch_drop(comm);
