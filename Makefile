@@ -52,7 +52,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
         footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
-        bench-record bench-nccl bench-python bench-ddp bindings precision dist deps ptx clean lib man torch \
+        bench-record bench-nccl bench-busy bench-python bench-ddp bindings precision dist deps ptx clean lib man torch \
         abi install uninstall all
 .DEFAULT_GOAL := help
 
@@ -105,6 +105,9 @@ bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and
 
 bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads; RANKS=2,4 BUSY=1 that only compute
 	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
+
+bench-busy: $(BUILD)/busy ## waiting beside programs that compute, by blocking sockets and by ours: BUSY="--ranks 4 --rounds 5"
+	@python3 bench/busy.py --build $(BUILD) $(BUSY)
 
 bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
 	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
@@ -390,6 +393,7 @@ $(INFERENCE): $(BUILD)/%: examples/%.c $(wildcard examples/inference/*.h) coll.h
 
 $(BUILD)/train_digits: examples/digits_conv.h examples/data_file.h
 
+$(BUILD)/busy: $(PARTS_bench)
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm

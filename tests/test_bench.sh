@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_bench.sh - what the programs of bench/threads promise: every contender is measured in every test, a wrong result is
-# noticed, and compare.py makes its tables.  The figures themselves are not looked at.
+# test_bench.sh - what the programs of bench/threads and bench/busy promise: every contender is measured in every test, a wrong
+# result is noticed, and compare.py and busy.py make their tables.  The figures themselves are not looked at.
 #
 # usage: [CC=cc] [CFLAGS=...] [COLL_LIBS=...] sh tests/test_bench.sh
 #
@@ -12,6 +12,7 @@ cd "$top/bench/threads" || exit 1
 compile -c reference.c -o "$dir/reference.o" || exit 1
 compile $defines -c ../common/ours.c -o "$dir/ours.o" || exit 1
 compile pair.c "$dir/ours.o" "$dir/reference.o" -o "$dir/pair" $libs -lm || exit 1
+compile $defines ../busy.c -o "$dir/busy" $libs -lm || exit 1
 # These two compare the tiers, so that they need them.
 tiers=${CFLAGS:--O0}
 CFLAGS=$tiers compile numbers.c -o "$dir/numbers" $libs -lm || exit 1
@@ -45,7 +46,24 @@ check_count "six against the better copy" '^bound' 24
 check_count "four counters each, or that they are not there" '^\(count\|none\)' 48
 check_end "no such kernel" '"f7 to f9"' 2 ./counters run 'f7 to f9' 1K 1
 
+for side in sockets threads processes tcp; do
+    for ranks in 2 5; do
+        ./busy $side $ranks 100 0.001 0,20 8,1K,64K >out 2>err || fail "$side, $ranks ranks" "exit status $?"
+        check_count "beside neighbors: $side, $ranks ranks" '^\(0\|20\)	[0-9]*	[0-9.]*	[0-9.]*	[1-9][0-9]*$' 6
+    done
+    check_end "a wrong result of $side" "^$side: rank [01] has a wrong byte 999 of rank 0" 3 \
+        ./busy $side 2 100 0.001 0 1000 spoilt
+done
+check_end "sockets would block" '65537 bytes are too many' 2 ./busy sockets 2 100 0.001 0 65537
+check_end "no such side" 'usage' 2 ./busy pipes 2 100 0.001 0 8
+
 if command -v python3 >/dev/null 2>&1; then
+    python3 "$top/bench/busy.py" --build . --tiny --also again=./busy >out 2>err
+    status=$?
+    [ $status -eq 0 ] && ok "busy.py" || fail "busy.py" "exit status $status"
+    check_count "a table for each number of ranks and neighbors" '^[23] ranks beside [01] that compute, us$' 4
+    check_count "its lines" '^ *\(0\|20\) *\(8\|1024\)\( *[0-9.]*\)\( *[0-9.]* *[0-9]*\.[0-9][0-9][ !]\)\{6\}$' 16
+    check_count "and a summary" '^ *[23] *[01]\( *[0-9]*\.[0-9][0-9]\)' 4
     mpi=
     for name in openmpi mpich; do
         if command -v mpicc.$name >/dev/null 2>&1 && OMPI_CC=${CC:-cc} MPICH_CC=${CC:-cc} mpicc.$name -std=c11 -O1 \

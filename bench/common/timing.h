@@ -111,7 +111,7 @@ BENCH_UNUSED static void bench_pin(int rank)
 /* ---- >>the team ---- */
 
 /* What the ranks share: fresh memory for the threads of one process (path NULL), or a file that all of them name. */
-static bench_shared *bench_share(const char *path)
+BENCH_UNUSED static bench_shared *bench_share(const char *path)
 {
     const int file = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
     bench_shared *shared;
