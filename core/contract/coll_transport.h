@@ -122,7 +122,8 @@ typedef struct coll_transport {
     const coll_failure *(*fail)(void *context, const coll_failure *cause);
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
-     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED declines, alike on all ranks, and with the inputs as they were; behind tasks in front
+     * of it only at the first call.  Blames are set through `failure`. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
@@ -144,7 +145,7 @@ typedef struct coll_transport {
     void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
-    /* Optional: where memory comes from that other ranks read and write in place.  From any thread.  NULL: there is none. */
+    /* Optional: where memory comes from that other ranks read in place.  From any thread.  NULL: there is none. */
     const struct coll_allocator *(*memory)(void *context);
 
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
