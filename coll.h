@@ -398,9 +398,10 @@
  * AFTER A FAILURE
  *         coll_comm *left;
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
- *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  Inputs are
- * as they were unless in place.  Of the call that failed some ranks may have the result, and others the error: agree on where
- * to go on, by an allreduce of the last step that is complete.
+ *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  A rank that
+ * was given up writes nothing into their memory, whenever it goes on.  Inputs are as they were unless in place.  Of the call that
+ * failed some ranks may have the result, and others the error: agree on where to go on, by an allreduce of the last step that is
+ * complete.
  *   A network that falls into two parts must not make two jobs.  So most ranks have to be left, or half of them with rank 0,
  * for coll_shrink to succeed.  Where that rank 0 is cut off from most others it is itself the one that is given up.
  *   Over TCP, a rank that comes to coll_shrink later than the others is waited for: for twice liveness_timeout_ms where they are

@@ -245,6 +245,7 @@ waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite fuzz               sh tests/fuzz.sh
 suite joined             program asan test_joined
 suite hub                program asan test_hub
+waits stopped            program asan test_stopped
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink

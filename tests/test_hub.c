@@ -1,7 +1,7 @@
 /* test_hub.c - processes of one host: whole collectives in one hub, memory that is read in place, what the kernel may refuse, and
  * processes that are killed.
  *
- *     test_hub [PART,...]                               PART: calls, buffers, refused, deaths, start
+ *     test_hub [PART,...]                               PART: calls, buffers, refused, lost, deaths, start
  *
  * Each rank is a process of its own.  What it has to say it writes into memory that all share.
  */
@@ -11,6 +11,7 @@
 #include "support.h"
 #include "cases.h"
 #include "there.h"
+#include "each_kind.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -342,6 +343,139 @@ static void refused_case(const void *arg)
     close(port);
 }
 
+/* ---- >>lost: a right that a process has at the start, and loses later; memory that the kernel does not copy ---- */
+
+typedef struct loss {
+    const char *what;
+    int  who;                                     /* the rank that loses it; -1: all                          */
+    bool has_buffers;
+} loss;
+
+/* Memory that nobody but this process can read.  NULL: the kernel has none. */
+static void *secret_memory(size_t length)
+{
+#if defined(SYS_memfd_secret)
+    const int fd = (int)syscall(SYS_memfd_secret, 0);
+    const bool is_there = fd >= 0 && !ftruncate(fd, (off_t)length);
+    void *at = is_there ? mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (fd >= 0) close(fd);
+    return at == MAP_FAILED ? NULL : at;
+#else
+    return (void)length, NULL;
+#endif
+}
+
+/* Every kind, blocking, started and prepared, in place and not, on all ranks or between those of a part of them. */
+static int every_kind(coll_comm *comm, int *in, int *out, size_t count)
+{
+    for (int i = 0; i < EACH_KINDS; i++)
+        for (int way = 0; way < 6; way++) {
+            each_call b = { .kind = each_kinds[i], .is_in_place = way & 1 && each_kinds[i] != COLL_BROADCAST, .count = count,
+                            .comm = comm, .in = in, .out = out, .salt = way,
+                            .room = each_room(each_kinds[i], count, coll_size(comm)) };
+            coll_request *r = NULL;
+            int *recv;
+            each_lay_out(&b);
+            const coll_call call = each_prepare(&b, &recv);
+            if (way / 2 == 0) MUST(coll_run(comm, &call) == COLL_OK);
+            if (way / 2 == 1) MUST(coll_start(comm, &call, &r) == COLL_OK && coll_wait(r) == COLL_OK);
+            if (way / 2 == 2) MUST(coll_prepare(comm, &call, &r) == COLL_OK && coll_restart(r) == COLL_OK);
+            if (way / 2 == 2) MUST(coll_wait(r) == COLL_OK);
+            if (r) coll_request_free(r);
+            if (each_count_wrong(&b, &call, recv))
+                return fprintf(stderr, "%s: rank %d: %s, way %d: %zu wrong\n", case_name, coll_rank(comm),
+                               coll_kind_name(b.kind), way, each_count_wrong(&b, &call, recv)), 1;
+        }
+    return 0;
+}
+
+typedef struct loss_job { coll_comm *comm; const loss *l; int *in, *out; pthread_t leader; int wrong; } loss_job;
+
+enum { LOST_COUNT = 50000, LOST_ROOM = LOST_COUNT * 3 };
+
+static int lost_calls(const loss_job *j)
+{
+    coll_comm *comm = j->comm, *odd = NULL;
+
+    for (int round = 0; round < 2; round++)       /* by the plan of a call, too                               */
+        MUST(check_allreduce(comm, (float *)(void *)j->in, (float *)(void *)j->out, LOST_ROOM) == 0);
+    MUST(every_kind(comm, j->in, j->out, LOST_COUNT) == 0);
+    MUST(coll_split(comm, coll_rank(comm) > 0, 0, &odd) == COLL_OK && every_kind(odd, j->in, j->out, LOST_COUNT) == 0);
+    coll_free(odd);
+    return 0;
+}
+
+/* The work of a rank whose main thread ends. */
+static void *lost_main(void *at)
+{
+    loss_job *j = at;
+
+    pthread_join(j->leader, NULL);
+    j->wrong = lost_calls(j);
+    coll_free(j->comm);
+    _exit(j->wrong);
+}
+
+static int lost_rank(coll_comm *comm, const void *arg)
+{
+    static loss_job job;
+    const loss *l = arg;
+    const bool is_who = l->who < 0 || l->who == coll_rank(comm), is_secret = !strcmp(l->what, "memfd_secret");
+    const size_t length = LOST_ROOM * sizeof(int);
+    pthread_t thread;
+    char text[800];
+
+    job = (loss_job){ .comm = comm, .l = l, .leader = pthread_self() };
+    job.in = is_secret && is_who ? secret_memory(length) : l->has_buffers ? coll_alloc(comm, length) : malloc(length);
+    job.out = is_secret && is_who ? secret_memory(length) : l->has_buffers ? coll_alloc(comm, length) : malloc(length);
+    MUST(job.in && job.out && is_in_hub(comm, 100000, text, sizeof text));
+    if (l->has_buffers) MUST(check_allreduce(comm, (float *)(void *)job.in, (float *)(void *)job.out, LOST_ROOM) == 0);
+    MUST(coll_barrier(comm) == COLL_OK);
+    if (is_who && !strcmp(l->what, "seteuid")) MUST(setegid(65534) == 0 && seteuid(65534) == 0);
+    if (is_who && !strcmp(l->what, "PR_SET_DUMPABLE")) MUST(prctl(PR_SET_DUMPABLE, 0) == 0);
+    if (is_who && !strcmp(l->what, "pthread_exit")) {
+        MUST(pthread_create(&thread, NULL, lost_main, &job) == 0);
+        pthread_exit(NULL);
+    }
+    return lost_calls(&job);
+}
+
+static void lost_case(const void *arg)
+{
+    const loss *l = arg;
+
+    if (!strcmp(l->what, "PR_SET_DUMPABLE") && geteuid() == 0) {      /* root may read all the same               */
+        if (setgid(65534) || setuid(65534)) exit(2);
+        prctl(PR_SET_DUMPABLE, 1);
+    }
+    world_run(3, NULL, lost_rank, l);
+}
+
+static void run_losses(void)
+{
+    static const char *const what[] = { "seteuid", "PR_SET_DUMPABLE", "memfd_secret", "pthread_exit" };
+    char name[120];
+
+    for (int i = 0; i < 4; i++) {
+        void *const secret = i == 2 ? secret_memory(4096) : NULL;
+        if (secret) munmap(secret, 4096);
+        if (i == 2 && !secret) {
+            printf("memfd_secret: skipped: this kernel has none\n");
+            continue;
+        }
+        if (i == 0 && geteuid() != 0) {
+            printf("seteuid: skipped: only root may call it\n");
+            continue;
+        }
+        for (int k = 0; k < 6; k++) {
+            const loss l = { what[i], k % 3 - 1, k >= 3 };
+            if (i == 2 && l.has_buffers) continue;                    /* it is either of the two                  */
+            snprintf(name, sizeof name, "%s of rank %d%s", l.what, l.who, l.has_buffers ? ", buffers of coll_alloc" : "");
+            run_case_within(LIMIT_SECONDS, lost_case, &l, name);
+        }
+    }
+}
+
 /* ---- >>deaths: a rank is killed in the middle of a long call, or while the others wait for it ---- */
 
 typedef struct death { int size, victim; size_t count; bool has_buffers; } death;
@@ -495,6 +629,7 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "rank %d may not copy", who);
         run_case_within(LIMIT_SECONDS, refused_case, &who, name);
     }
+    if (COLL__HAS_HUB && support_listed(parts, "lost")) run_losses();
     if (COLL__HAS_HUB && support_listed(parts, "deaths")) run_deaths(support_seed());
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++) {
         const int resource = i ? RLIMIT_AS : RLIMIT_FSIZE;

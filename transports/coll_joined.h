@@ -16,8 +16,8 @@
  * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So a hub rings a bell that the sockets
  * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
- * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
- * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), then hubs. */
+ * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs.  Ranks of our process that are at
+ * work in our memory let go of it, and all return the same cause.  Survivors make a world over TCP (coll_shrink), then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -79,7 +79,7 @@ static const coll_failure *coll__joined_fail(void *context, const coll_failure *
     for (int i = COLL__HUBS - 1; i >= 0; i--)
         if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
     const coll_failure *agreed = coll__tcp_fail(me->tcp, cause);
-    if (agreed && me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_fail(me->hubs[COLL__HUB_OF_HOST], me->tcp, agreed);
+    if (agreed && me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_fail(me->hubs[COLL__HUB_OF_HOST], agreed);
     return agreed && me->hubs[COLL__HUB_OF_PROCESS] ? coll__threads_fail(me->hubs[COLL__HUB_OF_PROCESS], agreed) : agreed;
 }
 

@@ -69,28 +69,18 @@ static void coll__segment_unmap(void *at, size_t length)
 
 /* ---- >>memory that is not shared: the kernel copies from the one process to the other ---- */
 
-/* 0, or an errno. */
-static int coll__process_copy(long call, uint32_t pid, void *ours, void *theirs, size_t length)
+/* Read the memory of a process: 0, or an errno.  There is no function that writes it (coll_threads_reach.h). */
+static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
 {
     while (length > 0) {
-        const struct iovec here = { ours, length }, there = { theirs, length };
-        const long n = syscall(call, (long)pid, &here, 1L, &there, 1L, 0L);
+        const struct iovec here = { to, length }, there = { (void *)(uintptr_t)from, length };
+        const long n = syscall(SYS_process_vm_readv, (long)pid, &here, 1L, &there, 1L, 0L);
         if (n <= 0) return n < 0 ? errno : EFAULT;
-        ours = (unsigned char *)ours + n;
-        theirs = (unsigned char *)theirs + n;
+        to = (unsigned char *)to + n;
+        from = (const unsigned char *)from + n;
         length -= (size_t)n;
     }
     return 0;
-}
-
-static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return coll__process_copy(SYS_process_vm_readv, pid, to, (void *)(uintptr_t)from, length);
-}
-
-static int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return coll__process_copy(SYS_process_vm_writev, pid, (void *)(uintptr_t)from, to, length);
 }
 
 /* ---- >>pipes: a bell that another process rings ---- */
@@ -110,11 +100,6 @@ static int coll__pipe_reopen(uint32_t pid, int number)
 
 static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
 static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
-}
-
-static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
 {
     return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
 }

@@ -15,7 +15,8 @@
  * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is
  * for short vectors, and messages carry the long ones.
  *
- * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
+ * A process that is killed, or stopped for long, is found dead over TCP.  Nobody waits for what it is doing: it only reads, and
+ * nothing of it stays behind. */
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
@@ -30,7 +31,6 @@ typedef struct coll__lent {
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
     COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
@@ -284,34 +284,18 @@ static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
         if (!__atomic_load_n(&coll__hub_desks(hub)[i].has_left, __ATOMIC_ACQUIRE)) coll__probe_rank(tcp, coll__desk_name(hub, i));
 }
 
-/* Note at their desks which ranks have died. */
-static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
-{
-    const coll__hub *hub = thread->hub;
-
-    memset(is_failed, 0, (size_t)tcp->size);
-    coll__tcp_failed(tcp, is_failed);
-    for (int i = 0; i < hub->size; i++)
-        if (is_failed[coll__desk_name(hub, i)]) __atomic_store_n(&coll__hub_desks(hub)[i].is_dead, 1, __ATOMIC_RELEASE);
-}
-
-/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those who are in ours leave it. */
-static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll_failure *agreed)
+/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those of our process who are in ours leave
+ * it.  Those of other processes only read it, and look for a failure afterwards. */
+static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed)
 {
     coll__hub *hub = thread->hub;
-    unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
-    const int64_t deadline = coll__deadline(COLL__QUIET_MS);
 
-    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
+    if (!coll__hub_has_failed(hub)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
-        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+        (void)__atomic_exchange_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
     }
     coll__hub_ring(thread);
-    while (is_failed && !coll__hub_is_quiet(hub) && coll__now() < deadline) {
-        coll__host_hub_bury(thread, tcp, is_failed);
-        sched_yield();
-    }
-    coll__give(is_failed);
+    coll__hub_quiesce(thread);
 }
 
 #else
@@ -329,10 +313,7 @@ static inline void coll__host_hub_leave(const coll__thread *thread, const void *
 static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
-static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
-{
-    (void)thread, (void)tcp, (void)agreed;
-}
+static inline void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }
 
 #endif
 #endif /* COLL_JOINED_HUB_H */

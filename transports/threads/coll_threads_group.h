@@ -29,6 +29,7 @@ static const coll__eager_limits coll__eager_room[2][2] = {
 typedef struct coll__view {
     const unsigned char *send;
     unsigned char       *recv;
+    const unsigned char *made;                    /* apart: what this rank makes of the results of others (coll_threads_sums.h) */
     size_t               count;
     size_t               recv_count;              /* from here on of calls that do not all have this count    */
     const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
@@ -53,8 +54,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[COLL__TURN_SLOTS];
     unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* a longer one, by slot                */
-    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
+    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last phase of a direct turn that this rank is through with */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
+    uint64_t   refused;                           /* apart: the last phase in which it could not read what it needs */
+    uint64_t   careful;                           /* apart: the last turn in which its result overwrites its input */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
@@ -218,7 +221,7 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
+    if (m->thread && m->thread->stager == m) m->thread->stager = NULL;    /* its last turn has failed                 */
     coll__give(m->held);
 }
 

@@ -20,7 +20,6 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    uint32_t is_dead;                             /* others have found that; it is not waited for             */
     uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
@@ -70,6 +69,19 @@ typedef struct coll__trial {
 
 enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
+enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of what is made for others */
+
+/* Apart: what a rank has for itself in a direct turn (coll_threads_staging.h). */
+typedef struct coll__staging {
+    const unsigned char *send;                    /* its input, of which others may see a copy                */
+    unsigned char       *recv, *made;             /* its result; what it makes for others, NULL: in the result */
+    bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
+    bool                 is_staged;               /* in the staging area                                      */
+    coll__trial         *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    int64_t              began;
+    size_t               length;                  /* bytes of what may be staged                              */
+} coll__staging;
+
 /* A rank's side of a group. */
 typedef struct coll__member {
     struct coll__thread *thread;
@@ -94,21 +106,9 @@ typedef struct coll__member {
     size_t    held_length;
     coll__trial stores[2][COLL__TRIAL_CLASSES];             /* of kinds that move elements, and that combine them       */
     coll__trial copies[COLL__TRIAL_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
+    coll__staging staging;
     struct coll__member *next;
 } coll__member;
-
-enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of a result       */
-
-/* What a rank has in its staging area (coll_threads_staging.h). */
-typedef struct coll__staging {
-    coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
-    uint64_t             turn;
-    coll__trial        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
-    int64_t              began;
-    const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
-    unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
-    size_t               length;                  /* bytes of both                                            */
-} coll__staging;
 
 /* One rank's side of the hub. */
 typedef struct coll__thread {
@@ -132,7 +132,7 @@ typedef struct coll__thread {
     coll__source *sources;
     void      **results;
     void       *scratch, *fetched;                /* of no meaning between two calls                          */
-    coll__staging staging;
+    coll__member *stager;                         /* whose turn has our staging area; NULL: nobody's          */
     size_t      scratch_length, fetched_length;
 } coll__thread;
 
@@ -201,7 +201,8 @@ static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock
 
 /* ---- >>bell: waking those who sleep ---- */
 
-/* What a bell of another process is rung by: its own end of the same pipe, opened when it is first needed. */
+/* What a bell of another process is rung by: its own end of the same pipe.  It is opened at the start, for the right to open it
+ * may be lost (seteuid, PR_SET_DUMPABLE), or when it is needed. */
 static const coll__bell *coll__rope_to(const coll__thread *me, int number)
 {
     const coll__desk *desk = &coll__hub_desks(me->hub)[number];
@@ -250,22 +251,21 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
-/* Is nobody in another one's memory, but who has died there? */
-static bool coll__hub_is_quiet(const coll__hub *hub)
+/* Is nobody of this process in another one's memory?  Those of other processes only read, and find the failure afterwards. */
+static bool coll__hub_is_quiet(const coll__thread *me)
 {
-    for (int i = 0; i < hub->size; i++) {
-        const coll__desk *desk = &coll__hub_desks(hub)[i];
-        if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
-            return false;
+    for (int i = 0; i < me->hub->size; i++) {
+        const coll__desk *desk = &coll__hub_desks(me->hub)[i];
+        if (desk->party == me->desk->party && __atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST)) return false;
     }
     return true;
 }
 
-/* From here on nobody enters anyone's memory; wait for those who are in it. */
-static void coll__hub_quiesce(const coll__hub *hub)
+/* From here on nobody of this process enters anyone's memory; wait for those who are in it. */
+static void coll__hub_quiesce(const coll__thread *me)
 {
-    if (hub->has_membarrier) coll__membarrier();
-    while (!coll__hub_is_quiet(hub)) sched_yield();
+    if (me->hub->has_membarrier) coll__membarrier();
+    while (!coll__hub_is_quiet(me)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
@@ -290,7 +290,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
     coll__hub_ring(me);
-    coll__hub_quiesce(hub);
+    coll__hub_quiesce(me);
     return &hub->failure;
 }
 
@@ -340,6 +340,13 @@ static bool coll__work_begin(coll__thread *me)
 static void coll__work_end(coll__thread *me)
 {
     __atomic_store_n(&me->desk->is_working, 0, __ATOMIC_RELEASE);
+}
+
+/* Has the communicator failed by now?  Asked when the memory of other processes has been read: a rank that has failed uses its
+ * own again.  It says so first, by an exchange of this word; so whoever finds that it has not yet, has read before that. */
+static bool coll__hub_has_failed(coll__hub *hub)
+{
+    return __atomic_fetch_or(&hub->has_failed, 0, __ATOMIC_ACQ_REL) != 0;
 }
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)

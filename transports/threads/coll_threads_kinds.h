@@ -18,26 +18,31 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                      .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
 #if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                         .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
+                              .probe = coll__probe_reduce_scatter,
+                              .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
+                               .probe = coll__probe_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
 #endif
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                    .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan, .pull = coll__pull_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                      .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan, .pull = coll__pull_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
@@ -56,9 +61,12 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                        .read = coll__read_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+                        .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
 #endif
 };
 

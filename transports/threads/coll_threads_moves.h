@@ -24,8 +24,9 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     coll__eagers     eager;                       /* eagerly: the inputs of all ranks                         */
-    const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
-    unsigned char   *recv;
+    const unsigned char *send;                    /* our own, where others may see a copy; NULL: they see ours */
+    unsigned char   *recv;                        /* apart: our own result                                    */
+    unsigned char   *made;                        /* apart: what we make for others; NULL: it is in the result */
     bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
@@ -37,8 +38,11 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-/* Of a rank's buffers, for others that cannot reach them: nothing; its input; and its result, too. */
-typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_BOTH } coll__staged_part;
+/* Apart: what a rank shows to others beside its buffers, where these cannot be read in place: nothing; its input; its input and
+ * the share of the result that it makes; its input and its share of the results of all ranks. */
+typedef enum coll__staged_part {
+    COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
+} coll__staged_part;
 
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
@@ -47,7 +51,9 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    coll__staged_part staged;                     /* directly: what of ours that others cannot reach is staged */
+    coll__staged_part staged;
+    coll_status (*probe)(const coll__turn *t);    /* apart, may be NULL: can what this rank needs of others be read? */
+    coll_status (*pull) (const coll__turn *t);    /* apart, may be NULL: take what others have made for this rank */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -190,9 +196,9 @@ static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_s
         *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
         return COLL_OK;
     }
-    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts, t->failure);
-    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets, t->failure);
-    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types, t->failure);
+    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts);
+    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
+    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types);
     return status;
 }
 
@@ -241,6 +247,16 @@ static inline void coll__move_bytes(const coll__turn *t, void *to, const void *f
     else memcpy(to, from, length);
 }
 
+/* Apart: the same from the memory of a member. */
+static coll_status coll__pull_bytes(const coll__turn *t, int rank, void *to, const void *from, size_t length)
+{
+    const void *const there = coll__reach(t->m, rank, from, length);
+
+    if (!there) return coll__reach_read(t->m, rank, to, from, length);
+    coll__move_bytes(t, to, there, length);
+    return COLL_OK;
+}
+
 /* Bytes that a rank sends to all, or receives from all; a list that it has not is not looked at. */
 static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
 {
@@ -264,21 +280,19 @@ static coll_status coll__check_ends(const coll__turn *t, int from, int to, const
                        source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
-/* Move a block, of which one end is ours. */
+/* Move a block, of which one end is ours; apart, its target. */
 static inline coll_status coll__move(const coll__turn *t, int from, int to)
 {
     coll__end source, target;
     coll_status status = coll__ends_of(t, from, to, &source, &target);
     const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
     const size_t length = source.count * unit;
-    const coll__member *const m = t->m;
 
     if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!coll__is_apart(m) || from == to) coll__move_bytes(t, target.at, source.at, length);
-    else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
-    else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
-    return status;
+    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
+    coll__move_bytes(t, target.at, source.at, length);
+    return COLL_OK;
 }
 
 /* Do all ranks send us what we expect?  Asked before the first byte is written. */
@@ -342,13 +356,33 @@ static inline void coll__read_all(const coll__turn *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-/* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
+/* Apart: can all blocks be read that others have for this rank? */
+static coll_status coll__probe_blocks(const coll__turn *t)
+{
+    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
+    coll_status status = coll__check_all_ends(t);
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
+        if (status == COLL_OK) status = coll__reach_try(t->m, i, source.at, length);
+    }
+    return status;
+}
+
+/* gather: eagerly the root fetches all, and so it does where ranks are apart; otherwise directly every rank puts its own block
+ * where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
     if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
-static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
+static coll_status coll__share_gather(const coll__turn *t)
+{
+    if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
+    return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
+}
 
 /* scatter: every rank fetches its own block from the root. */
 static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
@@ -366,6 +400,7 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
     size_t length = table;
 
     if (!view->send || view->send != view->recv) return COLL_OK;
+    t->m->staging.is_careful = true;
     for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;

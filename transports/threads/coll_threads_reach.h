@@ -1,13 +1,16 @@
-/* coll_threads_reach.h - how a rank reaches what lies in the memory of another.
+/* coll_threads_reach.h - how a rank reads what lies in the memory of another.
  *
  *     it is of our process                 where it says
  *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
- *     anywhere else                        the kernel copies it (process_vm_readv): to the first piece of it that stays in the
- *                                          cache, where it is combined, and back
+ *     anywhere else                        the kernel copies it (process_vm_readv)
  *
- * So what a rank combines for others comes by windows of many elements: of those inputs that cannot be read in place a window is
- * fetched, and of the results that cannot be written there, it is sent afterwards.  Where all ranks are of one process the window
- * is everything, and nothing is copied. */
+ * A rank never writes into another process: it may be stopped in the middle of that, given up by the others, and continued when
+ * these use their memory for something else.
+ *
+ * A rank combines its share by windows of many elements: of inputs that cannot be read in place a window is fetched, to the first
+ * piece of memory that stays in the cache.  Where all ranks are of one process the window is everything, and nothing is copied.
+ *
+ * Where the kernel refuses to copy, the status is COLL_ERR_UNSUPPORTED, and the call goes another way. */
 #ifndef COLL_THREADS_REACH_H
 #define COLL_THREADS_REACH_H
 
@@ -37,22 +40,23 @@ static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
+    for (int i = 0; me->ropes && i < me->hub->size; i++) (void)coll__rope_to(me, i);
     return me->rooms && me->ropes && me->fetched;
 }
 
-/* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
-static void *coll__reach_at(coll__thread *me, int number, const void *at)
+/* What lies at `at` in the memory of the rank with this desk, in ours.  NULL: it is not there. */
+static const void *coll__reach_at(coll__thread *me, int number, const void *at, size_t length)
 {
     unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
     const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
-    if (desk->party == me->desk->party) return (void *)(uintptr_t)at;
-    if (distance >= desk->room_length) return NULL;
+    if (desk->party == me->desk->party) return at;
+    if (distance >= desk->room_length || length > desk->room_length - distance) return NULL;
     if (!*room) {
-        size_t length = 0;
-        int fd = coll__segment_open(desk->pid, desk->room_number, &length);
-        if (fd >= 0 && length == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, length);
+        size_t is_long = 0;
+        int fd = coll__segment_open(desk->pid, desk->room_number, &is_long);
+        if (fd >= 0 && is_long == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, is_long);
         coll__close_fd(&fd);
     }
     return *room ? *room + distance : NULL;
@@ -66,9 +70,9 @@ static inline bool coll__reach_open(const coll__thread *me, const coll_allocator
     return (void)me, (void)memory, false;
 }
 
-static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
+static inline const void *coll__reach_at(const coll__thread *me, int number, const void *at, size_t length)
 {
-    return (void)me, (void)number, (void *)(uintptr_t)at;
+    return (void)me, (void)number, (void)length, at;
 }
 
 #endif
@@ -82,55 +86,35 @@ static inline bool coll__is_in_room(const coll__member *m, int rank, const void 
     return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
 }
 
-/* Apart: does it lie there because coll_alloc() has given it?  In front of that is the staging area. */
-static inline bool coll__is_allocated(const coll__member *m, int rank, const void *at)
+/* What lies at `at` in the memory of a member of the group, in ours, to be read.  NULL: it is not there. */
+static inline const void *coll__reach(const coll__member *m, int rank, const void *at, size_t length)
 {
-    const uint64_t staging = coll__desk_of(m->thread->hub, m->ranks[rank])->staging;
-    return coll__is_in_room(m, rank, at) && (uint64_t)(uintptr_t)at >= staging + 2 * COLL__STAGING_EACH;
-}
-
-/* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
-static inline void *coll__reach(const coll__member *m, int rank, const void *at)
-{
-    if (!coll__is_apart(m) || rank == m->rank) return (void *)(uintptr_t)at;
-    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
+    if (!coll__is_apart(m) || rank == m->rank) return at;
+    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at, length);
 }
 
 COLL__FOR_SIZE
 
-static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
+/* Read the memory of a member.  COLL_ERR_UNSUPPORTED: the kernel does not copy it, or the process has ended; that shows over
+ * TCP. */
+static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length)
 {
-    const int name = m->ranks[rank], me = m->ranks[m->rank];
-
-    if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
-    if (error == EFAULT)
-        return coll__blame(failure, COLL_ERR_ARGUMENT, name,
-                           "a buffer of rank %d is shorter than its call says, or may not be used", name);
-    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name,
-                       strerror(error));
-}
-
-/* Read and write the memory of a member where it is not ours. */
-static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length,
-                                    coll_failure *failure)
-{
-    const void *const there = coll__reach(m, rank, from);
-    int error = 0;
+    const void *const there = coll__reach(m, rank, from, length);
 
     if (there) memcpy(to, there, length);
-    else error = coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
-    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+    else if (coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length))
+        return COLL_ERR_UNSUPPORTED;
+    return COLL_OK;
 }
 
-static coll_status coll__reach_write(const coll__member *m, int rank, void *to, const void *from, size_t length,
-                                     coll_failure *failure)
+/* Can so many bytes be read?  Tells by the first and the last. */
+static coll_status coll__reach_try(const coll__member *m, int rank, const void *from, size_t length)
 {
-    void *const there = coll__reach(m, rank, to);
-    int error = 0;
+    unsigned char byte;
+    const unsigned char *const first = (const unsigned char *)from;
+    const coll_status status = length ? coll__reach_read(m, rank, &byte, first, 1) : COLL_OK;
 
-    if (there) memcpy(there, from, length);
-    else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
-    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+    return length > 1 && status == COLL_OK ? coll__reach_read(m, rank, &byte, first + length - 1, 1) : status;
 }
 
 COLL__FOR_SPEED

@@ -1,10 +1,13 @@
-/* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
+/* coll_threads_staging.h - what a rank shows to other processes in a direct turn: its input, and what it makes for them.
  *
- * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
- * written of its result, where elements are combined.  These copies stay in the caches, where the kernel (process_vm_readv)
- * takes half a microsecond for each page; but their lines go from one processor to the other each time, and some processors are
- * far from one another.  So the quicker way is learned, as with stores past the caches (coll_threads_stores.h).  What is longer
- * than the area goes by the kernel, and so do blocks that only move: it copies them once, and not twice. */
+ *     the input          where it is, read in place (coll_alloc) or by the kernel; or a copy in the staging area
+ *     what it makes      in its result, read likewise; or beside it, in the staging area or in memory of its own
+ *
+ * The staging area is a part of its room, which others have mapped.  Copies there stay in the caches, where the kernel
+ * (process_vm_readv) takes half a microsecond for each page; but their lines go from one processor to the other each time, and
+ * some processors are far from one another.  So the quicker way is learned, as with stores past the caches
+ * (coll_threads_stores.h).  What is longer than the area goes by the kernel, and so do blocks that only move: it copies them
+ * once, and not twice. */
 #ifndef COLL_THREADS_STAGING_H
 #define COLL_THREADS_STAGING_H
 
@@ -18,85 +21,114 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
     return (unsigned char *)(uintptr_t)m->thread->desk->staging;
 }
 
-/* Copy a buffer of so many bytes: of each block, what others read or write.  Our own share nobody else touches, but where each
- * may make its own result: there, that of our own block. */
+/* Copy our input there: all that others read of it. */
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
-    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
+    const size_t block = t->call->count * t->unit;
+    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* of a reduce_scatter, our own block */
+
+    if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
+    const size_t begin = at * t->unit, end = begin + share * t->unit;
+    COLL__ASSERT(begin <= length && end <= length && block <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
+    memcpy(to, from, begin);
+    memcpy(to + end, from + end, length - end);
+}
+
+/* Does a rank have a result of its own in this call? */
+static inline bool coll__has_result(const coll__turn *t)
+{
+    return coll__is_held(&coll__shape_in(t)->recv, t->m->rank, t->call->root);
+}
+
+/* Bytes of our input that may be staged. */
+static size_t coll__staging_input(const coll__turn *t, const unsigned char *send)
+{
+    const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
+    return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
+}
+
+/* Bytes of what we make for others. */
+static size_t coll__made_bytes(const coll__turn *t)
+{
+    const bool is_for_all = t->form->staged == COLL__STAGED_ALL;
     size_t at, share;
 
+    if (!is_for_all && t->form->staged != COLL__STAGED_SHARE) return 0;
     coll__share_of(t, t->call->count, &at, &share);
-    for (size_t begin = 0; begin < length; begin += block) {
-        const size_t behind = begin + (has_shares || begin == own ? (at + share) * t->unit : 0);
-        if (behind > begin) memcpy(to + begin, from + begin, at * t->unit);
-        memcpy(to + behind, from + behind, begin + block - behind);
-    }
+    return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* Is a buffer of ours to be staged?  Gives its bytes; 0: it is not, or need not be. */
-static size_t coll__staging_bytes(const coll__turn *t, const coll__side_shape *shape, const void *buffer)
+/* May that be beside our result, though it could be in it?  Not where others read it there in place, or nobody reads it. */
+static bool coll__may_be_beside(const coll__turn *t)
 {
-    const coll__member *const m = t->m;
-    const size_t length = coll__is_held(shape, m->rank, t->call->root) ? coll__extent(t, shape, NULL) : 0;
-
-    return buffer && length <= COLL__STAGING_EACH && !coll__is_in_room(m, m->rank, buffer) ? length : 0;
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__sums_in_place(t);
+    return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
 }
 
-/* Before a turn is published: of what is staged, others see the copy. */
-static void coll__staging_begin(const coll__turn *t, coll__view *view)
+/* Is it time to stage what may be staged?  Whoever asks has the area until the turn ends. */
+static bool coll__staging_wins(const coll__turn *t, size_t length)
 {
-    coll__staging *const staging = &t->m->thread->staging;
-    unsigned char *const at = coll__staging_of(t->m);
-    const coll__kind_shape *const shape = coll__shape_in(t);
+    coll__staging *const s = &t->m->staging;
 
-    if (t->form->staged == COLL__STAGED_NOTHING || !at || staging->member) return;
-    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
-    const size_t send = coll__staging_bytes(t, &shape->send, view->send);
-    const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
-    if (!send && !recv) return;
-    coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
-    const bool is_by_kernel = coll__trial_other(copies, false);
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
-                                .began = copies->counts ? coll__now() : 0 };
-    if (is_by_kernel) return;
-    if (send) {
-        staging->send = view->send;
-        coll__staging_copy(t, at, view->send, send);
-        view->send = at;
-    }
-    if (recv) {
-        staging->recv = view->recv;
-        view->recv = at + COLL__STAGING_EACH;
-    }
+    if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
+    s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
+    s->is_staged = !coll__trial_other(s->copies, false);
+    s->length = length;
+    s->began = s->copies->counts ? coll__now() : 0;
+    if (s->is_staged) t->m->thread->stager = t->m;
+    return s->is_staged;
 }
 
-/* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
+/* Before a turn is published: what others will see of us. */
+static coll_status coll__staging_begin(const coll__turn *t, coll__view *view)
+{
+    coll__staging *const s = &t->m->staging;
+    unsigned char *const area = coll__staging_of(t->m);
+    const size_t send = coll__staging_input(t, view->send), made = coll__made_bytes(t);
+    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t), may = must || coll__may_be_beside(t);
+    unsigned char *place = NULL;
+    size_t at, share;
+
+    s->send = view->send;
+    s->recv = view->recv;
+    if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
+        if (send) coll__staging_copy(t, area, view->send, send);
+        if (send) view->send = area;
+        if (made <= COLL__STAGING_EACH && may) place = area + COLL__STAGING_EACH;
+    }
+    if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
+    coll__share_of(t, t->call->count, &at, &share);
+    if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
+    view->made = s->made ? s->made : view->recv;
+    if (made && !s->made && coll__sums_in_place(t)) s->is_careful = true;
+    return COLL_OK;
+}
+
+/* This rank itself takes its buffers where they are. */
 static inline void coll__staging_recall(coll__turn *t)
 {
-    const coll__staging *const staging = &t->m->thread->staging;
-
-    if (staging->member != t->m || staging->turn != t->number) return;
-    t->send = staging->send;
-    t->recv = staging->recv;
+    t->send = t->m->staging.send;
+    t->recv = t->m->staging.recv;
+    t->made = t->m->staging.made;
 }
 
-/* All are done: the result comes from the area, which is free again. */
+/* The area is free again. */
 static void coll__staging_end(const coll__turn *t)
 {
-    coll__staging *const staging = &t->m->thread->staging;
+    coll__staging *const s = &t->m->staging;
 
-    if (staging->member != t->m || staging->turn != t->number) return;
-    if (staging->recv)
-        coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
-    const bool is_by_kernel = !staging->send && !staging->recv;
-    if (staging->began) coll__trial_note(staging->copies, is_by_kernel, coll__now() - staging->began, staging->length);
-    staging->member = NULL;
+    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
+    if (s->began) coll__trial_note(s->copies, !s->is_staged, coll__now() - s->began, s->length);
+    s->began = 0;
 }
 
 #else
 
-static inline void coll__staging_begin(const coll__turn *t, const coll__view *view) { (void)t, (void)view; }
+static inline coll_status coll__staging_begin(const coll__turn *t, const coll__view *view)
+{
+    return (void)t, (void)view, COLL_OK;
+}
+
 static inline void coll__staging_recall(const coll__turn *t) { (void)t; }
 static inline void coll__staging_end(const coll__turn *t) { (void)t; }
 

@@ -21,13 +21,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
-/* Do results stay where this rank stores them?  Not where they are staged, or go from a window into another process. */
-static inline bool coll__stores_stay(const coll__turn *t)
-{
-    const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
-    const bool is_own = t->call->kind == COLL_REDUCE_SCATTER && coll__may_make_own(t);
-    return !coll__is_apart(t->m) || is_own || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
-}
+/* Do results stay where this rank stores them?  Apart others read them at once, but of blocks that are each rank's own. */
+static inline bool coll__stores_stay(const coll__turn *t) { return !coll__is_apart(t->m) || !t->form->pull; }
 
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */

@@ -1,5 +1,15 @@
 /* coll_threads_sums.h - what a rank does in a turn, for kinds of which elements are combined: it takes a share of them, for all
- * ranks. */
+ * ranks.
+ *
+ * Among threads it stores its share of the result into the memory of all.  Among processes (apart) it stores into its own memory
+ * alone; when all shares are made, each rank takes those of the others from there:
+ *
+ *     share    element k of the result = sum of element k of all inputs, for each k of this rank's share
+ *     done     everybody has made its share
+ *     pull     the shares of the others, from where these have made them (coll__view.made)
+ *     pulled   everybody has what it needs, and the memory is free again
+ *
+ * A result is computed once, by one rank, and copied: so it has the same bits everywhere. */
 #ifndef COLL_THREADS_SUMS_H
 #define COLL_THREADS_SUMS_H
 
@@ -27,14 +37,11 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
     return output + at * t->unit;
 }
 
-/* Slots in the room for what is fetched: the inputs of all ranks, and their results. */
-static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_t)t->m->count; }
-
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
     if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
-    const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
+    const size_t most = (t->m->thread->fetched_length / (size_t)t->m->count - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
@@ -44,10 +51,10 @@ static coll_status coll__need_window(const coll__turn *t)
     coll__thread *thread = t->m->thread;
 
     if (!coll__is_apart(t->m)) return COLL_OK;
-    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, coll__window_slots(t) * (t->unit + COLL__LINE));
+    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, (size_t)t->m->count * (t->unit + COLL__LINE));
 }
 
-/* Room for a window of what cannot be reached: slot i for the input of rank i, those that follow for results. */
+/* Room for a window of the input of a rank that cannot be reached. */
 static inline unsigned char *coll__slot_of_window(const coll__turn *t, int slot, size_t count)
 {
     return (unsigned char *)t->m->thread->fetched + coll__round_up(count * t->unit, COLL__LINE) * (size_t)slot;
@@ -61,10 +68,10 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
 
     for (int i = 0; i <= last && status == COLL_OK; i++) {
         const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        const void *at = coll__reach(t->m, i, there);
+        const void *at = coll__reach(t->m, i, there, count * t->unit);
         if (!at) {
             unsigned char *const room = coll__slot_of_window(t, i, count);
-            status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
+            status = coll__reach_read(t->m, i, room, there, count * t->unit);
             at = room;
         }
         thread->sources[i].at = at;
@@ -72,31 +79,28 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
     return status;
 }
 
-/* The places for a result that all ranks first..first+n get at element `at`: gives how many, of which the first is to be sent
- * to those that cannot be reached. */
-static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at, size_t count)
+/* Does the result of this rank lie where its input lies?  Then what we make for others may have to be beside. */
+static inline bool coll__sums_in_place(const coll__turn *t) { return t->call->send == t->call->recv; }
+
+/* Where the part of a result lies that this rank makes: element `at`. */
+static inline unsigned char *coll__made_at(const coll__turn *t, size_t at)
 {
+    return t->made ? t->made + at * t->unit : coll__output_of(t, t->m->rank, at);
+}
+
+/* The places for a result that all ranks first..first+n get at element `at`: gives how many.  Apart: our own result, and where
+ * others read it. */
+static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at)
+{
+    const int me = t->m->rank;
     void **const results = t->m->thread->results;
     int m = 0;
 
-    for (int i = first; i < first + n; i++) {
-        void *const to = coll__reach(t->m, i, coll__output_of(t, i, at));
-        if (to) results[m++] = to;
-    }
-    if (m == 0) results[m++] = coll__slot_of_window(t, t->m->count, count);
+    if (t->made) results[m++] = coll__made_at(t, at);
+    if (coll__is_apart(t->m)) {
+        if (me >= first && me < first + n && !(t->made && coll__sums_in_place(t))) results[m++] = coll__output_of(t, me, at);
+    } else for (int i = first; i < first + n; i++) results[m++] = coll__output_of(t, i, at);
     return m;
-}
-
-/* Send a result to those of the ranks first..first+n that cannot be reached. */
-static coll_status coll__outputs_send(const coll__turn *t, int first, int n, size_t at, const void *result, size_t count)
-{
-    coll_status status = COLL_OK;
-
-    for (int i = first; i < first + n && status == COLL_OK; i++) {
-        unsigned char *const to = coll__output_of(t, i, at);
-        if (!coll__reach(t->m, i, to)) status = coll__reach_write(t->m, i, to, result, count * t->unit, t->failure);
-    }
-    return status;
 }
 
 /* Combine elements from..from+count of all inputs into the elements from `at` on of the results of ranks first..first+n. */
@@ -110,11 +114,10 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
         length = coll__least(window, count - done);
         status = coll__inputs_at(t, t->m->count - 1, from + done, length);
         if (status != COLL_OK) break;
-        const int m = coll__outputs_at(t, first, n, at + done, length);
+        const int m = coll__outputs_at(t, first, n, at + done);
         coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
                                                     .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
                                                     .scratch = thread->scratch, .streams = t->streams });
-        if (coll__is_apart(t->m)) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
     }
     return status;
 }
@@ -164,7 +167,7 @@ static coll_status coll__combine_and_look(const coll__turn *t, int first, int n,
 {
     const coll_status status = coll__combine_for(t, first, n, at, at, count);
 
-    if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
+    if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__made_at(t, at), count, t->call->type))
         t->m->seats[t->m->rank].overflowed = t->number;
     return status;
 }
@@ -187,6 +190,51 @@ static coll_status coll__share_reduce(const coll__turn *t)
     return status;
 }
 
+/* Apart: take from all ranks the shares of our result that they have made.  In place our own is beside. */
+static coll_status coll__pull_shares(const coll__turn *t)
+{
+    const int me = t->m->rank, size = t->m->count;
+    coll_status status = COLL_OK;
+    size_t at, count;
+
+    if (t->call->kind == COLL_REDUCE && me != t->call->root) return COLL_OK;
+    for (int i = 1; i < size && status == COLL_OK; i++) {
+        const int from = coll__wrap(me + i, size);
+        coll__share_for(t, from, t->call->count, &at, &count);
+        const unsigned char *const there = coll__view_of(t, from)->made + at * t->unit;
+        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), there, count * t->unit);
+    }
+    coll__share_of(t, t->call->count, &at, &count);
+    if (t->made && coll__sums_in_place(t)) coll__move_bytes(t, coll__output_of(t, me, at), coll__made_at(t, at), count * t->unit);
+    return status;
+}
+
+/* Apart: can elements from..from+count of all inputs be read? */
+static coll_status coll__probe_inputs(const coll__turn *t, size_t from, size_t count)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++)
+        status = coll__reach_try(t->m, i, coll__input_of(t, i) + from * t->unit, count * t->unit);
+    return status;
+}
+
+/* And the shares that others are about to make? */
+static coll_status coll__probe_shares(const coll__turn *t)
+{
+    const bool pulls = t->call->kind != COLL_REDUCE || t->m->rank == t->call->root;
+    size_t at, count;
+
+    coll__share_of(t, t->call->count, &at, &count);
+    coll_status status = coll__probe_inputs(t, at, count);
+    for (int i = 0; i < t->m->count && pulls && status == COLL_OK; i++) {
+        if (i == t->m->rank) continue;
+        coll__share_for(t, i, t->call->count, &at, &count);
+        status = coll__reach_try(t->m, i, coll__view_of(t, i)->made + at * t->unit, count * t->unit);
+    }
+    return status;
+}
+
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
  * we publish it, so what stands in the seats is of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
@@ -203,58 +251,21 @@ static inline void coll__read_broadcast(const coll__turn *t)
     if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
 
-/* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
-static inline bool coll__is_spread_to(const coll__turn *t, int rank)
-{
-    const int root = t->call->root;
-
-    if (!coll__is_apart(t->m)) return true;
-    return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
-}
-
-/* Where not all can write the result of a rank, the root sends a share to it, and it fetches the rest: both are at work. */
-static coll_status coll__broadcast_apart(const coll__turn *t)
-{
-    const coll__member *const m = t->m;
-    const int root = t->call->root;
-    const unsigned char *const input = coll__input_of(t, root);
-    coll_status status = COLL_OK;
-    size_t at, count;
-
-    coll__share_for(t, root, t->call->count, &at, &count);
-    const size_t begin = at * t->unit, length = count * t->unit, end = begin + length, all = t->call->count * t->unit;
-    if (m->rank == root) {
-        for (int i = 0; i < m->count && length && status == COLL_OK; i++)
-            if (i != root && !coll__is_spread_to(t, i))
-                status = coll__reach_write(m, i, coll__output_of(t, i, at), input + begin, length, t->failure);
-    } else if (!coll__is_spread_to(t, m->rank)) {
-        unsigned char *const output = coll__output_of(t, m->rank, 0);
-        if (begin) status = coll__reach_read(m, root, output, input, begin, t->failure);
-        if (status == COLL_OK && end < all)
-            status = coll__reach_read(m, root, output + end, input + end, all - end, t->failure);
-    }
-    return status;
-}
-
-/* Each rank spreads a share of what the root has. */
+/* Each rank spreads a share of what the root has.  Apart each takes all of it. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
-    const coll__member *const m = t->m;
-    const int root = t->call->root;
-    coll_status status = COLL_OK;
+    const int root = t->call->root, me = t->m->rank;
     size_t at, count;
 
-    coll__share_of(t, t->call->count, &at, &count);
-    const unsigned char *const there = coll__input_of(t, root) + at * t->unit, *from = NULL;
-    for (int i = 0; i < m->count && status == COLL_OK; i++) {
-        if (i == root || !count || !coll__is_spread_to(t, i)) continue;
-        unsigned char *const output = coll__output_of(t, i, at);
-        void *const to = coll__reach(m, i, output);
-        if (!from) from = (const unsigned char *)coll__reach(m, root, there);
-        if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
-        else coll__move_bytes(t, to, from, count * t->unit);
+    if (coll__is_apart(t->m)) {
+        if (me == root) return COLL_OK;
+        return coll__pull_bytes(t, root, coll__output_of(t, me, 0), coll__input_of(t, root), t->call->count * t->unit);
     }
-    return status == COLL_OK && coll__is_apart(m) ? coll__broadcast_apart(t) : status;
+    coll__share_of(t, t->call->count, &at, &count);
+    const unsigned char *const from = coll__input_of(t, root) + at * t->unit;
+    for (int i = 0; i < t->m->count && count; i++)
+        if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
+    return COLL_OK;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
@@ -267,7 +278,47 @@ static void coll__read_reduce_scatter(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Each rank its own block; or, where that may not be, a share of all blocks.
+/* Apart: each rank makes its own block, of which the input begins with element `before`, of `total`.  Where that would overwrite
+ * what other ranks have yet to read, it is made beside, and moved there at the end.  In its own block it is safe, but overwrites
+ * what another way would need. */
+static coll_status coll__begin_own_block(const coll__turn *t, coll__view *view, size_t before, size_t count, size_t total)
+{
+    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
+    const size_t length = count * t->unit;
+
+    if (!length || recv + length <= send || recv >= send + total * t->unit) return COLL_OK;
+    if (recv == send + before * t->unit) {
+        t->m->staging.is_careful = true;
+        return COLL_OK;
+    }
+    view->recv = (unsigned char *)coll__hold(t->m, length);
+    return view->recv ? COLL_OK : coll__no_memory(t, length);
+}
+
+static void coll__end_own_block(const coll__turn *t, size_t count)
+{
+    coll__move_bytes(t, t->call->recv, coll__output_of(t, t->m->rank, 0), count * t->unit);
+}
+
+static coll_status coll__begin_reduce_scatter(const coll__turn *t, coll__view *view)
+{
+    const size_t count = t->call->count;
+
+    if (!coll__is_apart(t->m)) return COLL_OK;
+    return coll__begin_own_block(t, view, (size_t)t->m->rank * count, count, (size_t)t->m->count * count);
+}
+
+static void coll__end_reduce_scatter(const coll__turn *t)
+{
+    if (coll__is_apart(t->m)) coll__end_own_block(t, t->call->count);
+}
+
+static coll_status coll__probe_reduce_scatter(const coll__turn *t)
+{
+    return coll__probe_inputs(t, (size_t)t->m->rank * t->call->count, t->call->count);
+}
+
+/* Each rank its own block; or, among threads, where that may not be, a share of all blocks.
  * Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
  * overwrites an element, because its share is at the same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
@@ -276,7 +327,8 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__may_make_own(t)) return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
+    if (coll__is_apart(t->m) || coll__may_make_own(t))
+        return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
         status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
@@ -285,31 +337,26 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
 
 #if COLL__HAS_COUNTS
 
-/* reduce_scatterv: with uneven blocks a result at the start of its input would overwrite what other ranks have yet to read.
- * It is made beside, and moved there at the end.  A result in its own block is safe: whoever combines an element is the only
- * one who reads it. */
+/* Elements of a reduce_scatterv in front of the block of a rank. */
+static size_t coll__elements_before(const coll__turn *t, int rank)
+{
+    size_t before = 0;
+
+    for (int i = 0; i < rank; i++) before += t->call->recv_counts[i];
+    return before;
+}
+
+/* With uneven blocks a result at the start of its input would overwrite what other ranks have yet to read, also among threads.
+ * In its own block it is safe: whoever combines an element is the only one who reads it. */
 static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *view)
 {
-    size_t before = 0, total = 0;
-
-    for (int i = 0; i < t->m->count; i++) {
-        if (i < t->m->rank) before += view->recv_counts[i];
-        total += view->recv_counts[i];
-    }
-    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
-    const size_t length = view->recv_counts[t->m->rank] * t->unit;
-    if (!length || recv == send + before * t->unit || recv + length <= send || recv >= send + total * t->unit) return COLL_OK;
-    view->recv = (unsigned char *)coll__hold(t->m, length);
-    return view->recv ? COLL_OK : coll__no_memory(t, length);
+    return coll__begin_own_block(t, view, coll__elements_before(t, t->m->rank), view->recv_counts[t->m->rank],
+                                 coll__elements_before(t, t->m->count));
 }
 
-static void coll__end_reduce_scatterv(const coll__turn *t)
-{
-    const size_t length = t->call->recv_counts[t->m->rank] * t->unit;
-    coll__move_bytes(t, t->call->recv, coll__view_of(t, t->m->rank)->recv, length);
-}
+static void coll__end_reduce_scatterv(const coll__turn *t) { coll__end_own_block(t, t->call->recv_counts[t->m->rank]); }
 
-/* Do all ranks have the same counts?  Each compares with all: it is about to write into the memory of all. */
+/* Do all ranks have the same counts?  Each compares with all: among threads it is about to write into the memory of all. */
 static coll_status coll__check_counts(const coll__turn *t)
 {
     const size_t *const ours = t->call->recv_counts;
@@ -319,7 +366,7 @@ static coll_status coll__check_counts(const coll__turn *t)
         const size_t *theirs = coll__view_of(t, i)->recv_counts;
         if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
-            const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy, t->failure);
+            const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);
             if (status != COLL_OK) return status;
             theirs = copy;
         }
@@ -334,22 +381,30 @@ static coll_status coll__check_counts(const coll__turn *t)
     return COLL_OK;
 }
 
+static coll_status coll__probe_reduce_scatterv(const coll__turn *t)
+{
+    const coll_status status = coll__check_counts(t);
+    if (status != COLL_OK) return status;
+    return coll__probe_inputs(t, coll__elements_before(t, t->m->rank), t->call->recv_counts[t->m->rank]);
+}
+
 /* Where a share that begins `at` elements into a block of `count` really begins: not within a group. */
 static inline size_t coll__group_at(const coll__turn *t, size_t at, size_t count)
 {
     return coll__least(coll__round_up(at, (size_t)1 << t->task->codec->group_bits), count);
 }
 
-/* The share is one of the whole vector, because blocks may be short. */
+/* Among threads the share is one of the whole vector, because blocks may be short. */
 static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 {
     const size_t *const counts = t->call->recv_counts;
+    const int me = t->m->rank;
     coll_status status = coll__check_counts(t);
-    size_t total = 0, at, count, first = 0;
+    size_t at, count, first = 0;
 
     if (status != COLL_OK) return status;
-    for (int i = 0; i < t->m->count; i++) total += counts[i];
-    coll__share_of(t, total, &at, &count);
+    if (coll__is_apart(t->m)) return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), counts[me]);
+    coll__share_of(t, coll__elements_before(t, t->m->count), &at, &count);
     for (int i = 0; i < t->m->count && status == COLL_OK; first += counts[i++]) {
         const size_t from = coll__group_at(t, coll__most(at, first) - first, counts[i]);
         const size_t to = coll__group_at(t, coll__most(at + count, first) - first, counts[i]);
@@ -416,12 +471,24 @@ static void coll__read_scan(const coll__turn *t)
     coll__scan_window(t, 0, t->call->count, me, me);
 }
 
+/* Apart: where in what a rank makes its share of the result of rank v is; one result is `share` elements. */
+static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
+{
+    return coll__round_up(share * t->unit, COLL__LINE) * (size_t)v;
+}
+
+/* Where the share of the result of rank v goes, from its element `done` on. */
+static inline void *coll__scan_output(const coll__turn *t, int v, size_t at, size_t share, size_t done)
+{
+    if (t->made && (v != t->m->rank || coll__sums_in_place(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
+    return coll__output_of(t, v, at + done);
+}
+
 /* An exclusive scan leaves the result of rank 0 as it was. */
 static coll_status coll__share_scan(const coll__turn *t)
 {
-    const int count = t->m->count, first = t->call->kind == COLL_EXSCAN;
+    const int count = t->m->count;
     const size_t window = coll__window(t);
-    void **const results = t->m->thread->results;
     coll_status status = COLL_OK;
     size_t at, share;
 
@@ -429,13 +496,26 @@ static coll_status coll__share_scan(const coll__turn *t)
     for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
         length = coll__least(window, share - done);
         if ((status = coll__inputs_at(t, count - 1, at + done, length)) != COLL_OK) break;
-        for (int v = 0; v < count; v++) {
-            results[v] = coll__reach(t->m, v, coll__output_of(t, v, at + done));
-            if (!results[v]) results[v] = coll__slot_of_window(t, count + v, length);
-        }
+        for (int v = 0; v < count; v++) t->m->thread->results[v] = coll__scan_output(t, v, at, share, done);
         coll__scan_window(t, at + done, length, 0, count - 1);
-        for (int v = first; v < count && coll__is_apart(t->m) && status == COLL_OK; v++)
-            status = coll__outputs_send(t, v, 1, at + done, results[v], length);
+    }
+    return status;
+}
+
+/* Apart: take our result from all ranks, each of which has made a share of it. */
+static coll_status coll__pull_scan(const coll__turn *t)
+{
+    const int me = t->m->rank, size = t->m->count;
+    coll_status status = COLL_OK;
+
+    if (t->call->kind == COLL_EXSCAN && me == 0) return COLL_OK;
+    for (int i = 0; i < size && status == COLL_OK; i++) {
+        const int from = coll__wrap(me + i, size);
+        size_t at, count;
+        coll__share_for(t, from, t->call->count, &at, &count);
+        const unsigned char *const made = from == me ? t->made : coll__view_of(t, from)->made;
+        if (from == me && !coll__sums_in_place(t)) continue;
+        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), made + coll__scan_skip(t, me, count), count * t->unit);
     }
     return status;
 }

@@ -1,11 +1,25 @@
 /* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
- * until it is done on all sides. */
+ * until it is done on all sides.
+ *
+ * Among processes (apart) all ranks of a direct turn wait for one another after each phase, also where one has all data:
+ *
+ *     probed    only where a result overwrites an input (careful): everybody has tried to read what it needs
+ *     done      everybody has done its share, in its own memory
+ *     pulled    everybody has taken what others have made for it
+ *
+ * A rank that is refused the memory of another (a right that was lost, memory that the kernel does not copy) says so with the
+ * phase.  All see that, and all decline the turn, with their inputs as they were. */
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and its share is done.  The turn
- * is state[1]. */
-enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
+/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and the phases that are over.  The
+ * turn is state[1]. */
+enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_PROBED, COLL__TURN_DONE, COLL__TURN_PULLED };
+
+enum { COLL__PHASES = 4 };                        /* numbers of phases that a turn has (coll__seat.done)      */
+
+/* The number of the phase that ends with this state. */
+static inline uint64_t coll__phase(uint64_t turn, uint64_t state) { return turn * COLL__PHASES + state - COLL__TURN_POSTED; }
 
 enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than there is room for                     */
 
@@ -187,18 +201,26 @@ static inline coll_status coll__check_posted(const coll__turn *t, coll__whom who
     return status;
 }
 
-/* Have those done their share? */
-static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
+/* Whom does a rank wait for in a direct turn? */
+static inline coll__whom coll__whom_of(const coll__member *m, coll__whom whom)
+{
+    return coll__is_apart(m) ? COLL__EVERYBODY : whom;
+}
+
+/* Are those through with the phase that ends with this state? */
+static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64_t state)
 {
     const coll__member *m = t->m;
+    const uint64_t phase = coll__phase(t->number, state);
 
+    whom = coll__whom_of(m, whom);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->seats[i].done;
-        if (!coll__waits_for(t, whom, i) || coll__has_come(done, t->number, m->looks)) continue;
+        if (!coll__waits_for(t, whom, i) || coll__has_come(done, phase, m->looks)) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
-        if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
+        if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
         return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
@@ -258,13 +280,103 @@ static coll_status coll__turn_begin(coll__turn *t)
         view->send_types = call->send_types;
         view->recv_types = call->recv_types;
     }
-    const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
-    if (status != COLL_OK) return status;
-    if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
+    t->m->staging.made = NULL;
+    t->m->staging.is_careful = t->m->staging.is_staged = false;
+    coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
+    if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
+    if (status != COLL_OK) return status;
+    if (t->m->staging.is_careful) t->m->own->careful = t->number;
     coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
     return COLL_OK;
+}
+
+/* Apart, behind a phase in which this rank has read the memory of others: what it has read is good only if nobody has failed or
+ * left meanwhile, and so may have used its memory for something else. */
+static coll_status coll__check_read(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+
+    if (coll__hub_has_failed(m->thread->hub)) return m->thread->hub->failure.status;
+    for (int i = 0; i < m->count; i++)
+        if (coll__member_left(m, i)) return coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]);
+    return COLL_OK;
+}
+
+/* Our part of the phase that ends with this state. */
+static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn *t), uint64_t state)
+{
+    coll__thread *const thread = t->m->thread;
+
+    if (!coll__work_begin(thread)) return thread->hub->failure.status;
+    coll_status status = work(t);
+    coll__work_end(thread);
+    if (coll__is_apart(t->m) && status == COLL_ERR_UNSUPPORTED) {
+        t->m->own->refused = coll__phase(t->number, state);
+        status = COLL_OK;
+    }
+    if (coll__is_apart(t->m) && status == COLL_OK) status = coll__check_read(t);
+    if (status != COLL_OK) return status;
+    t->task->state[0] = state;
+    coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
+    return COLL_OK;
+}
+
+/* Apart: has a rank been refused what it needs, up to the phase that ends with this state? */
+static bool coll__turn_is_refused(const coll__turn *t, uint64_t state)
+{
+    for (int i = 0; i < t->m->count; i++) {
+        const uint64_t refused = t->m->seats[i].refused;
+        if (refused > coll__phase(t->number, COLL__TURN_POSTED) && refused <= coll__phase(t->number, state)) return true;
+    }
+    return false;
+}
+
+/* Is there one whose result overwrites its input? */
+static bool coll__turn_is_careful(const coll__turn *t)
+{
+    for (int i = 0; i < t->m->count; i++) if (t->m->seats[i].careful == t->number) return true;
+    return false;
+}
+
+static coll_status coll__no_work(coll__turn *t) { return (void)t, COLL_OK; }
+static coll_status coll__probe_work(coll__turn *t) { return t->form->probe(t); }
+static coll_status coll__pull_work(coll__turn *t) { return t->form->pull(t); }
+
+/* Apart: before our share, which is in vain where some are refused. */
+static coll_status coll__turn_probe(coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    if (t->task->state[0] == COLL__TURN_POSTED && t->form->probe && coll__turn_is_careful(t))
+        status = coll__turn_step(t, coll__probe_work, COLL__TURN_PROBED);
+    if (status != COLL_OK || t->task->state[0] != COLL__TURN_PROBED || !t->m->staging.is_careful) return status;
+    return coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PROBED);
+}
+
+/* Apart: all decline, for some are refused.  It is too late for that where our input is overwritten. */
+static coll_status coll__turn_decline(const coll__turn *t)
+{
+    const int me = t->m->ranks[t->m->rank];
+
+    if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
+    return coll__blame(t->failure, COLL_ERR_SYSTEM, me, "the processes of this host can no longer read one another's memory, "
+                       "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
+}
+
+/* Apart: when all are done, take what others have made for us. */
+static coll_status coll__turn_pull(coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    if (t->form->pull && t->task->state[0] == COLL__TURN_DONE && !coll__turn_is_refused(t, COLL__TURN_DONE))
+        status = coll__turn_step(t, coll__pull_work, COLL__TURN_PULLED);
+    if (status == COLL_OK && t->task->state[0] == COLL__TURN_PULLED)
+        status = coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PULLED);
+    if (status != COLL_OK) return status;
+    coll__staging_end(t);
+    return coll__turn_is_refused(t, t->task->state[0]) ? coll__turn_decline(t) : COLL_OK;
 }
 
 /* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
@@ -273,7 +385,6 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
 {
     coll__turn turn = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
                         .unit = task->codec->type_size }, *const t = &turn;
-    coll__thread *thread = m->thread;
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
@@ -283,19 +394,20 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
     if (coll__is_apart(m)) coll__staging_recall(t);
-    if (task->state[0] == COLL__TURN_POSTED) {
-        if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
-        coll__fetch_to_write(&t->m->own->done);
-        if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        status = coll__stored_share(t);
-        coll__work_end(thread);
+    if (task->state[0] == COLL__TURN_POSTED && (status = coll__check_posted(t, coll__whom_of(m, form->from))) != COLL_OK)
+        return status;
+    if (coll__is_apart(m) && (status = coll__turn_probe(t)) != COLL_OK) return status;
+    if (task->state[0] < COLL__TURN_DONE) {
+        const bool is_vain = coll__is_apart(m) && coll__turn_is_refused(t, COLL__TURN_PROBED);
+        m->staging.is_harmed = m->staging.is_careful && !is_vain;
+        coll__fetch_to_write(&m->own->done);
+        status = coll__turn_step(t, is_vain ? coll__no_work : coll__stored_share, COLL__TURN_DONE);
         if (status != COLL_OK) return status;
-        task->state[0] = COLL__TURN_DONE;
-        coll__hub_publish(thread, &t->m->seats[t->m->rank].done, t->number);
     }
-    if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
-    if (t->form->end) t->form->end(t);
-    if (coll__is_apart(m)) coll__staging_end(t);
+    if (task->state[0] == COLL__TURN_DONE && (status = coll__check_done(t, form->until, COLL__TURN_DONE)) != COLL_OK)
+        return status;
+    if (coll__is_apart(m) && (status = coll__turn_pull(t)) != COLL_OK) return status;
+    if (form->end) form->end(t);
     coll__end_allreduce(t, task);
     return status;
 }
@@ -390,14 +502,16 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
                      .form = coll__form_of(task->call->kind), .unit = task->codec->type_size };
 
     if (!t.form) return;
-    const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
+    const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] > COLL__TURN_POSTED;
     const size_t length = coll__eager_length(m, t.form, task);
     const bool is_eager = task->state[0] == COLL__TURN_EAGER;
     const uint64_t turn = is_new ? coll__turn_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
+    const coll__whom whom = is_new ? COLL__EVERYBODY : is_eager ? t.form->eager_from
+                          : coll__whom_of(m, is_done ? t.form->until : t.form->from);
+    const uint64_t number = is_done ? coll__phase(turn, task->state[0]) : turn;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
-        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
+        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < number) is_late[m->ranks[i]] = 1;
     }
 }
 

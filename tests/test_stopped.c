@@ -1,0 +1,209 @@
+/* test_stopped.c - processes of one host: a rank that is stopped in the middle of a long call, given up by the others, and
+ * continued later has no effect on them, and does not take what they have in their memory by then for a result.
+ *
+ *     test_stopped
+ *
+ * Three ranks make one long call again and again.  One is stopped at a random moment.  The others are told so in time: by
+ * liveness_timeout_ms, or by a coll_abort of one of them.  They shrink, fill the same buffers with other numbers, and go on with
+ * them in the new world.  Then the stopped rank is continued.  Every result is compared with what it must be, at once and once
+ * more before the next call; inputs, too.  COLL_TEST_SEED replays a run, COLL_TEST_SCALE sets how many there are.
+ */
+#define _GNU_SOURCE 1
+#include "../coll.h"
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+#include "there.h"
+#include "each_kind.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+enum { RANKS = 3, VICTIM = 2, ROOT = 0, LIVENESS_MS = 800, LIMIT_SECONDS = 60, GO_ON_MS = 300, GO_ON_CALLS = 5 };
+
+typedef struct scenario {
+    coll_kind kind;
+    bool      has_buffers, is_in_place, aborts;
+    size_t    count;
+    int       stop_after_us;
+} scenario;
+
+/* What the processes tell one another. */
+static struct shared {
+    int  calls[RANKS];                            /* that have ended well                                     */
+    int  wrong[RANKS], called[RANKS];             /* results that were wrong; calls in the new world          */
+    bool has_failed[RANKS], has_filled[RANKS], is_over[RANKS];
+    coll_status status[RANKS];
+    char sentence[RANKS][300];
+    bool abort_now, end_now;
+} *shared;
+
+/* ---- >>a rank ---- */
+
+static void *abort_when_told(void *comm)
+{
+    while (!__atomic_load_n(&shared->abort_now, __ATOMIC_ACQUIRE) && !__atomic_load_n(&shared->end_now, __ATOMIC_ACQUIRE)) {
+        const struct timespec nap = { 0, 1000000 };
+        nanosleep(&nap, NULL);
+    }
+    if (shared->abort_now) coll_abort(comm, "one of us has enough");
+    return NULL;
+}
+
+/* Call until the world fails, or is told to end. */
+static coll_status call_on(each_call *b, int rank, int *calls)
+{
+    coll_status status = COLL_OK;
+    bool ends = false;
+
+    each_lay_out(b);
+    while (status == COLL_OK && !ends) {
+        int *recv, end = 0;
+        const coll_call call = each_prepare(b, &recv);
+        if ((status = coll_run(b->comm, &call)) < 0) break;
+        shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
+        sched_yield();
+        shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
+        __atomic_add_fetch(calls, 1, __ATOMIC_RELEASE);
+        const int wants = __atomic_load_n(&shared->end_now, __ATOMIC_ACQUIRE);
+        if ((status = coll_allreduce(b->comm, &wants, &end, 1, COLL_I32, COLL_MAX)) == COLL_OK) ends = end;
+    }
+    return status;
+}
+
+static int rank_main(coll_comm *comm, int rank, const scenario *s)
+{
+    const size_t room = each_room(s->kind, s->count, RANKS);
+    each_call b = { .kind = s->kind, .is_in_place = s->is_in_place, .count = s->count, .comm = comm, .room = room };
+    coll_comm *fresh = NULL;
+    pthread_t thread;
+
+    b.in = s->has_buffers ? coll_alloc(comm, room * sizeof(int)) : support_need(malloc(room * sizeof(int)));
+    b.out = s->has_buffers ? coll_alloc(comm, room * sizeof(int)) : support_need(malloc(room * sizeof(int)));
+    if (!b.in || !b.out) return fprintf(stderr, "%s: %s\n", case_name, coll_error(comm)), 1;
+    if (rank == 0) pthread_create(&thread, NULL, abort_when_told, comm);
+    shared->status[rank] = call_on(&b, rank, &shared->calls[rank]);
+    snprintf(shared->sentence[rank], sizeof shared->sentence[rank], "%s", coll_error(comm));
+    __atomic_store_n(&shared->has_failed[rank], true, __ATOMIC_RELEASE);
+    if (rank == VICTIM) return 0;
+    if (coll_shrink(comm, &fresh) < 0) return fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(comm)), 1;
+    b.comm = fresh;
+    b.salt = 1;
+    int *recv;
+    each_lay_out(&b);
+    (void)each_prepare(&b, &recv);                     /* other numbers, before the stopped rank goes on           */
+    __atomic_store_n(&shared->has_filled[rank], true, __ATOMIC_RELEASE);
+    const coll_status status = call_on(&b, rank, &shared->called[rank]);
+    if (status < 0) return fprintf(stderr, "%s: rank %d in the new world: %s\n", case_name, rank, coll_error(fresh)), 1;
+    if (rank == 0) pthread_join(thread, NULL);
+    if (!s->has_buffers) free(b.in), free(b.out);
+    coll_free(fresh);
+    return 0;
+}
+
+static pid_t rank_start(int rank, const char *address, const scenario *s)
+{
+    coll_config config = { .rank = rank, .size = RANKS, .address = address, .log_level = COLL_LOG_NONE,
+                           .start_timeout_ms = (int)support_patience(20000),
+                           .liveness_timeout_ms = (int)support_patience(LIVENESS_MS) };
+    const pid_t pid = fork();
+    coll_comm *comm = NULL;
+
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(NULL)) != 0);
+    const int wrong = rank_main(comm, rank, s);
+    coll_free(comm);
+    __atomic_store_n(&shared->is_over[rank], true, __ATOMIC_RELEASE);
+    exit(wrong);
+}
+
+/* ---- >>a run ---- */
+
+/* Wait until a flag of all survivors is set; false: one of them has ended. */
+static bool await(const bool *flags, const pid_t *pids)
+{
+    for (int i = 0; i < VICTIM; i++)
+        while (!__atomic_load_n(&flags[i], __ATOMIC_ACQUIRE)) {
+            siginfo_t info = { .si_pid = 0 };
+            const struct timespec nap = { 0, 1000000 };
+            if (waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid) return false;
+            nanosleep(&nap, NULL);
+        }
+    return true;
+}
+
+static void stopped_case(const void *arg)
+{
+    const scenario *s = arg;
+    const struct timespec moment = { 0, s->stop_after_us * 1000L }, nap = { 0, 1000000 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    pid_t pids[RANKS];
+
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < RANKS; i++) pids[i] = rank_start(i, address, s);
+    while (__atomic_load_n(&shared->calls[VICTIM], __ATOMIC_ACQUIRE) < 2) sched_yield();
+    nanosleep(&moment, NULL);
+    kill(pids[VICTIM], SIGSTOP);
+    const int64_t stopped = now_ms();
+    if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);
+    const bool have_failed = await(shared->has_failed, pids);
+    const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : LIVENESS_MS * 9 / 8) + 1500;
+    CHECK(known_ms <= support_patience(most_ms), "%s: known after %d ms", case_name, (int)known_ms);
+    const bool have_filled = have_failed && await(shared->has_filled, pids);
+    kill(pids[VICTIM], SIGCONT);
+    const int64_t continued = now_ms();
+    const int *const called = &shared->called[0];
+    while (have_filled && (now_ms() - continued < GO_ON_MS || __atomic_load_n(called, __ATOMIC_ACQUIRE) < GO_ON_CALLS)
+           && !__atomic_load_n(&shared->is_over[0], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    __atomic_store_n(&shared->end_now, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < RANKS; i++) {
+        int status = -1;
+        const bool has_ended = waitpid(pids[i], &status, 0) == pids[i];
+        CHECK(has_ended && status == 0, "%s: rank %d ended with %d", case_name, i, status);
+        CHECK(shared->wrong[i] == 0, "%s: rank %d has %d wrong results", case_name, i, shared->wrong[i]);
+        const coll_status is = shared->status[i];
+        CHECK(is == COLL_ERR_PEER || is == COLL_ERR_ABORTED || is == COLL_ERR_TIMEOUT, "%s: rank %d: %d, %s", case_name, i,
+              (int)is, shared->sentence[i]);
+        if (i != VICTIM) CHECK(is == (s->aborts ? COLL_ERR_ABORTED : COLL_ERR_PEER), "%s: rank %d: %s", case_name, i,
+                               shared->sentence[i]);
+    }
+    close(port);
+}
+
+enum { WAYS = 8 };
+
+int main(void)
+{
+    uint64_t seed = support_seed();
+    int order[EACH_KINDS * WAYS];
+    char name[120];
+
+    cases_begin();
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return perror("mmap"), 1;
+    world = "stopped";
+    for (int i = 0; i < EACH_KINDS * WAYS; i++) order[i] = i;
+    for (int i = EACH_KINDS * WAYS - 1; i > 0; i--) {  /* in any order, so that a part of them is any part        */
+        const int k = (int)(support_random(&seed) % (uint64_t)(i + 1)), other = order[k];
+        order[k] = order[i];
+        order[i] = other;
+    }
+    for (int i = 0; i < (int)(32 * support_scale()) && i < EACH_KINDS * WAYS; i++) {
+        const int way = order[i] % WAYS;
+        const coll_kind kind = each_kinds[order[i] / WAYS];
+        scenario s = { .kind = kind, .has_buffers = way & 1, .is_in_place = way & 2 && kind != COLL_BROADCAST, .aborts = way & 4,
+                       .stop_after_us = (int)(support_random(&seed) % 30000) };
+        s.count = (each_room(kind, 1, RANKS) > 1 ? 1 : 3) * ((size_t)1 << 20) + 77;
+        snprintf(name, sizeof name, "%s of %zu%s%s, %s, stopped after %d us", coll_kind_name(kind), s.count,
+                 s.has_buffers ? " of coll_alloc" : "", s.is_in_place ? " in place" : "", s.aborts ? "abort" : "liveness",
+                 s.stop_after_us);
+        run_case_within(LIMIT_SECONDS, stopped_case, &s, name);
+    }
+    return CHECK_DONE();
+}
