@@ -4,9 +4,10 @@
  *     test_stopped
  *
  * Three ranks make one long call again and again.  One is stopped at a random moment.  The others are told so in time: by
- * liveness_timeout_ms, or by a coll_abort of one of them.  They shrink, fill the same buffers with other numbers, and go on with
- * them in the new world.  Then the stopped rank is continued.  Every result is compared with what it must be, at once and once
- * more before the next call; inputs, too.  COLL_TEST_SEED replays a run, COLL_TEST_SCALE sets how many there are.
+ * liveness_timeout_ms, or by a coll_abort of one of them.  They shrink, fill the same buffers with other numbers, and make the
+ * call in the new world.  Then the stopped rank is continued, and its call must fail or have the right result.  When it is over,
+ * the others compare their results and inputs once more with what they must be, and go on.  COLL_TEST_SEED replays a run,
+ * COLL_TEST_SCALE sets how many there are.
  */
 #define _GNU_SOURCE 1
 #include "../coll.h"
@@ -39,7 +40,7 @@ static struct shared {
     bool has_failed[RANKS], has_filled[RANKS], is_over[RANKS];
     coll_status status[RANKS];
     char sentence[RANKS][300];
-    bool abort_now, end_now;
+    bool is_stopped, abort_now, end_now;
 } *shared;
 
 /* ---- >>a rank ---- */
@@ -54,23 +55,45 @@ static void *abort_when_told(void *comm)
     return NULL;
 }
 
-/* Call until the world fails, or is told to end. */
-static coll_status call_on(each_call *b, int rank, int *calls)
+/* Call until the world fails.  What ends well after a rank was stopped must be right. */
+static coll_status call_until_failure(each_call *b, int rank)
 {
     coll_status status = COLL_OK;
-    bool ends = false;
+    int *recv;
 
     each_lay_out(b);
-    while (status == COLL_OK && !ends) {
-        int *recv, end = 0;
+    for (coll_call call = each_prepare(b, &recv); status == COLL_OK;) {
+        if ((status = coll_run(b->comm, &call)) < 0) break;
+        if (__atomic_load_n(&shared->is_stopped, __ATOMIC_ACQUIRE)) shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
+        __atomic_add_fetch(&shared->calls[rank], 1, __ATOMIC_RELEASE);
+        if (b->is_in_place) call = each_prepare(b, &recv);
+    }
+    return status;
+}
+
+/* In the new world: a result stands while the stopped rank goes on, until that has noticed its end; then more calls, until this
+ * rank is told to end. */
+static coll_status call_on(each_call *b, int rank)
+{
+    const struct timespec nap = { 0, 1000000 };
+    coll_status status = COLL_OK;
+    int end = 0;
+
+    each_lay_out(b);
+    while (status == COLL_OK && !end) {
+        int *recv;
         const coll_call call = each_prepare(b, &recv);
         if ((status = coll_run(b->comm, &call)) < 0) break;
         shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
-        sched_yield();
+        if (__atomic_add_fetch(&shared->called[rank], 1, __ATOMIC_RELEASE) == 1) {
+            __atomic_store_n(&shared->has_filled[rank], true, __ATOMIC_RELEASE);
+            while (!__atomic_load_n(&shared->has_failed[VICTIM], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+        } else {
+            sched_yield();
+        }
         shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
-        __atomic_add_fetch(calls, 1, __ATOMIC_RELEASE);
         const int wants = __atomic_load_n(&shared->end_now, __ATOMIC_ACQUIRE);
-        if ((status = coll_allreduce(b->comm, &wants, &end, 1, COLL_I32, COLL_MAX)) == COLL_OK) ends = end;
+        status = coll_allreduce(b->comm, &wants, &end, 1, COLL_I32, COLL_MAX);
     }
     return status;
 }
@@ -86,18 +109,14 @@ static int rank_main(coll_comm *comm, int rank, const scenario *s)
     b.out = s->has_buffers ? coll_alloc(comm, room * sizeof(int)) : support_need(malloc(room * sizeof(int)));
     if (!b.in || !b.out) return fprintf(stderr, "%s: %s\n", case_name, coll_error(comm)), 1;
     if (rank == 0) pthread_create(&thread, NULL, abort_when_told, comm);
-    shared->status[rank] = call_on(&b, rank, &shared->calls[rank]);
+    shared->status[rank] = call_until_failure(&b, rank);
     snprintf(shared->sentence[rank], sizeof shared->sentence[rank], "%s", coll_error(comm));
     __atomic_store_n(&shared->has_failed[rank], true, __ATOMIC_RELEASE);
     if (rank == VICTIM) return 0;
     if (coll_shrink(comm, &fresh) < 0) return fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(comm)), 1;
     b.comm = fresh;
-    b.salt = 1;
-    int *recv;
-    each_lay_out(&b);
-    (void)each_prepare(&b, &recv);                     /* other numbers, before the stopped rank goes on           */
-    __atomic_store_n(&shared->has_filled[rank], true, __ATOMIC_RELEASE);
-    const coll_status status = call_on(&b, rank, &shared->called[rank]);
+    b.salt = 1;                                   /* other numbers                                            */
+    const coll_status status = call_on(&b, rank);
     if (status < 0) return fprintf(stderr, "%s: rank %d in the new world: %s\n", case_name, rank, coll_error(fresh)), 1;
     if (rank == 0) pthread_join(thread, NULL);
     if (!s->has_buffers) free(b.in), free(b.out);
@@ -149,6 +168,7 @@ static void stopped_case(const void *arg)
     for (int i = 0; i < RANKS; i++) pids[i] = rank_start(i, address, s);
     while (__atomic_load_n(&shared->calls[VICTIM], __ATOMIC_ACQUIRE) < 2) sched_yield();
     nanosleep(&moment, NULL);
+    __atomic_store_n(&shared->is_stopped, true, __ATOMIC_RELEASE);
     kill(pids[VICTIM], SIGSTOP);
     const int64_t stopped = now_ms();
     if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);

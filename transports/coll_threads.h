@@ -25,9 +25,11 @@
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
- *   memory, it returns.
+ *   memory, it returns.  Among processes a rank writes into its own memory alone, and the others read it there
+ *   (coll_threads_sums.h).
  *
- * A failing rank waits until no other is at work in its memory before it returns.
+ * A failing rank waits until no other of its process is at work in its memory before it returns.  Ranks of other processes only
+ * read; they look for a failure when they have read.
  *
  * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a word
  * that is rung by whoever publishes something while there are sleepers. */

@@ -85,20 +85,29 @@ static int coll__process_read(uint32_t pid, void *to, const void *from, size_t l
 
 /* ---- >>pipes: a bell that another process rings ---- */
 
+/* Which pipe is it?  The kernel numbers all that there are. */
+static uint64_t coll__pipe_id(int fd)
+{
+    struct stat s;
+    return !fstat(fd, &s) && S_ISFIFO(s.st_mode) ? (uint64_t)s.st_ino : 0;
+}
+
 /* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
- * signal when the other one has gone.  -1: it cannot be had. */
-static int coll__pipe_reopen(uint32_t pid, int number)
+ * signal when the other one has gone.  -1: it cannot be had, or N is another one by now. */
+static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
 {
     char path[64];
     struct stat s;
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
-    return stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && coll__pipe_id(fd) != id) coll__close_fd(&fd);
+    return fd;
 }
 
 #else
 
-static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
+static inline int coll__pipe_reopen(uint32_t pid, int number, uint64_t id) { return (void)pid, (void)number, (void)id, -1; }
 static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
 {
     return (void)pid, (void)to, (void)from, (void)length, ENOSYS;

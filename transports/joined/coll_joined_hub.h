@@ -116,6 +116,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
+    desk->bell_id = coll__pipe_id(desk->bell.rope);
     desk->room_number = (uint32_t)tcp->room.fd;
     desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
     desk->room_length = tcp->room.length;

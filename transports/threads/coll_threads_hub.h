@@ -25,6 +25,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
     uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
+    uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -209,7 +210,7 @@ static const coll__bell *coll__rope_to(const coll__thread *me, int number)
     coll__bell *rope = me->ropes ? &me->ropes[number] : NULL;
 
     if (!rope) return &desk->bell;
-    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope);
+    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope, desk->bell_id);
     return rope;
 }
 

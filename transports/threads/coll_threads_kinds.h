@@ -40,9 +40,11 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan, .pull = coll__pull_scan },
+                    .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                    .probe = coll__probe_scan, .pull = coll__pull_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan, .pull = coll__pull_scan },
+                      .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                      .probe = coll__probe_scan, .pull = coll__pull_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,

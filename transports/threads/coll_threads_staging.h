@@ -34,12 +34,6 @@ static void coll__staging_copy(const coll__turn *t, unsigned char *to, const uns
     memcpy(to + end, from + end, length - end);
 }
 
-/* Does a rank have a result of its own in this call? */
-static inline bool coll__has_result(const coll__turn *t)
-{
-    return coll__is_held(&coll__shape_in(t)->recv, t->m->rank, t->call->root);
-}
-
 /* Bytes of our input that may be staged. */
 static size_t coll__staging_input(const coll__turn *t, const unsigned char *send)
 {
@@ -61,7 +55,7 @@ static size_t coll__made_bytes(const coll__turn *t)
 /* May that be beside our result, though it could be in it?  Not where others read it there in place, or nobody reads it. */
 static bool coll__may_be_beside(const coll__turn *t)
 {
-    const bool is_read = t->call->kind != COLL_REDUCE || coll__sums_in_place(t);
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
     return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
 }
 
@@ -100,7 +94,7 @@ static coll_status coll__staging_begin(const coll__turn *t, coll__view *view)
     coll__share_of(t, t->call->count, &at, &share);
     if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
     view->made = s->made ? s->made : view->recv;
-    if (made && !s->made && coll__sums_in_place(t)) s->is_careful = true;
+    if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
 }
 

@@ -79,8 +79,13 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
     return status;
 }
 
-/* Does the result of this rank lie where its input lies?  Then what we make for others may have to be beside. */
-static inline bool coll__sums_in_place(const coll__turn *t) { return t->call->send == t->call->recv; }
+/* Does a rank have a result of its own in this call?  Does that lie where its input lies? */
+static inline bool coll__has_result(const coll__turn *t)
+{
+    return coll__is_held(&coll__shape_in(t)->recv, t->m->rank, t->call->root);
+}
+
+static inline bool coll__is_overwritten(const coll__turn *t) { return t->call->send == t->call->recv && coll__has_result(t); }
 
 /* Where the part of a result lies that this rank makes: element `at`. */
 static inline unsigned char *coll__made_at(const coll__turn *t, size_t at)
@@ -98,7 +103,7 @@ static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t
 
     if (t->made) results[m++] = coll__made_at(t, at);
     if (coll__is_apart(t->m)) {
-        if (me >= first && me < first + n && !(t->made && coll__sums_in_place(t))) results[m++] = coll__output_of(t, me, at);
+        if (me >= first && me < first + n && !(t->made && coll__is_overwritten(t))) results[m++] = coll__output_of(t, me, at);
     } else for (int i = first; i < first + n; i++) results[m++] = coll__output_of(t, i, at);
     return m;
 }
@@ -205,7 +210,8 @@ static coll_status coll__pull_shares(const coll__turn *t)
         status = coll__pull_bytes(t, from, coll__output_of(t, me, at), there, count * t->unit);
     }
     coll__share_of(t, t->call->count, &at, &count);
-    if (t->made && coll__sums_in_place(t)) coll__move_bytes(t, coll__output_of(t, me, at), coll__made_at(t, at), count * t->unit);
+    const unsigned char *const made = t->made && coll__is_overwritten(t) ? coll__made_at(t, at) : NULL;
+    if (made) coll__move_bytes(t, coll__output_of(t, me, at), made, count * t->unit);
     return status;
 }
 
@@ -480,7 +486,7 @@ static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
 /* Where the share of the result of rank v goes, from its element `done` on. */
 static inline void *coll__scan_output(const coll__turn *t, int v, size_t at, size_t share, size_t done)
 {
-    if (t->made && (v != t->m->rank || coll__sums_in_place(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
+    if (t->made && (v != t->m->rank || coll__is_overwritten(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
     return coll__output_of(t, v, at + done);
 }
 
@@ -502,6 +508,21 @@ static coll_status coll__share_scan(const coll__turn *t)
     return status;
 }
 
+/* Apart: can the shares of our result be read that others make? */
+static coll_status coll__probe_scan(const coll__turn *t)
+{
+    const int me = t->m->rank;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        size_t at, count;
+        coll__share_for(t, i, t->call->count, &at, &count);
+        const unsigned char *const made = coll__view_of(t, i)->made + coll__scan_skip(t, me, count);
+        if (i != me) status = coll__reach_try(t->m, i, made, count * t->unit);
+    }
+    return status;
+}
+
 /* Apart: take our result from all ranks, each of which has made a share of it. */
 static coll_status coll__pull_scan(const coll__turn *t)
 {
@@ -514,7 +535,7 @@ static coll_status coll__pull_scan(const coll__turn *t)
         size_t at, count;
         coll__share_for(t, from, t->call->count, &at, &count);
         const unsigned char *const made = from == me ? t->made : coll__view_of(t, from)->made;
-        if (from == me && !coll__sums_in_place(t)) continue;
+        if (from == me && !coll__is_overwritten(t)) continue;
         status = coll__pull_bytes(t, from, coll__output_of(t, me, at), made + coll__scan_skip(t, me, count), count * t->unit);
     }
     return status;

@@ -344,6 +344,14 @@ static coll_status coll__no_work(coll__turn *t) { return (void)t, COLL_OK; }
 static coll_status coll__probe_work(coll__turn *t) { return t->form->probe(t); }
 static coll_status coll__pull_work(coll__turn *t) { return t->form->pull(t); }
 
+/* Our share.  Apart, where the next phase overwrites our input, it must be able to read what it needs. */
+static coll_status coll__share_work(coll__turn *t)
+{
+    const coll_status status = coll__stored_share(t);
+    const bool tries = coll__is_apart(t->m) && status == COLL_OK && t->form->pull && coll__is_overwritten(t);
+    return tries ? t->form->probe(t) : status;
+}
+
 /* Apart: before our share, which is in vain where some are refused. */
 static coll_status coll__turn_probe(coll__turn *t)
 {
@@ -370,8 +378,10 @@ static coll_status coll__turn_pull(coll__turn *t)
 {
     coll_status status = COLL_OK;
 
-    if (t->form->pull && t->task->state[0] == COLL__TURN_DONE && !coll__turn_is_refused(t, COLL__TURN_DONE))
+    if (t->form->pull && t->task->state[0] == COLL__TURN_DONE && !coll__turn_is_refused(t, COLL__TURN_DONE)) {
+        t->m->staging.is_harmed |= coll__is_overwritten(t);
         status = coll__turn_step(t, coll__pull_work, COLL__TURN_PULLED);
+    }
     if (status == COLL_OK && t->task->state[0] == COLL__TURN_PULLED)
         status = coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PULLED);
     if (status != COLL_OK) return status;
@@ -401,7 +411,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         const bool is_vain = coll__is_apart(m) && coll__turn_is_refused(t, COLL__TURN_PROBED);
         m->staging.is_harmed = m->staging.is_careful && !is_vain;
         coll__fetch_to_write(&m->own->done);
-        status = coll__turn_step(t, is_vain ? coll__no_work : coll__stored_share, COLL__TURN_DONE);
+        status = coll__turn_step(t, is_vain ? coll__no_work : coll__share_work, COLL__TURN_DONE);
         if (status != COLL_OK) return status;
     }
     if (task->state[0] == COLL__TURN_DONE && (status = coll__check_done(t, form->until, COLL__TURN_DONE)) != COLL_OK)
