@@ -311,6 +311,8 @@
  *     open+check   the same without a key, for public addresses too
  *     open         no key, and public addresses may be used
  * Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
+ *   coll_explain and the log's first line name the security in force.  If there is a key, `security` is not set, and this
+ * program was compiled without OpenSSL, rank 0 warns when ranks of other hosts join.
  *   Without a key, whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private
  * addresses only (loopback, RFC 1918, unique local, link-local, CGNAT), unless security is open; rank 0 says once when ranks of
  * other hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
@@ -402,9 +404,10 @@
  * AFTER A FAILURE
  *         coll_comm *left;
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
- *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  Inputs are
- * as they were unless in place.  Of the call that failed some ranks may have the result, and others the error: agree on where
- * to go on, by an allreduce of the last step that is complete.
+ *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  A rank that
+ * was given up writes nothing into their memory, whenever it goes on.  Inputs are as they were unless in place.  Of the call that
+ * failed some ranks may have the result, and others the error: agree on where to go on, by an allreduce of the last step that is
+ * complete.
  *   A network that falls into two parts must not make two jobs.  So most ranks have to be left, or half of them with rank 0,
  * for coll_shrink to succeed.  Where that rank 0 is cut off from most others it is itself the one that is given up.
  *   Over TCP, a rank that comes to coll_shrink later than the others is waited for: for twice liveness_timeout_ms where they are
@@ -2024,7 +2027,8 @@ typedef struct coll_transport {
     const coll_failure *(*fail)(void *context, const coll_failure *cause);
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
-     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED declines, alike on all ranks, and with the inputs as they were; behind tasks in front
+     * of it only at the first call.  Blames are set through `failure`. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
@@ -2046,7 +2050,7 @@ typedef struct coll_transport {
     void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
-    /* Optional: where memory comes from that other ranks read and write in place.  From any thread.  NULL: there is none. */
+    /* Optional: where memory comes from that other ranks read in place.  From any thread.  NULL: there is none. */
     const struct coll_allocator *(*memory)(void *context);
 
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
@@ -3928,52 +3932,46 @@ static void coll__segment_unmap(void *at, size_t length)
 
 /* ---- >>memory that is not shared: the kernel copies from the one process to the other ---- */
 
-/* 0, or an errno. */
-static int coll__process_copy(long call, uint32_t pid, void *ours, void *theirs, size_t length)
+/* Read the memory of a process: 0, or an errno.  There is no function that writes it (coll_threads_reach.h). */
+static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
 {
     while (length > 0) {
-        const struct iovec here = { ours, length }, there = { theirs, length };
-        const long n = syscall(call, (long)pid, &here, 1L, &there, 1L, 0L);
+        const struct iovec here = { to, length }, there = { (void *)(uintptr_t)from, length };
+        const long n = syscall(SYS_process_vm_readv, (long)pid, &here, 1L, &there, 1L, 0L);
         if (n <= 0) return n < 0 ? errno : EFAULT;
-        ours = (unsigned char *)ours + n;
-        theirs = (unsigned char *)theirs + n;
+        to = (unsigned char *)to + n;
+        from = (const unsigned char *)from + n;
         length -= (size_t)n;
     }
     return 0;
 }
 
-static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return coll__process_copy(SYS_process_vm_readv, pid, to, (void *)(uintptr_t)from, length);
-}
-
-static int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return coll__process_copy(SYS_process_vm_writev, pid, (void *)(uintptr_t)from, to, length);
-}
-
 /* ---- >>pipes: a bell that another process rings ---- */
 
+/* Which pipe is it?  The kernel numbers all that there are. */
+static uint64_t coll__pipe_id(int fd)
+{
+    struct stat s;
+    return !fstat(fd, &s) && S_ISFIFO(s.st_mode) ? (uint64_t)s.st_ino : 0;
+}
+
 /* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
- * signal when the other one has gone.  -1: it cannot be had. */
-static int coll__pipe_reopen(uint32_t pid, int number)
+ * signal when the other one has gone.  -1: it cannot be had, or N is another one by now. */
+static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
 {
     char path[64];
     struct stat s;
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
-    return stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && coll__pipe_id(fd) != id) coll__close_fd(&fd);
+    return fd;
 }
 
 #else
 
-static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
+static inline int coll__pipe_reopen(uint32_t pid, int number, uint64_t id) { return (void)pid, (void)number, (void)id, -1; }
 static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
-}
-
-static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
 {
     return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
 }
@@ -4134,17 +4132,16 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
 
 /* ---- >>file: one that holds a key is nobody else's ---- */
 
-/* As ssh has it: the file belongs to the user who runs this, or to root, and nobody else has any right to it.  Two cases give
- * way.  Root may use a file of anybody, for it has chosen that one itself, as containers do that run as root.  And a file of
- * root may be read by its group, since other users can have it in no other way (as secrets are mounted).  NULL: the file will
- * do; otherwise what is wrong with it, and what helps. */
+/* The rule of ssh: a key file belongs to the user of this process or to root, and gives others no rights.  Two exceptions: root
+ * may use a file of any owner (containers often run as root), and the group of a file that belongs to root may read it (mounted
+ * secrets).  Returns NULL if the file follows the rule, else what is wrong with it and what helps. */
 static const char *coll__key_file_fault(const struct stat *about, uid_t user)
 {
     const mode_t rights = about->st_mode & 0777;
 
     if (about->st_uid != user && about->st_uid != 0 && user != 0)
         return "it belongs to another user; a key file has to be one's own, or root's";
-    if (about->st_uid == 0 && user != 0)
+    if (about->st_uid == 0)
         return rights & 037 ? "it is root's, and more than root and readers of its group may use it: chmod 640" : NULL;
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
@@ -4174,7 +4171,9 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
 /* Sorts of elements, as bits, so that one can ask for several at once. */
 enum {
     COLL__CLASS_NONE = 0, COLL__CLASS_SIGNED = 1, COLL__CLASS_UNSIGNED = 2, COLL__CLASS_BOOL = 4, COLL__CLASS_FLOAT = 8,
-    COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64
+    COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64,
+    COLL__CLASS_INTEGER = COLL__CLASS_SIGNED | COLL__CLASS_UNSIGNED, COLL__CLASS_WORD = COLL__CLASS_INTEGER | COLL__CLASS_BOOL,
+    COLL__CLASS_REAL = COLL__CLASS_WORD | COLL__CLASS_FLOAT
 };
 
 /* The table: type, name, bytes, class. */
@@ -4193,13 +4192,16 @@ enum {
 #define COLL__WIRE_TYPES(X)                                                                                                  \
     X(COLL_MXI8, "mxi8", 0, MX) X(COLL_MXF8E4M3, "mxf8e4m3", 0, MX) X(COLL_MXF8E5M2, "mxf8e5m2", 0, MX)
 
-#define COLL__OPS(X)                                                                                \
-    X(COLL_SUM, "sum")   X(COLL_PROD, "prod") X(COLL_MIN, "min")       X(COLL_MAX, "max")           \
-    X(COLL_AVG, "avg")   X(COLL_BAND, "band") X(COLL_BOR, "bor")       X(COLL_BXOR, "bxor")         \
-    X(COLL_LAND, "land") X(COLL_LOR, "lor")   X(COLL_LXOR, "lxor")     X(COLL_MINLOC, "minloc")     \
-    X(COLL_MAXLOC, "maxloc")                  X(COLL_USER, "user")
+/* The table: operation, name, is it commutative, and the classes on which it is exact: every grouping of the inputs, and every
+ * order of them, gives the same bits.  test_numbers tries each cell that is named here. */
+#define COLL__OPS(X)                                                                                                          \
+    X(COLL_SUM,    "sum",    true,  INTEGER)  X(COLL_PROD,   "prod",   true,  INTEGER)  X(COLL_AVG,  "avg",  true, INTEGER)   \
+    X(COLL_MIN,    "min",    true,  REAL)     X(COLL_MAX,    "max",    true,  REAL)                                           \
+    X(COLL_BAND,   "band",   true,  WORD)     X(COLL_BOR,    "bor",    true,  WORD)     X(COLL_BXOR, "bxor", true, WORD)      \
+    X(COLL_LAND,   "land",   true,  REAL)     X(COLL_LOR,    "lor",    true,  REAL)     X(COLL_LXOR, "lxor", true, REAL)      \
+    X(COLL_MINLOC, "minloc", true,  PAIR)     X(COLL_MAXLOC, "maxloc", true,  PAIR)     X(COLL_USER, "user", false, NONE)
 
-enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1, COLL__OP_LIMIT = COLL_USER + 1 };
+enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1 };
 
 /* A blob is its own number: a mark, and below it the bytes.  The mark alone would be no bytes. */
 enum { COLL__BLOB_MARK = 0x40000000 };
@@ -4233,7 +4235,7 @@ COLL_API const char *coll_type_name(coll_type type)
 COLL_API const char *coll_op_name(coll_op op)
 {
     switch (op) {
-#define COLL__CASE(name, text) case name: return text;
+#define COLL__CASE(name, text, commutes, classes) case name: return text;
         COLL__OPS(COLL__CASE)
 #undef COLL__CASE
     default: return "?";
@@ -4255,7 +4257,7 @@ COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
 /* Is it of one of these classes? */
 #define COLL__IS(name, classes)                                                                                              \
     COLL__UNUSED static inline bool coll__is_##name(coll_type type) { return (coll__class_of(type) & (classes)) != 0; }
-COLL__IS(integer, COLL__CLASS_SIGNED | COLL__CLASS_UNSIGNED)
+COLL__IS(integer, COLL__CLASS_INTEGER)
 COLL__IS(unsigned, COLL__CLASS_UNSIGNED)
 COLL__IS(float, COLL__CLASS_FLOAT)
 COLL__IS(complex, COLL__CLASS_COMPLEX)
@@ -4284,6 +4286,30 @@ _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT
                COLL__BIT_IS(f32_i32, COLL_F32_I32) COLL__BIT_IS(i64_i64, COLL_I64_I64) COLL__BIT_IS(mxi8, COLL_MXI8)
                COLL__BIT_IS(mxf8e4m3, COLL_MXF8E4M3) COLL__BIT_IS(mxf8e5m2, COLL_MXF8E5M2), "a type's bit is its number's");
 #undef COLL__BIT_IS
+
+COLL__UNUSED static bool coll__is_op(coll_op op) { return *coll_op_name(op) != '?'; }
+
+/* Does no order and no grouping of the inputs change a bit?  False for what the table does not name. */
+COLL__UNUSED static bool coll__is_exact(coll_type type, coll_op op)
+{
+    switch (op) {
+#define COLL__CASE(name, text, commutes, classes) case name: return (coll__class_of(type) & COLL__CLASS_##classes) != 0;
+        COLL__OPS(COLL__CASE)
+#undef COLL__CASE
+    default: return false;
+    }
+}
+
+/* May two inputs change places?  Their grouping may matter. */
+COLL__UNUSED static bool coll__is_commutative(coll_op op)
+{
+    switch (op) {
+#define COLL__CASE(name, text, commutes, classes) case name: return commutes;
+        COLL__OPS(COLL__CASE)
+#undef COLL__CASE
+    default: return false;
+    }
+}
 
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
@@ -6605,7 +6631,7 @@ static coll_type coll__usual_accumulator(coll_type type)
 /* Is there such an operation on such a type?  The user's own is on every type, blobs included. */
 COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 {
-    if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return false;
+    if (!coll_type_size(type) || !coll__is_op(op)) return false;
     if (op == COLL_USER) return true;
     if (coll__is_blob(type) || (coll__lacks_type(type) && type != COLL_U64)) return false;
     return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);
@@ -7266,7 +7292,7 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", name);
     if (!coll_type_size(type)) return COLL__REFUSE("invalid type %d (see coll_type)", type);
     if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
+    if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!is_user && coll__lacks_type(type) && !coll__cell_is_defined(type, call->op)) return COLL__REFUSE_LEFT_OUT(type);
     if (!is_user && coll__lacks_type(wire) && wire != type) return COLL__REFUSE_LEFT_OUT(wire);
@@ -7322,14 +7348,13 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     coll__codec_move(codec, type);
     if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;
     codec->wire_size = coll_type_size(wire);
+    codec->is_exact = coll__is_exact(type, call->op);
+    codec->is_commutative = is_user ? !call->not_commutative : coll__is_commutative(call->op);
     if (is_user) {
         codec->fn = call->fn;
         codec->fn_context = call->fn_context;
-        codec->is_exact = false;
-        codec->is_commutative = !call->not_commutative;
         return true;
     }
-    codec->is_exact = coll__is_integer(type) || (call->op != COLL_SUM && call->op != COLL_PROD && call->op != COLL_AVG);
     if (call->op == COLL_AVG && coll__is_integer(type)) {
         codec->divisor = ranks;
         coll__codec_integer_average(codec, type, tier);
@@ -7801,7 +7826,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     void *const results[1] = { inout };
     coll__codec codec;
 
-    if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return COLL_ERR_ARGUMENT;
+    if (!coll_type_size(type) || !coll__is_op(op)) return COLL_ERR_ARGUMENT;
     if (op == COLL_AVG || op == COLL_USER || !coll__codec_reduce(&codec, &call, 1, NULL, 0)) return COLL_ERR_UNSUPPORTED;
     const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
@@ -11854,8 +11879,8 @@ enum {
 };
 
 /* Who carries a call out: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  A call goes to the first of the
- * session's carriers that takes it, and where that one declines when it starts, to the next.  Other errors of start and advance
- * are the end of the communicator, which they have brought about. */
+ * session's carriers that takes it, and where that one declines, to the next.  Other errors of start and advance are the end of
+ * the communicator, which they have brought about. */
 struct coll__carrier {
     const char *name;
     unsigned traits;
@@ -11863,7 +11888,7 @@ struct coll__carrier {
     coll_status (*bind)   (coll_request *r);      /* make a checked one ready; an error has a sentence.  NULL: it is */
     coll_status (*start)  (coll_request *r);      /* COLL_PENDING: it goes on with advance, at once; COLL_OK: it is over;
                                                      COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
-    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
+    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING; likewise                      */
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
     bool     (*passes)(const coll_request *r);    /* will it decline?  NULL: that is not known before         */
     uint64_t (*later)(const coll_request *r);     /* of one that has started: with whom it has still to queue messages
@@ -11942,6 +11967,13 @@ typedef struct coll__observer {
     void (*idle)  (coll__session *session);                       /* its holder leaves; the lock is held      */
 } coll__observer;
 
+/* What a session has learned from its yields (coll_progress.h). */
+typedef struct coll__yields {
+    unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
+    int      slow;                                /* slow yields, one soon after the other                    */
+    int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
+} coll__yields;
+
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
@@ -11954,10 +11986,7 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
-    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
-    int   busy_ms;                                /* for how long that was found last                         */
-    int64_t spin_began;                           /* the last wait of a time when that was found              */
-    int   spin_misses, spin_tries;                /* waits of that time that did not end while we spun, one after the other */
+    coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
@@ -11972,6 +12001,8 @@ struct coll__session {
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
+    int            listed_count;
+    coll_comm     *successor;                     /* of that list, where a coll_shrink has failed since; NULL: none */
     coll__messages *messages;
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
@@ -13091,14 +13122,18 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
     return ++r->carrier;
 }
 
-/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
+/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline.  A carrier may also
+ * decline later, on all ranks alike; the call then begins again with the next one. */
 static coll_status coll__carry_on(coll_request *r)
 {
     if (r->strided && !r->is_started) coll__strides_start(r);
-    coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
+    coll_status status = r->is_started ? r->carrier->advance(r) : r->carrier->start(r);
 
-    while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
-    if (status != COLL_PENDING) return status;
+    while (status == COLL_ERR_UNSUPPORTED) {
+        r->is_started = false;
+        status = coll__next_carrier(r)->start(r);
+    }
+    if (status != COLL_PENDING || r->is_started) return status;
     r->is_started = true;
     return r->carrier->advance(r);
 }
@@ -13367,7 +13402,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         *codec = plan->request.codec;
         return COLL_OK;
     }
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
+    if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
         return COLL__REFUSE("invalid wire type %d (see coll_type)", call->wire);
@@ -18270,77 +18305,65 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
-/* ---- >>a machine on which others compute ---- */
+/* ---- >>yields, and processors on which other programs compute ----
+ *
+ * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
+ * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
+ * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
+ * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and one slow yield is enough to repeat
+ * this: that costs about 1 % of the time.
+ *
+ * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Long vectors of ranks
+ * that share a processor make yields slow too; the wake-ups are short beside them. */
 
-/* Is this a wait of a time in which others compute? */
-static inline bool coll__is_busy(const coll__session *session) { return session->spin_began < session->busy_until; }
-
-#if !defined(COLL_NO_OS)
-
-/* For how many ns the ranks with which we share our processor may keep it to move what is under way, and be no program that
- * computes: a ns for each of their bytes, which is more than copying and adding up take. */
-static int64_t coll__moving_ns(const coll__session *session)
+/* A yield took `ns` and ended at `now`.  A single slow yield is chance: it takes several, each within some waits of the one
+ * before.  Waits that sleep at once are not counted. */
+static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
-    if (!session->is_crowded || !session->orders) return 0;
-    const coll_request *const r = session->orders->queue;
-    return (int64_t)(coll__call_elements(&r->call, r->comm->size) * (double)coll_type_size(r->call.type) / session->share);
+    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, SLEEP_MS = 500 };
+
+    if (ns < (int64_t)SLOW_US * 1000) return;
+    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow < ENOUGH ? y->slow + 1 : ENOUGH;
+    y->slow_at = y->waits;
+    if (y->slow == ENOUGH) y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
 }
 
-/* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
- * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we give way no more for a
- * while, and longer each time that we find it again. */
-static inline void coll__give_way(coll__session *session)
+/* May a wait that begins at `now` spin and yield, or does it sleep at once? */
+static inline bool coll__may_yield(coll__yields *y, int64_t now)
 {
-    enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
+    if (now < y->sleep_until) return false;
+    y->sleep_until = 0;
+    y->waits++;
+    return true;
+}
+
+/* Yield.  false: it was slow, and waits sleep from now on, this one too. */
+static inline bool coll__give_way(coll__session *session)
+{
     const int64_t began = coll__now();
 
     coll__yield();
     const int64_t now = coll__now();
-    if (now - began < (int64_t)TURN_US * 1000 + coll__moving_ns(session)) return;
-    const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
-    session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
-    session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
+    coll__yield_note(&session->yields, now, now - began);
+    return session->yields.sleep_until == 0;
 }
 
-enum { COLL__SPIN_BUSY_US = 10, COLL__SPIN_MISSES = 4, COLL__SPIN_TRIES = 64 };
-
-/* How long a wait that begins now may spin.  Where others compute, for a moment and without giving way, as long as that pays: it
- * does for ranks that have a processor each, if they have it; where two have been put on one, whom we wait for cannot come while
- * we spin.  After some misses it is tried but now and then; and not for what the transport carries as a whole, where a wake-up is
- * short. */
-static inline int coll__spin_now(coll__session *session, bool is_whole)
+/* For how many us a wait that begins now may spin. */
+static inline int coll__spin_now(coll__session *session)
 {
-    if (session->busy_until) session->spin_began = coll__now();
-    if (!coll__is_busy(session)) return session->spin_us;
-    const bool pays = session->spin_misses < COLL__SPIN_MISSES || ++session->spin_tries % COLL__SPIN_TRIES == 0;
-    return pays && !is_whole && !session->is_crowded ? coll__less(session->spin_us, COLL__SPIN_BUSY_US) : 0;
+    return coll__may_yield(&session->yields, session->yields.sleep_until ? coll__now() : 0) ? session->spin_us : 0;
 }
 
-/* A wait that was allowed to spin is over.  One that took longer was of two ranks on a processor: the other came meanwhile. */
-static inline void coll__spin_note(coll__session *session, bool has_slept)
-{
-    if (!coll__is_busy(session)) return;
-    if (!has_slept && coll__now() - session->spin_began < 2 * COLL__SPIN_BUSY_US * (int64_t)1000) session->spin_misses = 0;
-    else if (session->spin_misses < COLL__SPIN_MISSES) session->spin_misses++;
-}
-
-#else
-
-static inline void coll__give_way(const coll__session *session) { (void)session; }
-static inline int coll__spin_now(const coll__session *session, bool is_whole) { return (void)is_whole, session->spin_us; }
-static inline void coll__spin_note(const coll__session *session, bool has_slept) { (void)session, (void)has_slept; }
-
-#endif
-
-/* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
- * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(coll__session *session, int looks)
+/* Between two looks of a wait that may spin.  Whoever we wait for may share our processor, so it gets a turn now and then: always
+ * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
+static inline bool coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
     const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
-    if (is_due && !coll__is_busy(session)) coll__give_way(session);
-    else coll__relax();
+    if (is_due) return coll__give_way(session);
+    coll__relax();
+    return true;
 }
 
 /* ---- >>holding: several threads, one session ----
@@ -18795,29 +18818,27 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int spin_us = coll__spin_now(session, goal->request->carrier && goal->request->carrier->traits & COLL__AS_A_WHOLE);
-    const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const int looks_a_clock = session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
+    int spin_us = coll__spin_now(session);
     bool has_begun = false, has_slept = false;
-    int looks;
 
-    for (looks = 1; *status == COLL_PENDING; looks++) {
+    for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
-        if (looks % looks_a_clock == 0 || has_slept) {
+        if (spin_us <= 0 || looks % looks_a_clock == 0 || has_slept) {
             if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
             has_begun = true;
             const int64_t now = coll__clock(session);
             if (coll__patience_check(&p, goal->request, now) < 0) return;
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
-            if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
+            if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
         }
         if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
-        else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(session, looks);
+        else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
         if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__patience_next(&p))) return;
     }
-    if (spin_us > 0 && looks > 2) coll__spin_note(session, has_slept);        /* not what was there at the first look     */
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
@@ -19855,7 +19876,7 @@ static coll_status coll__watch_many(coll__watch *w)
         coll__watch_take(comm);
         t->goal = coll__watch_begin(w, comm);
         if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session, false));
+            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
             coll__wait_begin(&t->goal);
         }
         coll__watch_drop(comm);
@@ -20025,14 +20046,14 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = coll__spin_now(session, true) > 0 ? COLL__LOOKS_A_ROUND : 1;
+    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
         const coll_status status = session->transport->offload(session->context, task, failure);
         if (status != COLL_PENDING || looks >= most) return status;
-        if (session->is_crowded) coll__yield();
-        else coll__relax();
+        if (!session->is_crowded) coll__relax();
+        else if (!coll__give_way(session)) most = 0;
     }
 }
 
@@ -21667,6 +21688,7 @@ static void coll__comm_close(coll_comm *comm)
 
     if (!is_forked && coll__is_shared(session)) coll__session_take(comm);
     const bool is_last = session->comms == comm && !comm->next;
+    coll_comm *const successor = is_last ? session->successor : NULL;
     if (!is_forked && is_last) coll__background_stop(session);
     if (is_forked) coll__comm_forget(comm);
     else coll__comm_leave(comm, is_last);
@@ -21677,6 +21699,7 @@ static void coll__comm_close(coll_comm *comm)
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);
+    if (successor) coll__comm_close(successor);
 }
 
 #endif /* COLL_GROUPS_H */
@@ -21770,7 +21793,8 @@ static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wante
 /* coll_shrink.h - after a failure: a communicator of those who are left.
  *
  * The transport brings them together (coll_transport.h: shrink).  A barrier then shows that all of them have the new world; when
- * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn. */
+ * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn.  If that fails, the new world
+ * stays, for there is no other that may succeed the old one: the next coll_shrink goes on from there. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
@@ -21834,6 +21858,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     int *const ranks = session->listed;           /* of the session: a simulated rank may die in here         */
     coll_survivors who = { .ranks = ranks + size };
     for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
+    session->listed_count = comm->size;
     const coll_status status = session->transport->shrink(session->context, ranks, comm->size, session->start_timeout_ms, &who,
                                                           &failure);
     if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
@@ -21866,9 +21891,24 @@ static void coll__shrink_undo(coll__session *session)
         if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
 }
 
+/* The world that an earlier call for the same ranks has led to; NULL: there is none. */
+static coll_comm *coll__shrink_resume(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    coll_comm *const successor = session->successor;
+    bool is_same = successor && session->listed_count == comm->size;
+
+    for (int i = 0; is_same && i < comm->size; i++) is_same = session->listed[i] == coll__world_rank(comm, i);
+    if (!is_same) return NULL;
+    session->successor = NULL;
+    for (int i = 0; i < comm->size; i++)
+        if (session->survival[session->listed[i]] != COLL__LOST) session->survival[session->listed[i]] = COLL__GOES_ON;
+    return successor;
+}
+
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
-    const coll__session *session = comm->session;
+    coll__session *session = comm->session;
     const coll_failure *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
@@ -21878,7 +21918,9 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
                                    session->transport->name);
     if (why->rank == session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
-    coll_status status = coll__shrink_once(comm, &fresh);
+    fresh = coll__shrink_resume(comm);
+    bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
+    coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {
         coll_request r;
         r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = session->start_timeout_ms, .name = "shrink" };
@@ -21886,17 +21928,19 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         if (status == COLL_OK) break;
         before = fresh;
         fresh = NULL;
-        status = status == COLL_ERR_PEER ? coll__shrink_once(before, &fresh) : status;
+        status = status == COLL_ERR_PEER || has_failed ? coll__shrink_once(before, &fresh) : status;
+        has_failed = false;
         if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
         coll__shrink_count(comm, before);
-        coll__comm_close(before);
+        if (status < 0) session->successor = before;
+        else coll__comm_close(before);
     }
     if (status == COLL_OK && comm->extension && (status = comm->extension->derive(comm, fresh)) < 0) {
         coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(fresh));
         coll__comm_close(fresh);
         fresh = NULL;
     }
-    if (status < 0) coll__shrink_undo(comm->session);
+    if (status < 0) coll__shrink_undo(session);
     *out = fresh;
     return status;
 }
@@ -22962,9 +23006,11 @@ COLL__FOR_SPEED
  *
  *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
  *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
- *   memory, it returns.
+ *   memory, it returns.  Among processes a rank writes into its own memory alone, and the others read it there
+ *   (coll_threads_sums.h).
  *
- * A failing rank waits until no other is at work in its memory before it returns.
+ * A failing rank waits until no other of its process is at work in its memory before it returns.  Ranks of other processes only
+ * read; they look for a failure when they have read.
  *
  * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a word
  * that is rung by whoever publishes something while there are sleepers. */
@@ -22996,12 +23042,12 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    uint32_t is_dead;                             /* others have found that; it is not waited for             */
     uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
     uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
+    uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -23046,6 +23092,19 @@ typedef struct coll__trial {
 
 enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
+enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of what is made for others */
+
+/* Apart: what a rank has for itself in a direct turn (coll_threads_staging.h). */
+typedef struct coll__staging {
+    const unsigned char *send;                    /* its input, of which others may see a copy                */
+    unsigned char       *recv, *made;             /* its result; what it makes for others, NULL: in the result */
+    bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
+    bool                 is_staged;               /* in the staging area                                      */
+    coll__trial         *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
+    int64_t              began;
+    size_t               length;                  /* bytes of what may be staged                              */
+} coll__staging;
+
 /* A rank's side of a group. */
 typedef struct coll__member {
     struct coll__thread *thread;
@@ -23070,21 +23129,9 @@ typedef struct coll__member {
     size_t    held_length;
     coll__trial stores[2][COLL__TRIAL_CLASSES];             /* of kinds that move elements, and that combine them       */
     coll__trial copies[COLL__TRIAL_CLASSES];    /* of what is copied to a staging area, or by the kernel    */
+    coll__staging staging;
     struct coll__member *next;
 } coll__member;
-
-enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of an input that is staged, and of a result       */
-
-/* What a rank has in its staging area (coll_threads_staging.h). */
-typedef struct coll__staging {
-    coll__member        *member;                  /* whose turn it is; NULL: nobody's                         */
-    uint64_t             turn;
-    coll__trial        *copies;                  /* of this length, and the time at which the turn began; 0: not timed */
-    int64_t              began;
-    const unsigned char *send;                    /* of which there is a copy; NULL: not of the input         */
-    unsigned char       *recv;                    /* to which it is to be copied; NULL: not the result        */
-    size_t               length;                  /* bytes of both                                            */
-} coll__staging;
 
 /* One rank's side of the hub. */
 typedef struct coll__thread {
@@ -23108,7 +23155,7 @@ typedef struct coll__thread {
     coll__source *sources;
     void      **results;
     void       *scratch, *fetched;                /* of no meaning between two calls                          */
-    coll__staging staging;
+    coll__member *stager;                         /* whose turn has our staging area; NULL: nobody's          */
     size_t      scratch_length, fetched_length;
 } coll__thread;
 
@@ -23177,14 +23224,15 @@ static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock
 
 /* ---- >>bell: waking those who sleep ---- */
 
-/* What a bell of another process is rung by: its own end of the same pipe, opened when it is first needed. */
+/* What a bell of another process is rung by: its own end of the same pipe.  It is opened at the start, for the right to open it
+ * may be lost (seteuid, PR_SET_DUMPABLE), or when it is needed. */
 static const coll__bell *coll__rope_to(const coll__thread *me, int number)
 {
     const coll__desk *desk = &coll__hub_desks(me->hub)[number];
     coll__bell *rope = me->ropes ? &me->ropes[number] : NULL;
 
     if (!rope) return &desk->bell;
-    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope);
+    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope, desk->bell_id);
     return rope;
 }
 
@@ -23226,22 +23274,21 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
-/* Is nobody in another one's memory, but who has died there? */
-static bool coll__hub_is_quiet(const coll__hub *hub)
+/* Is nobody of this process in another one's memory?  Those of other processes only read, and find the failure afterwards. */
+static bool coll__hub_is_quiet(const coll__thread *me)
 {
-    for (int i = 0; i < hub->size; i++) {
-        const coll__desk *desk = &coll__hub_desks(hub)[i];
-        if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
-            return false;
+    for (int i = 0; i < me->hub->size; i++) {
+        const coll__desk *desk = &coll__hub_desks(me->hub)[i];
+        if (desk->party == me->desk->party && __atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST)) return false;
     }
     return true;
 }
 
-/* From here on nobody enters anyone's memory; wait for those who are in it. */
-static void coll__hub_quiesce(const coll__hub *hub)
+/* From here on nobody of this process enters anyone's memory; wait for those who are in it. */
+static void coll__hub_quiesce(const coll__thread *me)
 {
-    if (hub->has_membarrier) coll__membarrier();
-    while (!coll__hub_is_quiet(hub)) sched_yield();
+    if (me->hub->has_membarrier) coll__membarrier();
+    while (!coll__hub_is_quiet(me)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
@@ -23266,7 +23313,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
     coll__hub_ring(me);
-    coll__hub_quiesce(hub);
+    coll__hub_quiesce(me);
     return &hub->failure;
 }
 
@@ -23316,6 +23363,13 @@ static bool coll__work_begin(coll__thread *me)
 static void coll__work_end(coll__thread *me)
 {
     __atomic_store_n(&me->desk->is_working, 0, __ATOMIC_RELEASE);
+}
+
+/* Has the communicator failed by now?  Asked when the memory of other processes has been read: a rank that has failed uses its
+ * own again.  It says so first, by an exchange of this word; so whoever finds that it has not yet, has read before that. */
+static bool coll__hub_has_failed(coll__hub *hub)
+{
+    return __atomic_fetch_or(&hub->has_failed, 0, __ATOMIC_ACQ_REL) != 0;
 }
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
@@ -23606,6 +23660,7 @@ static const coll__eager_limits coll__eager_room[2][2] = {
 typedef struct coll__view {
     const unsigned char *send;
     unsigned char       *recv;
+    const unsigned char *made;                    /* apart: what this rank makes of the results of others (coll_threads_sums.h) */
     size_t               count;
     size_t               recv_count;              /* from here on of calls that do not all have this count    */
     const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
@@ -23630,8 +23685,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[COLL__TURN_SLOTS];
     unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* a longer one, by slot                */
-    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
+    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last phase of a direct turn that this rank is through with */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
+    uint64_t   refused;                           /* apart: the last phase in which it could not read what it needs */
+    uint64_t   careful;                           /* apart: the last turn in which its result overwrites its input */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
@@ -23795,7 +23852,7 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    if (m->thread && m->thread->staging.member == m) m->thread->staging.member = NULL;    /* its last turn has failed   */
+    if (m->thread && m->thread->stager == m) m->thread->stager = NULL;    /* its last turn has failed                 */
     coll__give(m->held);
 }
 
@@ -23851,16 +23908,19 @@ static bool coll__member_left(const coll__member *m, int rank)
 /* ---- transports/coll_threads.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/threads/coll_threads_reach.h ---- */
-/* coll_threads_reach.h - how a rank reaches what lies in the memory of another.
+/* coll_threads_reach.h - how a rank reads what lies in the memory of another.
  *
  *     it is of our process                 where it says
  *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
- *     anywhere else                        the kernel copies it (process_vm_readv): to the first piece of it that stays in the
- *                                          cache, where it is combined, and back
+ *     anywhere else                        the kernel copies it (process_vm_readv)
  *
- * So what a rank combines for others comes by windows of many elements: of those inputs that cannot be read in place a window is
- * fetched, and of the results that cannot be written there, it is sent afterwards.  Where all ranks are of one process the window
- * is everything, and nothing is copied. */
+ * A rank never writes into another process: it may be stopped in the middle of that, given up by the others, and continued when
+ * these use their memory for something else.
+ *
+ * A rank combines its share by windows of many elements: of inputs that cannot be read in place a window is fetched, to the first
+ * piece of memory that stays in the cache.  Where all ranks are of one process the window is everything, and nothing is copied.
+ *
+ * Where the kernel refuses to copy, the status is COLL_ERR_UNSUPPORTED, and the call goes another way. */
 #ifndef COLL_THREADS_REACH_H
 #define COLL_THREADS_REACH_H
 
@@ -23890,22 +23950,23 @@ static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
+    for (int i = 0; me->ropes && i < me->hub->size; i++) (void)coll__rope_to(me, i);
     return me->rooms && me->ropes && me->fetched;
 }
 
-/* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
-static void *coll__reach_at(coll__thread *me, int number, const void *at)
+/* What lies at `at` in the memory of the rank with this desk, in ours.  NULL: it is not there. */
+static const void *coll__reach_at(coll__thread *me, int number, const void *at, size_t length)
 {
     unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
     const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
-    if (desk->party == me->desk->party) return (void *)(uintptr_t)at;
-    if (distance >= desk->room_length) return NULL;
+    if (desk->party == me->desk->party) return at;
+    if (distance >= desk->room_length || length > desk->room_length - distance) return NULL;
     if (!*room) {
-        size_t length = 0;
-        int fd = coll__segment_open(desk->pid, desk->room_number, &length);
-        if (fd >= 0 && length == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, length);
+        size_t is_long = 0;
+        int fd = coll__segment_open(desk->pid, desk->room_number, &is_long);
+        if (fd >= 0 && is_long == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, is_long);
         coll__close_fd(&fd);
     }
     return *room ? *room + distance : NULL;
@@ -23919,9 +23980,9 @@ static inline bool coll__reach_open(const coll__thread *me, const coll_allocator
     return (void)me, (void)memory, false;
 }
 
-static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
+static inline const void *coll__reach_at(const coll__thread *me, int number, const void *at, size_t length)
 {
-    return (void)me, (void)number, (void *)(uintptr_t)at;
+    return (void)me, (void)number, (void)length, at;
 }
 
 #endif
@@ -23935,55 +23996,35 @@ static inline bool coll__is_in_room(const coll__member *m, int rank, const void 
     return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
 }
 
-/* Apart: does it lie there because coll_alloc() has given it?  In front of that is the staging area. */
-static inline bool coll__is_allocated(const coll__member *m, int rank, const void *at)
+/* What lies at `at` in the memory of a member of the group, in ours, to be read.  NULL: it is not there. */
+static inline const void *coll__reach(const coll__member *m, int rank, const void *at, size_t length)
 {
-    const uint64_t staging = coll__desk_of(m->thread->hub, m->ranks[rank])->staging;
-    return coll__is_in_room(m, rank, at) && (uint64_t)(uintptr_t)at >= staging + 2 * COLL__STAGING_EACH;
-}
-
-/* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
-static inline void *coll__reach(const coll__member *m, int rank, const void *at)
-{
-    if (!coll__is_apart(m) || rank == m->rank) return (void *)(uintptr_t)at;
-    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
+    if (!coll__is_apart(m) || rank == m->rank) return at;
+    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at, length);
 }
 
 COLL__FOR_SIZE
 
-static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
+/* Read the memory of a member.  COLL_ERR_UNSUPPORTED: the kernel does not copy it, or the process has ended; that shows over
+ * TCP. */
+static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length)
 {
-    const int name = m->ranks[rank], me = m->ranks[m->rank];
-
-    if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
-    if (error == EFAULT)
-        return coll__blame(failure, COLL_ERR_ARGUMENT, name,
-                           "a buffer of rank %d is shorter than its call says, or may not be used", name);
-    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name,
-                       strerror(error));
-}
-
-/* Read and write the memory of a member where it is not ours. */
-static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length,
-                                    coll_failure *failure)
-{
-    const void *const there = coll__reach(m, rank, from);
-    int error = 0;
+    const void *const there = coll__reach(m, rank, from, length);
 
     if (there) memcpy(to, there, length);
-    else error = coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
-    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+    else if (coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length))
+        return COLL_ERR_UNSUPPORTED;
+    return COLL_OK;
 }
 
-static coll_status coll__reach_write(const coll__member *m, int rank, void *to, const void *from, size_t length,
-                                     coll_failure *failure)
+/* Can so many bytes be read?  Tells by the first and the last. */
+static coll_status coll__reach_try(const coll__member *m, int rank, const void *from, size_t length)
 {
-    void *const there = coll__reach(m, rank, to);
-    int error = 0;
+    unsigned char byte;
+    const unsigned char *const first = (const unsigned char *)from;
+    const coll_status status = length ? coll__reach_read(m, rank, &byte, first, 1) : COLL_OK;
 
-    if (there) memcpy(there, from, length);
-    else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
-    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+    return length > 1 && status == COLL_OK ? coll__reach_read(m, rank, &byte, first + length - 1, 1) : status;
 }
 
 COLL__FOR_SPEED
@@ -24016,8 +24057,9 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     coll__eagers     eager;                       /* eagerly: the inputs of all ranks                         */
-    const unsigned char *send;                    /* our own, where others see a copy; NULL: they see ours    */
-    unsigned char   *recv;
+    const unsigned char *send;                    /* our own, where others may see a copy; NULL: they see ours */
+    unsigned char   *recv;                        /* apart: our own result                                    */
+    unsigned char   *made;                        /* apart: what we make for others; NULL: it is in the result */
     bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
@@ -24029,8 +24071,11 @@ typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__O
 /* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-/* Of a rank's buffers, for others that cannot reach them: nothing; its input; and its result, too. */
-typedef enum coll__staged_part { COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_BOTH } coll__staged_part;
+/* Apart: what a rank shows to others beside its buffers, where these cannot be read in place: nothing; its input; its input and
+ * the share of the result that it makes; its input and its share of the results of all ranks. */
+typedef enum coll__staged_part {
+    COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
+} coll__staged_part;
 
 /* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
@@ -24039,7 +24084,9 @@ typedef struct coll__form {
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
     void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
-    coll__staged_part staged;                     /* directly: what of ours that others cannot reach is staged */
+    coll__staged_part staged;
+    coll_status (*probe)(const coll__turn *t);    /* apart, may be NULL: can what this rank needs of others be read? */
+    coll_status (*pull) (const coll__turn *t);    /* apart, may be NULL: take what others have made for this rank */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
 } coll__form;
@@ -24182,9 +24229,9 @@ static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_s
         *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
         return COLL_OK;
     }
-    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts, t->failure);
-    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets, t->failure);
-    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types, t->failure);
+    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts);
+    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
+    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types);
     return status;
 }
 
@@ -24233,6 +24280,16 @@ static inline void coll__move_bytes(const coll__turn *t, void *to, const void *f
     else memcpy(to, from, length);
 }
 
+/* Apart: the same from the memory of a member. */
+static coll_status coll__pull_bytes(const coll__turn *t, int rank, void *to, const void *from, size_t length)
+{
+    const void *const there = coll__reach(t->m, rank, from, length);
+
+    if (!there) return coll__reach_read(t->m, rank, to, from, length);
+    coll__move_bytes(t, to, there, length);
+    return COLL_OK;
+}
+
 /* Bytes that a rank sends to all, or receives from all; a list that it has not is not looked at. */
 static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
 {
@@ -24256,21 +24313,19 @@ static coll_status coll__check_ends(const coll__turn *t, int from, int to, const
                        source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
-/* Move a block, of which one end is ours. */
+/* Move a block, of which one end is ours; apart, its target. */
 static inline coll_status coll__move(const coll__turn *t, int from, int to)
 {
     coll__end source, target;
     coll_status status = coll__ends_of(t, from, to, &source, &target);
     const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
     const size_t length = source.count * unit;
-    const coll__member *const m = t->m;
 
     if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!coll__is_apart(m) || from == to) coll__move_bytes(t, target.at, source.at, length);
-    else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
-    else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
-    return status;
+    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
+    coll__move_bytes(t, target.at, source.at, length);
+    return COLL_OK;
 }
 
 /* Do all ranks send us what we expect?  Asked before the first byte is written. */
@@ -24334,13 +24389,33 @@ static inline void coll__read_all(const coll__turn *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-/* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
+/* Apart: can all blocks be read that others have for this rank? */
+static coll_status coll__probe_blocks(const coll__turn *t)
+{
+    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
+    coll_status status = coll__check_all_ends(t);
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
+        if (status == COLL_OK) status = coll__reach_try(t->m, i, source.at, length);
+    }
+    return status;
+}
+
+/* gather: eagerly the root fetches all, and so it does where ranks are apart; otherwise directly every rank puts its own block
+ * where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
     if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
-static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
+static coll_status coll__share_gather(const coll__turn *t)
+{
+    if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
+    return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
+}
 
 /* scatter: every rank fetches its own block from the root. */
 static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
@@ -24358,6 +24433,7 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
     size_t length = table;
 
     if (!view->send || view->send != view->recv) return COLL_OK;
+    t->m->staging.is_careful = true;
     for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
@@ -24381,7 +24457,17 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
 #endif /* COLL_THREADS_MOVES_H */
 /* ---- transports/threads/coll_threads_sums.h ---- */
 /* coll_threads_sums.h - what a rank does in a turn, for kinds of which elements are combined: it takes a share of them, for all
- * ranks. */
+ * ranks.
+ *
+ * Among threads it stores its share of the result into the memory of all.  Among processes (apart) it stores into its own memory
+ * alone; when all shares are made, each rank takes those of the others from there:
+ *
+ *     share    element k of the result = sum of element k of all inputs, for each k of this rank's share
+ *     done     everybody has made its share
+ *     pull     the shares of the others, from where these have made them (coll__view.made)
+ *     pulled   everybody has what it needs, and the memory is free again
+ *
+ * A result is computed once, by one rank, and copied: so it has the same bits everywhere. */
 #ifndef COLL_THREADS_SUMS_H
 #define COLL_THREADS_SUMS_H
 
@@ -24409,14 +24495,11 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
     return output + at * t->unit;
 }
 
-/* Slots in the room for what is fetched: the inputs of all ranks, and their results. */
-static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_t)t->m->count; }
-
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
     if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
-    const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
+    const size_t most = (t->m->thread->fetched_length / (size_t)t->m->count - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
@@ -24426,10 +24509,10 @@ static coll_status coll__need_window(const coll__turn *t)
     coll__thread *thread = t->m->thread;
 
     if (!coll__is_apart(t->m)) return COLL_OK;
-    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, coll__window_slots(t) * (t->unit + COLL__LINE));
+    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, (size_t)t->m->count * (t->unit + COLL__LINE));
 }
 
-/* Room for a window of what cannot be reached: slot i for the input of rank i, those that follow for results. */
+/* Room for a window of the input of a rank that cannot be reached. */
 static inline unsigned char *coll__slot_of_window(const coll__turn *t, int slot, size_t count)
 {
     return (unsigned char *)t->m->thread->fetched + coll__round_up(count * t->unit, COLL__LINE) * (size_t)slot;
@@ -24443,10 +24526,10 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
 
     for (int i = 0; i <= last && status == COLL_OK; i++) {
         const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        const void *at = coll__reach(t->m, i, there);
+        const void *at = coll__reach(t->m, i, there, count * t->unit);
         if (!at) {
             unsigned char *const room = coll__slot_of_window(t, i, count);
-            status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
+            status = coll__reach_read(t->m, i, room, there, count * t->unit);
             at = room;
         }
         thread->sources[i].at = at;
@@ -24454,31 +24537,33 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
     return status;
 }
 
-/* The places for a result that all ranks first..first+n get at element `at`: gives how many, of which the first is to be sent
- * to those that cannot be reached. */
-static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at, size_t count)
+/* Does a rank have a result of its own in this call?  Does that lie where its input lies? */
+static inline bool coll__has_result(const coll__turn *t)
 {
+    return coll__is_held(&coll__shape_in(t)->recv, t->m->rank, t->call->root);
+}
+
+static inline bool coll__is_overwritten(const coll__turn *t) { return t->call->send == t->call->recv && coll__has_result(t); }
+
+/* Where the part of a result lies that this rank makes: element `at`. */
+static inline unsigned char *coll__made_at(const coll__turn *t, size_t at)
+{
+    return t->made ? t->made + at * t->unit : coll__output_of(t, t->m->rank, at);
+}
+
+/* The places for a result that all ranks first..first+n get at element `at`: gives how many.  Apart: our own result, and where
+ * others read it. */
+static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at)
+{
+    const int me = t->m->rank;
     void **const results = t->m->thread->results;
     int m = 0;
 
-    for (int i = first; i < first + n; i++) {
-        void *const to = coll__reach(t->m, i, coll__output_of(t, i, at));
-        if (to) results[m++] = to;
-    }
-    if (m == 0) results[m++] = coll__slot_of_window(t, t->m->count, count);
+    if (t->made) results[m++] = coll__made_at(t, at);
+    if (coll__is_apart(t->m)) {
+        if (me >= first && me < first + n && !(t->made && coll__is_overwritten(t))) results[m++] = coll__output_of(t, me, at);
+    } else for (int i = first; i < first + n; i++) results[m++] = coll__output_of(t, i, at);
     return m;
-}
-
-/* Send a result to those of the ranks first..first+n that cannot be reached. */
-static coll_status coll__outputs_send(const coll__turn *t, int first, int n, size_t at, const void *result, size_t count)
-{
-    coll_status status = COLL_OK;
-
-    for (int i = first; i < first + n && status == COLL_OK; i++) {
-        unsigned char *const to = coll__output_of(t, i, at);
-        if (!coll__reach(t->m, i, to)) status = coll__reach_write(t->m, i, to, result, count * t->unit, t->failure);
-    }
-    return status;
 }
 
 /* Combine elements from..from+count of all inputs into the elements from `at` on of the results of ranks first..first+n. */
@@ -24492,11 +24577,10 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
         length = coll__least(window, count - done);
         status = coll__inputs_at(t, t->m->count - 1, from + done, length);
         if (status != COLL_OK) break;
-        const int m = coll__outputs_at(t, first, n, at + done, length);
+        const int m = coll__outputs_at(t, first, n, at + done);
         coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
                                                     .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
                                                     .scratch = thread->scratch, .streams = t->streams });
-        if (coll__is_apart(t->m)) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
     }
     return status;
 }
@@ -24546,7 +24630,7 @@ static coll_status coll__combine_and_look(const coll__turn *t, int first, int n,
 {
     const coll_status status = coll__combine_for(t, first, n, at, at, count);
 
-    if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
+    if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__made_at(t, at), count, t->call->type))
         t->m->seats[t->m->rank].overflowed = t->number;
     return status;
 }
@@ -24569,6 +24653,52 @@ static coll_status coll__share_reduce(const coll__turn *t)
     return status;
 }
 
+/* Apart: take from all ranks the shares of our result that they have made.  In place our own is beside. */
+static coll_status coll__pull_shares(const coll__turn *t)
+{
+    const int me = t->m->rank, size = t->m->count;
+    coll_status status = COLL_OK;
+    size_t at, count;
+
+    if (t->call->kind == COLL_REDUCE && me != t->call->root) return COLL_OK;
+    for (int i = 1; i < size && status == COLL_OK; i++) {
+        const int from = coll__wrap(me + i, size);
+        coll__share_for(t, from, t->call->count, &at, &count);
+        const unsigned char *const there = coll__view_of(t, from)->made + at * t->unit;
+        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), there, count * t->unit);
+    }
+    coll__share_of(t, t->call->count, &at, &count);
+    const unsigned char *const made = t->made && coll__is_overwritten(t) ? coll__made_at(t, at) : NULL;
+    if (made) coll__move_bytes(t, coll__output_of(t, me, at), made, count * t->unit);
+    return status;
+}
+
+/* Apart: can elements from..from+count of all inputs be read? */
+static coll_status coll__probe_inputs(const coll__turn *t, size_t from, size_t count)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++)
+        status = coll__reach_try(t->m, i, coll__input_of(t, i) + from * t->unit, count * t->unit);
+    return status;
+}
+
+/* And the shares that others are about to make? */
+static coll_status coll__probe_shares(const coll__turn *t)
+{
+    const bool pulls = t->call->kind != COLL_REDUCE || t->m->rank == t->call->root;
+    size_t at, count;
+
+    coll__share_of(t, t->call->count, &at, &count);
+    coll_status status = coll__probe_inputs(t, at, count);
+    for (int i = 0; i < t->m->count && pulls && status == COLL_OK; i++) {
+        if (i == t->m->rank) continue;
+        coll__share_for(t, i, t->call->count, &at, &count);
+        status = coll__reach_try(t->m, i, coll__view_of(t, i)->made + at * t->unit, count * t->unit);
+    }
+    return status;
+}
+
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
  * we publish it, so what stands in the seats is of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
@@ -24585,58 +24715,21 @@ static inline void coll__read_broadcast(const coll__turn *t)
     if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
 
-/* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
-static inline bool coll__is_spread_to(const coll__turn *t, int rank)
-{
-    const int root = t->call->root;
-
-    if (!coll__is_apart(t->m)) return true;
-    return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
-}
-
-/* Where not all can write the result of a rank, the root sends a share to it, and it fetches the rest: both are at work. */
-static coll_status coll__broadcast_apart(const coll__turn *t)
-{
-    const coll__member *const m = t->m;
-    const int root = t->call->root;
-    const unsigned char *const input = coll__input_of(t, root);
-    coll_status status = COLL_OK;
-    size_t at, count;
-
-    coll__share_for(t, root, t->call->count, &at, &count);
-    const size_t begin = at * t->unit, length = count * t->unit, end = begin + length, all = t->call->count * t->unit;
-    if (m->rank == root) {
-        for (int i = 0; i < m->count && length && status == COLL_OK; i++)
-            if (i != root && !coll__is_spread_to(t, i))
-                status = coll__reach_write(m, i, coll__output_of(t, i, at), input + begin, length, t->failure);
-    } else if (!coll__is_spread_to(t, m->rank)) {
-        unsigned char *const output = coll__output_of(t, m->rank, 0);
-        if (begin) status = coll__reach_read(m, root, output, input, begin, t->failure);
-        if (status == COLL_OK && end < all)
-            status = coll__reach_read(m, root, output + end, input + end, all - end, t->failure);
-    }
-    return status;
-}
-
-/* Each rank spreads a share of what the root has. */
+/* Each rank spreads a share of what the root has.  Apart each takes all of it. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
-    const coll__member *const m = t->m;
-    const int root = t->call->root;
-    coll_status status = COLL_OK;
+    const int root = t->call->root, me = t->m->rank;
     size_t at, count;
 
-    coll__share_of(t, t->call->count, &at, &count);
-    const unsigned char *const there = coll__input_of(t, root) + at * t->unit, *from = NULL;
-    for (int i = 0; i < m->count && status == COLL_OK; i++) {
-        if (i == root || !count || !coll__is_spread_to(t, i)) continue;
-        unsigned char *const output = coll__output_of(t, i, at);
-        void *const to = coll__reach(m, i, output);
-        if (!from) from = (const unsigned char *)coll__reach(m, root, there);
-        if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
-        else coll__move_bytes(t, to, from, count * t->unit);
+    if (coll__is_apart(t->m)) {
+        if (me == root) return COLL_OK;
+        return coll__pull_bytes(t, root, coll__output_of(t, me, 0), coll__input_of(t, root), t->call->count * t->unit);
     }
-    return status == COLL_OK && coll__is_apart(m) ? coll__broadcast_apart(t) : status;
+    coll__share_of(t, t->call->count, &at, &count);
+    const unsigned char *const from = coll__input_of(t, root) + at * t->unit;
+    for (int i = 0; i < t->m->count && count; i++)
+        if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
+    return COLL_OK;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
@@ -24649,7 +24742,47 @@ static void coll__read_reduce_scatter(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Each rank its own block; or, where that may not be, a share of all blocks.
+/* Apart: each rank makes its own block, of which the input begins with element `before`, of `total`.  Where that would overwrite
+ * what other ranks have yet to read, it is made beside, and moved there at the end.  In its own block it is safe, but overwrites
+ * what another way would need. */
+static coll_status coll__begin_own_block(const coll__turn *t, coll__view *view, size_t before, size_t count, size_t total)
+{
+    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
+    const size_t length = count * t->unit;
+
+    if (!length || recv + length <= send || recv >= send + total * t->unit) return COLL_OK;
+    if (recv == send + before * t->unit) {
+        t->m->staging.is_careful = true;
+        return COLL_OK;
+    }
+    view->recv = (unsigned char *)coll__hold(t->m, length);
+    return view->recv ? COLL_OK : coll__no_memory(t, length);
+}
+
+static void coll__end_own_block(const coll__turn *t, size_t count)
+{
+    coll__move_bytes(t, t->call->recv, coll__output_of(t, t->m->rank, 0), count * t->unit);
+}
+
+static coll_status coll__begin_reduce_scatter(const coll__turn *t, coll__view *view)
+{
+    const size_t count = t->call->count;
+
+    if (!coll__is_apart(t->m)) return COLL_OK;
+    return coll__begin_own_block(t, view, (size_t)t->m->rank * count, count, (size_t)t->m->count * count);
+}
+
+static void coll__end_reduce_scatter(const coll__turn *t)
+{
+    if (coll__is_apart(t->m)) coll__end_own_block(t, t->call->count);
+}
+
+static coll_status coll__probe_reduce_scatter(const coll__turn *t)
+{
+    return coll__probe_inputs(t, (size_t)t->m->rank * t->call->count, t->call->count);
+}
+
+/* Each rank its own block; or, among threads, where that may not be, a share of all blocks.
  * Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
  * overwrites an element, because its share is at the same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
@@ -24658,7 +24791,8 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__may_make_own(t)) return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
+    if (coll__is_apart(t->m) || coll__may_make_own(t))
+        return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
         status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
@@ -24667,31 +24801,26 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
 
 #if COLL__HAS_COUNTS
 
-/* reduce_scatterv: with uneven blocks a result at the start of its input would overwrite what other ranks have yet to read.
- * It is made beside, and moved there at the end.  A result in its own block is safe: whoever combines an element is the only
- * one who reads it. */
+/* Elements of a reduce_scatterv in front of the block of a rank. */
+static size_t coll__elements_before(const coll__turn *t, int rank)
+{
+    size_t before = 0;
+
+    for (int i = 0; i < rank; i++) before += t->call->recv_counts[i];
+    return before;
+}
+
+/* With uneven blocks a result at the start of its input would overwrite what other ranks have yet to read, also among threads.
+ * In its own block it is safe: whoever combines an element is the only one who reads it. */
 static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *view)
 {
-    size_t before = 0, total = 0;
-
-    for (int i = 0; i < t->m->count; i++) {
-        if (i < t->m->rank) before += view->recv_counts[i];
-        total += view->recv_counts[i];
-    }
-    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
-    const size_t length = view->recv_counts[t->m->rank] * t->unit;
-    if (!length || recv == send + before * t->unit || recv + length <= send || recv >= send + total * t->unit) return COLL_OK;
-    view->recv = (unsigned char *)coll__hold(t->m, length);
-    return view->recv ? COLL_OK : coll__no_memory(t, length);
+    return coll__begin_own_block(t, view, coll__elements_before(t, t->m->rank), view->recv_counts[t->m->rank],
+                                 coll__elements_before(t, t->m->count));
 }
 
-static void coll__end_reduce_scatterv(const coll__turn *t)
-{
-    const size_t length = t->call->recv_counts[t->m->rank] * t->unit;
-    coll__move_bytes(t, t->call->recv, coll__view_of(t, t->m->rank)->recv, length);
-}
+static void coll__end_reduce_scatterv(const coll__turn *t) { coll__end_own_block(t, t->call->recv_counts[t->m->rank]); }
 
-/* Do all ranks have the same counts?  Each compares with all: it is about to write into the memory of all. */
+/* Do all ranks have the same counts?  Each compares with all: among threads it is about to write into the memory of all. */
 static coll_status coll__check_counts(const coll__turn *t)
 {
     const size_t *const ours = t->call->recv_counts;
@@ -24701,7 +24830,7 @@ static coll_status coll__check_counts(const coll__turn *t)
         const size_t *theirs = coll__view_of(t, i)->recv_counts;
         if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
-            const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy, t->failure);
+            const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);
             if (status != COLL_OK) return status;
             theirs = copy;
         }
@@ -24716,22 +24845,30 @@ static coll_status coll__check_counts(const coll__turn *t)
     return COLL_OK;
 }
 
+static coll_status coll__probe_reduce_scatterv(const coll__turn *t)
+{
+    const coll_status status = coll__check_counts(t);
+    if (status != COLL_OK) return status;
+    return coll__probe_inputs(t, coll__elements_before(t, t->m->rank), t->call->recv_counts[t->m->rank]);
+}
+
 /* Where a share that begins `at` elements into a block of `count` really begins: not within a group. */
 static inline size_t coll__group_at(const coll__turn *t, size_t at, size_t count)
 {
     return coll__least(coll__round_up(at, (size_t)1 << t->task->codec->group_bits), count);
 }
 
-/* The share is one of the whole vector, because blocks may be short. */
+/* Among threads the share is one of the whole vector, because blocks may be short. */
 static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 {
     const size_t *const counts = t->call->recv_counts;
+    const int me = t->m->rank;
     coll_status status = coll__check_counts(t);
-    size_t total = 0, at, count, first = 0;
+    size_t at, count, first = 0;
 
     if (status != COLL_OK) return status;
-    for (int i = 0; i < t->m->count; i++) total += counts[i];
-    coll__share_of(t, total, &at, &count);
+    if (coll__is_apart(t->m)) return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), counts[me]);
+    coll__share_of(t, coll__elements_before(t, t->m->count), &at, &count);
     for (int i = 0; i < t->m->count && status == COLL_OK; first += counts[i++]) {
         const size_t from = coll__group_at(t, coll__most(at, first) - first, counts[i]);
         const size_t to = coll__group_at(t, coll__most(at + count, first) - first, counts[i]);
@@ -24798,12 +24935,24 @@ static void coll__read_scan(const coll__turn *t)
     coll__scan_window(t, 0, t->call->count, me, me);
 }
 
+/* Apart: where in what a rank makes its share of the result of rank v is; one result is `share` elements. */
+static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
+{
+    return coll__round_up(share * t->unit, COLL__LINE) * (size_t)v;
+}
+
+/* Where the share of the result of rank v goes, from its element `done` on. */
+static inline void *coll__scan_output(const coll__turn *t, int v, size_t at, size_t share, size_t done)
+{
+    if (t->made && (v != t->m->rank || coll__is_overwritten(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
+    return coll__output_of(t, v, at + done);
+}
+
 /* An exclusive scan leaves the result of rank 0 as it was. */
 static coll_status coll__share_scan(const coll__turn *t)
 {
-    const int count = t->m->count, first = t->call->kind == COLL_EXSCAN;
+    const int count = t->m->count;
     const size_t window = coll__window(t);
-    void **const results = t->m->thread->results;
     coll_status status = COLL_OK;
     size_t at, share;
 
@@ -24811,13 +24960,41 @@ static coll_status coll__share_scan(const coll__turn *t)
     for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
         length = coll__least(window, share - done);
         if ((status = coll__inputs_at(t, count - 1, at + done, length)) != COLL_OK) break;
-        for (int v = 0; v < count; v++) {
-            results[v] = coll__reach(t->m, v, coll__output_of(t, v, at + done));
-            if (!results[v]) results[v] = coll__slot_of_window(t, count + v, length);
-        }
+        for (int v = 0; v < count; v++) t->m->thread->results[v] = coll__scan_output(t, v, at, share, done);
         coll__scan_window(t, at + done, length, 0, count - 1);
-        for (int v = first; v < count && coll__is_apart(t->m) && status == COLL_OK; v++)
-            status = coll__outputs_send(t, v, 1, at + done, results[v], length);
+    }
+    return status;
+}
+
+/* Apart: can the shares of our result be read that others make? */
+static coll_status coll__probe_scan(const coll__turn *t)
+{
+    const int me = t->m->rank;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        size_t at, count;
+        coll__share_for(t, i, t->call->count, &at, &count);
+        const unsigned char *const made = coll__view_of(t, i)->made + coll__scan_skip(t, me, count);
+        if (i != me) status = coll__reach_try(t->m, i, made, count * t->unit);
+    }
+    return status;
+}
+
+/* Apart: take our result from all ranks, each of which has made a share of it. */
+static coll_status coll__pull_scan(const coll__turn *t)
+{
+    const int me = t->m->rank, size = t->m->count;
+    coll_status status = COLL_OK;
+
+    if (t->call->kind == COLL_EXSCAN && me == 0) return COLL_OK;
+    for (int i = 0; i < size && status == COLL_OK; i++) {
+        const int from = coll__wrap(me + i, size);
+        size_t at, count;
+        coll__share_for(t, from, t->call->count, &at, &count);
+        const unsigned char *const made = from == me ? t->made : coll__view_of(t, from)->made;
+        if (from == me && !coll__is_overwritten(t)) continue;
+        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), made + coll__scan_skip(t, me, count), count * t->unit);
     }
     return status;
 }
@@ -24844,26 +25021,33 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                      .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
 #if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .staged = COLL__STAGED_BOTH, .read = coll__read_reduce, .share = coll__share_reduce },
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                         .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
+                              .probe = coll__probe_reduce_scatter,
+                              .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
+                               .probe = coll__probe_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
 #endif
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                    .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                    .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                    .probe = coll__probe_scan, .pull = coll__pull_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_BOTH, .read = coll__read_scan, .share = coll__share_scan },
+                      .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                      .probe = coll__probe_scan, .pull = coll__pull_scan },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
@@ -24882,9 +25066,12 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                        .read = coll__read_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+                        .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
 #endif
 };
 
@@ -24923,13 +25110,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
-/* Do results stay where this rank stores them?  Not where they are staged, or go from a window into another process. */
-static inline bool coll__stores_stay(const coll__turn *t)
-{
-    const int to = t->call->kind == COLL_REDUCE ? t->call->root : t->m->rank;
-    const bool is_own = t->call->kind == COLL_REDUCE_SCATTER && coll__may_make_own(t);
-    return !coll__is_apart(t->m) || is_own || coll__is_allocated(t->m, to, coll__view_of(t, to)->recv);
-}
+/* Do results stay where this rank stores them?  Apart others read them at once, but of blocks that are each rank's own. */
+static inline bool coll__stores_stay(const coll__turn *t) { return !coll__is_apart(t->m) || !t->form->pull; }
 
 /* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
  * just been read.  Of an input that is combined only as much counts as there is of the result. */
@@ -24982,13 +25164,16 @@ static coll_status coll__stored_share(coll__turn *t)
 
 #endif /* COLL_THREADS_STORES_H */
 /* ---- transports/threads/coll_threads_staging.h ---- */
-/* coll_threads_staging.h - a rank's staging area: a part of its room in which others reach what lies in no room.
+/* coll_threads_staging.h - what a rank shows to other processes in a direct turn: its input, and what it makes for them.
  *
- * Before it publishes a turn a rank copies there what others will read of its input, and at the end from there what they have
- * written of its result, where elements are combined.  These copies stay in the caches, where the kernel (process_vm_readv)
- * takes half a microsecond for each page; but their lines go from one processor to the other each time, and some processors are
- * far from one another.  So the quicker way is learned, as with stores past the caches (coll_threads_stores.h).  What is longer
- * than the area goes by the kernel, and so do blocks that only move: it copies them once, and not twice. */
+ *     the input          where it is, read in place (coll_alloc) or by the kernel; or a copy in the staging area
+ *     what it makes      in its result, read likewise; or beside it, in the staging area or in memory of its own
+ *
+ * The staging area is a part of its room, which others have mapped.  Copies there stay in the caches, where the kernel
+ * (process_vm_readv) takes half a microsecond for each page; but their lines go from one processor to the other each time, and
+ * some processors are far from one another.  So the quicker way is learned, as with stores past the caches
+ * (coll_threads_stores.h).  What is longer than the area goes by the kernel, and so do blocks that only move: it copies them
+ * once, and not twice. */
 #ifndef COLL_THREADS_STAGING_H
 #define COLL_THREADS_STAGING_H
 
@@ -25002,85 +25187,108 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
     return (unsigned char *)(uintptr_t)m->thread->desk->staging;
 }
 
-/* Copy a buffer of so many bytes: of each block, what others read or write.  Our own share nobody else touches, but where each
- * may make its own result: there, that of our own block. */
+/* Copy our input there: all that others read of it. */
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit, own = block * (size_t)t->m->rank;
-    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
+    const size_t block = t->call->count * t->unit;
+    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* of a reduce_scatter, our own block */
+
+    if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
+    const size_t begin = at * t->unit, end = begin + share * t->unit;
+    COLL__ASSERT(begin <= length && end <= length && block <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
+    memcpy(to, from, begin);
+    memcpy(to + end, from + end, length - end);
+}
+
+/* Bytes of our input that may be staged. */
+static size_t coll__staging_input(const coll__turn *t, const unsigned char *send)
+{
+    const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
+    return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
+}
+
+/* Bytes of what we make for others. */
+static size_t coll__made_bytes(const coll__turn *t)
+{
+    const bool is_for_all = t->form->staged == COLL__STAGED_ALL;
     size_t at, share;
 
+    if (!is_for_all && t->form->staged != COLL__STAGED_SHARE) return 0;
     coll__share_of(t, t->call->count, &at, &share);
-    for (size_t begin = 0; begin < length; begin += block) {
-        const size_t behind = begin + (has_shares || begin == own ? (at + share) * t->unit : 0);
-        if (behind > begin) memcpy(to + begin, from + begin, at * t->unit);
-        memcpy(to + behind, from + behind, begin + block - behind);
-    }
+    return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* Is a buffer of ours to be staged?  Gives its bytes; 0: it is not, or need not be. */
-static size_t coll__staging_bytes(const coll__turn *t, const coll__side_shape *shape, const void *buffer)
+/* May that be beside our result, though it could be in it?  Not where others read it there in place, or nobody reads it. */
+static bool coll__may_be_beside(const coll__turn *t)
 {
-    const coll__member *const m = t->m;
-    const size_t length = coll__is_held(shape, m->rank, t->call->root) ? coll__extent(t, shape, NULL) : 0;
-
-    return buffer && length <= COLL__STAGING_EACH && !coll__is_in_room(m, m->rank, buffer) ? length : 0;
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
+    return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
 }
 
-/* Before a turn is published: of what is staged, others see the copy. */
-static void coll__staging_begin(const coll__turn *t, coll__view *view)
+/* Is it time to stage what may be staged?  Whoever asks has the area until the turn ends. */
+static bool coll__staging_wins(const coll__turn *t, size_t length)
 {
-    coll__staging *const staging = &t->m->thread->staging;
-    unsigned char *const at = coll__staging_of(t->m);
-    const coll__kind_shape *const shape = coll__shape_in(t);
+    coll__staging *const s = &t->m->staging;
 
-    if (t->form->staged == COLL__STAGED_NOTHING || !at || staging->member) return;
-    const bool has_shares = t->form->staged == COLL__STAGED_BOTH;
-    const size_t send = coll__staging_bytes(t, &shape->send, view->send);
-    const size_t recv = has_shares ? coll__staging_bytes(t, &shape->recv, view->recv) : 0;
-    if (!send && !recv) return;
-    coll__trial *const copies = coll__trial_of(t->m->copies, send + recv, COLL__STAGING_LEAST_BITS);
-    const bool is_by_kernel = coll__trial_other(copies, false);
-    *staging = (coll__staging){ .member = t->m, .turn = t->m->turn + 1, .copies = copies, .length = send + recv,
-                                .began = copies->counts ? coll__now() : 0 };
-    if (is_by_kernel) return;
-    if (send) {
-        staging->send = view->send;
-        coll__staging_copy(t, at, view->send, send);
-        view->send = at;
-    }
-    if (recv) {
-        staging->recv = view->recv;
-        view->recv = at + COLL__STAGING_EACH;
-    }
+    if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
+    s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
+    s->is_staged = !coll__trial_other(s->copies, false);
+    s->length = length;
+    s->began = s->copies->counts ? coll__now() : 0;
+    if (s->is_staged) t->m->thread->stager = t->m;
+    return s->is_staged;
 }
 
-/* Is this turn's input staged, or its result?  This rank itself takes them where they are. */
+/* Before a turn is published: what others will see of us. */
+static coll_status coll__staging_begin(const coll__turn *t, coll__view *view)
+{
+    coll__staging *const s = &t->m->staging;
+    unsigned char *const area = coll__staging_of(t->m);
+    const size_t send = coll__staging_input(t, view->send), made = coll__made_bytes(t);
+    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t), may = must || coll__may_be_beside(t);
+    unsigned char *place = NULL;
+    size_t at, share;
+
+    s->send = view->send;
+    s->recv = view->recv;
+    if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
+        if (send) coll__staging_copy(t, area, view->send, send);
+        if (send) view->send = area;
+        if (made <= COLL__STAGING_EACH && may) place = area + COLL__STAGING_EACH;
+    }
+    if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
+    coll__share_of(t, t->call->count, &at, &share);
+    if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
+    view->made = s->made ? s->made : view->recv;
+    if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
+    return COLL_OK;
+}
+
+/* This rank itself takes its buffers where they are. */
 static inline void coll__staging_recall(coll__turn *t)
 {
-    const coll__staging *const staging = &t->m->thread->staging;
-
-    if (staging->member != t->m || staging->turn != t->number) return;
-    t->send = staging->send;
-    t->recv = staging->recv;
+    t->send = t->m->staging.send;
+    t->recv = t->m->staging.recv;
+    t->made = t->m->staging.made;
 }
 
-/* All are done: the result comes from the area, which is free again. */
+/* The area is free again. */
 static void coll__staging_end(const coll__turn *t)
 {
-    coll__staging *const staging = &t->m->thread->staging;
+    coll__staging *const s = &t->m->staging;
 
-    if (staging->member != t->m || staging->turn != t->number) return;
-    if (staging->recv)
-        coll__staging_copy(t, staging->recv, coll__view_of(t, t->m->rank)->recv, coll__extent(t, &coll__shape_in(t)->recv, NULL));
-    const bool is_by_kernel = !staging->send && !staging->recv;
-    if (staging->began) coll__trial_note(staging->copies, is_by_kernel, coll__now() - staging->began, staging->length);
-    staging->member = NULL;
+    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
+    if (s->began) coll__trial_note(s->copies, !s->is_staged, coll__now() - s->began, s->length);
+    s->began = 0;
 }
 
 #else
 
-static inline void coll__staging_begin(const coll__turn *t, const coll__view *view) { (void)t, (void)view; }
+static inline coll_status coll__staging_begin(const coll__turn *t, const coll__view *view)
+{
+    return (void)t, (void)view, COLL_OK;
+}
+
 static inline void coll__staging_recall(const coll__turn *t) { (void)t; }
 static inline void coll__staging_end(const coll__turn *t) { (void)t; }
 
@@ -25181,13 +25389,27 @@ static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m,
 #endif /* COLL_THREADS_EAGERNESS_H */
 /* ---- transports/threads/coll_threads_turn.h ---- */
 /* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
- * until it is done on all sides. */
+ * until it is done on all sides.
+ *
+ * Among processes (apart) all ranks of a direct turn wait for one another after each phase, also where one has all data:
+ *
+ *     probed    only where a result overwrites an input (careful): everybody has tried to read what it needs
+ *     done      everybody has done its share, in its own memory
+ *     pulled    everybody has taken what others have made for it
+ *
+ * A rank that is refused the memory of another (a right that was lost, memory that the kernel does not copy) says so with the
+ * phase.  All see that, and all decline the turn, with their inputs as they were. */
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and its share is done.  The turn
- * is state[1]. */
-enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_DONE };
+/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and the phases that are over.  The
+ * turn is state[1]. */
+enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_PROBED, COLL__TURN_DONE, COLL__TURN_PULLED };
+
+enum { COLL__PHASES = 4 };                        /* numbers of phases that a turn has (coll__seat.done)      */
+
+/* The number of the phase that ends with this state. */
+static inline uint64_t coll__phase(uint64_t turn, uint64_t state) { return turn * COLL__PHASES + state - COLL__TURN_POSTED; }
 
 enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than there is room for                     */
 
@@ -25369,18 +25591,26 @@ static inline coll_status coll__check_posted(const coll__turn *t, coll__whom who
     return status;
 }
 
-/* Have those done their share? */
-static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
+/* Whom does a rank wait for in a direct turn? */
+static inline coll__whom coll__whom_of(const coll__member *m, coll__whom whom)
+{
+    return coll__is_apart(m) ? COLL__EVERYBODY : whom;
+}
+
+/* Are those through with the phase that ends with this state? */
+static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64_t state)
 {
     const coll__member *m = t->m;
+    const uint64_t phase = coll__phase(t->number, state);
 
+    whom = coll__whom_of(m, whom);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->seats[i].done;
-        if (!coll__waits_for(t, whom, i) || coll__has_come(done, t->number, m->looks)) continue;
+        if (!coll__waits_for(t, whom, i) || coll__has_come(done, phase, m->looks)) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
-        if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
+        if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
         return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
@@ -25440,13 +25670,113 @@ static coll_status coll__turn_begin(coll__turn *t)
         view->send_types = call->send_types;
         view->recv_types = call->recv_types;
     }
-    const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
-    if (status != COLL_OK) return status;
-    if (coll__is_apart(t->m)) coll__staging_begin(t, view);
     t->number = t->m->turn + 1;
+    t->m->staging.made = NULL;
+    t->m->staging.is_careful = t->m->staging.is_staged = false;
+    coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
+    if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
+    if (status != COLL_OK) return status;
+    if (t->m->staging.is_careful) t->m->own->careful = t->number;
     coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
     return COLL_OK;
+}
+
+/* Apart, behind a phase in which this rank has read the memory of others: what it has read is good only if nobody has failed or
+ * left meanwhile, and so may have used its memory for something else. */
+static coll_status coll__check_read(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+
+    if (coll__hub_has_failed(m->thread->hub)) return m->thread->hub->failure.status;
+    for (int i = 0; i < m->count; i++)
+        if (coll__member_left(m, i)) return coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]);
+    return COLL_OK;
+}
+
+/* Our part of the phase that ends with this state. */
+static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn *t), uint64_t state)
+{
+    coll__thread *const thread = t->m->thread;
+
+    if (!coll__work_begin(thread)) return thread->hub->failure.status;
+    coll_status status = work(t);
+    coll__work_end(thread);
+    if (coll__is_apart(t->m) && status == COLL_ERR_UNSUPPORTED) {
+        t->m->own->refused = coll__phase(t->number, state);
+        status = COLL_OK;
+    }
+    if (coll__is_apart(t->m) && status == COLL_OK) status = coll__check_read(t);
+    if (status != COLL_OK) return status;
+    t->task->state[0] = state;
+    coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
+    return COLL_OK;
+}
+
+/* Apart: has a rank been refused what it needs, up to the phase that ends with this state? */
+static bool coll__turn_is_refused(const coll__turn *t, uint64_t state)
+{
+    for (int i = 0; i < t->m->count; i++) {
+        const uint64_t refused = t->m->seats[i].refused;
+        if (refused > coll__phase(t->number, COLL__TURN_POSTED) && refused <= coll__phase(t->number, state)) return true;
+    }
+    return false;
+}
+
+/* Is there one whose result overwrites its input? */
+static bool coll__turn_is_careful(const coll__turn *t)
+{
+    for (int i = 0; i < t->m->count; i++) if (t->m->seats[i].careful == t->number) return true;
+    return false;
+}
+
+static coll_status coll__no_work(coll__turn *t) { return (void)t, COLL_OK; }
+static coll_status coll__probe_work(coll__turn *t) { return t->form->probe(t); }
+static coll_status coll__pull_work(coll__turn *t) { return t->form->pull(t); }
+
+/* Our share.  Apart, where the next phase overwrites our input, it must be able to read what it needs. */
+static coll_status coll__share_work(coll__turn *t)
+{
+    const coll_status status = coll__stored_share(t);
+    const bool tries = coll__is_apart(t->m) && status == COLL_OK && t->form->pull && coll__is_overwritten(t);
+    return tries ? t->form->probe(t) : status;
+}
+
+/* Apart: before our share, which is in vain where some are refused. */
+static coll_status coll__turn_probe(coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    if (t->task->state[0] == COLL__TURN_POSTED && t->form->probe && coll__turn_is_careful(t))
+        status = coll__turn_step(t, coll__probe_work, COLL__TURN_PROBED);
+    if (status != COLL_OK || t->task->state[0] != COLL__TURN_PROBED || !t->m->staging.is_careful) return status;
+    return coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PROBED);
+}
+
+/* Apart: all decline, for some are refused.  It is too late for that where our input is overwritten. */
+static coll_status coll__turn_decline(const coll__turn *t)
+{
+    const int me = t->m->ranks[t->m->rank];
+
+    if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
+    return coll__blame(t->failure, COLL_ERR_SYSTEM, me, "the processes of this host can no longer read one another's memory, "
+                       "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
+}
+
+/* Apart: when all are done, take what others have made for us. */
+static coll_status coll__turn_pull(coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    if (t->form->pull && t->task->state[0] == COLL__TURN_DONE && !coll__turn_is_refused(t, COLL__TURN_DONE)) {
+        t->m->staging.is_harmed |= coll__is_overwritten(t);
+        status = coll__turn_step(t, coll__pull_work, COLL__TURN_PULLED);
+    }
+    if (status == COLL_OK && t->task->state[0] == COLL__TURN_PULLED)
+        status = coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PULLED);
+    if (status != COLL_OK) return status;
+    coll__staging_end(t);
+    return coll__turn_is_refused(t, t->task->state[0]) ? coll__turn_decline(t) : COLL_OK;
 }
 
 /* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
@@ -25455,7 +25785,6 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
 {
     coll__turn turn = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
                         .unit = task->codec->type_size }, *const t = &turn;
-    coll__thread *thread = m->thread;
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
@@ -25465,19 +25794,20 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
     if (coll__is_apart(m)) coll__staging_recall(t);
-    if (task->state[0] == COLL__TURN_POSTED) {
-        if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
-        coll__fetch_to_write(&t->m->own->done);
-        if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        status = coll__stored_share(t);
-        coll__work_end(thread);
+    if (task->state[0] == COLL__TURN_POSTED && (status = coll__check_posted(t, coll__whom_of(m, form->from))) != COLL_OK)
+        return status;
+    if (coll__is_apart(m) && (status = coll__turn_probe(t)) != COLL_OK) return status;
+    if (task->state[0] < COLL__TURN_DONE) {
+        const bool is_vain = coll__is_apart(m) && coll__turn_is_refused(t, COLL__TURN_PROBED);
+        m->staging.is_harmed = m->staging.is_careful && !is_vain;
+        coll__fetch_to_write(&m->own->done);
+        status = coll__turn_step(t, is_vain ? coll__no_work : coll__share_work, COLL__TURN_DONE);
         if (status != COLL_OK) return status;
-        task->state[0] = COLL__TURN_DONE;
-        coll__hub_publish(thread, &t->m->seats[t->m->rank].done, t->number);
     }
-    if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
-    if (t->form->end) t->form->end(t);
-    if (coll__is_apart(m)) coll__staging_end(t);
+    if (task->state[0] == COLL__TURN_DONE && (status = coll__check_done(t, form->until, COLL__TURN_DONE)) != COLL_OK)
+        return status;
+    if (coll__is_apart(m) && (status = coll__turn_pull(t)) != COLL_OK) return status;
+    if (form->end) form->end(t);
     coll__end_allreduce(t, task);
     return status;
 }
@@ -25572,14 +25902,16 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
                      .form = coll__form_of(task->call->kind), .unit = task->codec->type_size };
 
     if (!t.form) return;
-    const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
+    const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] > COLL__TURN_POSTED;
     const size_t length = coll__eager_length(m, t.form, task);
     const bool is_eager = task->state[0] == COLL__TURN_EAGER;
     const uint64_t turn = is_new ? coll__turn_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until : is_eager ? t.form->eager_from : t.form->from;
+    const coll__whom whom = is_new ? COLL__EVERYBODY : is_eager ? t.form->eager_from
+                          : coll__whom_of(m, is_done ? t.form->until : t.form->from);
+    const uint64_t number = is_done ? coll__phase(turn, task->state[0]) : turn;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
-        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
+        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < number) is_late[m->ranks[i]] = 1;
     }
 }
 
@@ -26759,6 +27091,7 @@ typedef struct coll__tcp_settings {
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     int         auth;                             /* what a connection begins with: COLL__AUTH_...            */
     bool        is_open;                          /* public addresses may be used without a key               */
+    bool        lacks_tls;                        /* there is a key, `security` is unset, and this program has no TLS */
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
@@ -26850,6 +27183,13 @@ static void coll__settle_network(coll__tcp_settings *s)
 
 /* ---- >>security: the key, and what it is for ---- */
 
+/* The value of `security` that stands for these COLL__AUTH_... bits. */
+static const char *coll__security_name(int auth)
+{
+    static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
+    return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
+}
+
 #if !defined(COLL_NO_SECURITY)
 
 /* The first line of a file that nobody else may use. */
@@ -26922,6 +27262,7 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
 #if defined(COLL_WITH_OPENSSL)
     if (has_key && s->auth == 0) s->auth = COLL__AUTH_TLS;
 #else
+    s->lacks_tls = has_key && s->auth == 0;
     if (s->auth & COLL__AUTH_TLS)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "security is \"%.40s\", but this program was compiled without "
                                   "COLL_WITH_OPENSSL", text);
@@ -29794,17 +30135,15 @@ static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 
 static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *us)
 {
-    static const char *const names[] = { "no key", "a key", "a key and TLS" };
     const int theirs = g->hello.auth, ours = us->auth;
     const bool has_key = theirs & COLL__AUTH_KIND, have_we = ours & COLL__AUTH_KIND;
 
     if (has_key != have_we)
         return coll__greet_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)", has_key ? "a key" : "no key",
                                   have_we ? "one" : "none");
-    return coll__greet_failed(g, COLL_ERR_DENIED, "it uses %s%s, and here it is %s%s (COLL_SECURITY)",
-                              names[theirs & COLL__AUTH_KIND],
-                              theirs & COLL__AUTH_CHECK ? " and checks" : "", names[ours & COLL__AUTH_KIND],
-                              ours & COLL__AUTH_CHECK ? " and checks" : "");
+    return coll__greet_failed(g, COLL_ERR_DENIED, "security mismatch: it uses \"%s\", and here it is \"%s\"; set COLL_SECURITY "
+                              "to the same on all ranks (\"tls\" needs -DCOLL_WITH_OPENSSL)", coll__security_name(theirs),
+                              coll__security_name(ours));
 }
 
 /* Results would have other bits on either side. */
@@ -31509,6 +31848,14 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     }
 }
 
+/* A rank of a world that others have made after a failure has not come to it.  It may live: it ends a line, too, when it has
+ * waited for too long in coll_shrink, and comes when these ranks meet again.  So it is not called dead. */
+static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
+{
+    coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
+    p->is_dead[rank] = 0;
+}
+
 /* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
 static void coll__line_closed(coll__heartbeat *p, int index, int error)
 {
@@ -31517,6 +31864,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
 
     coll__pipe_close(&line->pipe);
     line->is_reached = false;
+    if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     p->is_dead[index] = 1;
     coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
@@ -31766,8 +32114,9 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
 }
 
-/* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell ring)
+/* All lines are there, and those at their other ends know of this world, or may (are_met false): begin.  Gives 0, or the errno
+ * for which there is no thread; then nobody watches. */
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__bell ring)
 {
     int error = 0;
 
@@ -31775,7 +32124,7 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell 
     p->ring = ring;
     p->turned_at = p->doing_since = coll__now();
     p->beat_at = p->turned_at;
-    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = true;
+    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = are_met;
     coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* who we are; at once, for one may die soon            */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;
@@ -31843,6 +32192,18 @@ typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t 
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
+/* What this rank has promised and accepted in one agreement (coll_tcp_agree.h): the memory of an acceptor of Paxos.  It lasts as
+ * long as the world, for the program may call coll_shrink again after an error, on any communicator with the same ranks. */
+typedef struct coll__acceptor {
+    struct coll__acceptor *next;
+    unsigned char world[COLL__WORLD_LENGTH];      /* the name of the agreement                                */
+    int           count;
+    uint64_t      promised;                       /* it accepts no proposal below this                        */
+    uint64_t      ballot;                         /* of the table; 0: none; COLL__BALLOT_DECIDED              */
+    bool          is_bound;                       /* it may have been agreed on at another host: a host must propose it */
+    unsigned char *table;                         /* the proposal that it has accepted last, or what is decided */
+} coll__acceptor;
+
 typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* which addresses and ports of ours to use                 */
@@ -31854,7 +32215,8 @@ typedef struct coll__tcp {
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
-    bool            has_warned;                   /* that ranks of other hosts come without one               */
+    bool            lacks_tls;                    /* see coll__tcp_settings                                   */
+    bool            has_warned;                   /* that the security in force leaves ranks of other hosts unprotected */
     int             dropped;                      /* greetings that had to make room, since it was last told  */
     int64_t         dropped_at;                   /* when it was                                              */
     unsigned char   refused_like[16];             /* the last refusal that was told: whose, and why           */
@@ -31877,6 +32239,7 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
     bool            has_deferred;                 /* it has left us some                                      */
     struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
+    coll__acceptor *acceptors;                    /* one for each agreement that this rank has taken part in  */
     const coll__identity *greets_as;              /* who we are to those who connect to us                    */
     bool            is_deaf;                      /* the caller's thread does not watch the listener          */
     int64_t         deaf_until;                   /* then: nobody accepts before                              */
@@ -32035,6 +32398,10 @@ static void coll__tcp_free(coll__tcp *tcp)
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
     coll__past_free(&tcp->us);
+    for (coll__acceptor *a; (a = tcp->acceptors);) {
+        tcp->acceptors = a->next;
+        coll__give(a);
+    }
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
@@ -32082,6 +32449,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->options = coll__tcp_kept(c->tcp);
     tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
+    tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
@@ -32695,11 +33063,14 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, reason);
         return;
     }
-    if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned
-        && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
+    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
+    if (is_unsafe && !tcp->has_warned && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
         tcp->has_warned = true;
-        coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can "
-                  "read and change what is sent (COLL_KEY)");
+        coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
+                  ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
+                    "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
+                  : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
+                    "COLL_KEY, or COLL_SECURITY=open to accept this");
     }
     memcpy(tcp->endpoints[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);
@@ -33305,7 +33676,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
-    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->io.bell);
+    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.bell);
     if (error)
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
                   "noticed", tcp->rank, strerror(error));
@@ -34441,6 +34812,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
  * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who was
  * late is late there from the beginning: it is not waited for twice.  Who has
  * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
+ *   A rank keeps what it has promised and accepted as long as its world (coll__acceptor), for coll_shrink may end in an error and
+ * be called again.  A host need not propose again what it alone has thought of: only that host could have agreed on it.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
  * comes, or a rank that does not answer, is late after `grace_ms`, without a liveness timeout never; and perhaps it is only slow.
@@ -34494,16 +34867,14 @@ typedef struct coll__agreement {
     unsigned char *is_lost;                       /* nobody listens there, or it has left                     */
     unsigned char *is_late;                       /* it does not answer                                       */
     unsigned char *is_said_dead;                  /* the old world takes it for dead                          */
-    unsigned char *table;                         /* the proposal that we hold, or make; in the end: what is agreed */
-    uint64_t       ballot;                        /* of it; 0: none                                           */
-    uint64_t       promised;                      /* we accept no proposal below this                         */
+    coll__acceptor *own;                          /* what we have promised and accepted, in earlier calls, too */
+    unsigned char *table;                         /* of it: the proposal that we hold, or make; in the end: what is agreed */
     uint64_t       base;                          /* of the host: what those who are there have promised      */
-    bool           is_bound;                      /* somebody has accepted the table before: we must propose it */
     coll__attendee *attendees;                    /* of the host                                              */
     coll__dialling *calls;                        /* of the host: to those who have not come; of the others: to the host */
     struct pollfd *fds;
     int            grace_ms;
-    int            host;                          /* who has brought it about; -1: not known, or it is lost   */
+    int            host;                          /* it has told us what is agreed, over a line that stays; -1: none */
     bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
     int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
     coll_failure  *failure;
@@ -34589,10 +34960,17 @@ static void coll__heard_close(coll__heard *heard)
 /* We hold a proposal from now on, in the place of an earlier one. */
 static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsigned char *table)
 {
-    if (ballot <= h->ballot) return;
-    h->ballot = ballot;
-    h->is_bound = true;
+    if (ballot <= h->own->ballot) return;
+    h->own->ballot = ballot;
+    h->own->is_bound = true;
     memcpy(h->table, table, (size_t)h->count);
+}
+
+/* This is what is agreed, for good. */
+static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
+{
+    memmove(h->table, table, (size_t)h->count);
+    h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
 /* ---- >>calling ---- */
@@ -34686,14 +35064,14 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 
 /* ---- >>the host ---- */
 
-/* It has ended, or keeps silent.  Whether it lives shows when it is called. */
+/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, that it has given up
+ * while this rank was stopped. */
 static void coll__attendee_lost(coll__agreement *h, int place)
 {
     coll__heard_close(&h->attendees[place].heard);
     memset(&h->attendees[place], 0, sizeof h->attendees[place]);
     h->attendees[place].heard.pipe.fd = -1;
     h->is_there[place] = 0;
-    h->is_late[place] = 1;
 }
 
 /* A note to it, with our table where it has a ballot. */
@@ -34719,8 +35097,7 @@ static void coll__attendee_ask(coll__agreement *h, int place)
 /* Begin, or begin again, above all that has been promised to others as far as we know. */
 static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
 {
-    h->base = h->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
-    h->is_bound = h->ballot > 0;
+    h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
     for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
 }
 
@@ -34747,6 +35124,7 @@ static void coll__agreement_hear(coll__agreement *h)
         }
         const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
+        if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
 }
 
@@ -34768,6 +35146,7 @@ static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
         return true;
     }
     coll__tune_socket(g->pipe.fd);
+    coll__agreement_lives(h, place);              /* it is waited for until it has answered                   */
     if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
     return true;
 }
@@ -34792,7 +35171,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
 
     if (reply == COLL__ANSWER_NOBODY) h->is_lost[place] = 1;
     if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-        memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+        coll__agreement_settle(h, coll__heard_table(&c->heard));
         return true;
     }
     if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
@@ -34857,20 +35236,22 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
  * have, and nothing more will come from them that belongs to the agreement: their lines are the new world's next. */
 static bool coll__agreement_propose(coll__agreement *h)
 {
+    coll__acceptor *own = h->own;
     bool is_accepted = true;
 
-    if (h->ballot < h->base || (!h->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
-        if (!h->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
-        h->ballot = h->ballot < h->base ? h->base : h->ballot + 1;
+    if (own->ballot < h->base || (!own->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
+        if (!own->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+        own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
         coll__attendee *g = &h->attendees[i];
         if (i == h->me || !h->is_there[i]) continue;
-        if (g->holds != h->ballot || g->owes > 0) is_accepted = false;
-        if (g->asked == h->ballot) continue;
-        g->asked = h->ballot;
-        coll__attendee_send(h, i, COLL__CONTROL_TABLE, h->ballot, 0);
+        if (g->asked != own->ballot || g->holds != own->ballot || g->owes > 0) is_accepted = false;
+        if (g->asked == own->ballot) continue;
+        g->asked = own->ballot;
+        coll__attendee_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
+    if (is_accepted) coll__agreement_settle(h, h->table);
     return is_accepted;
 }
 
@@ -34911,7 +35292,7 @@ static coll_status coll__agreement_seek(coll__agreement *h)
 
     h->is_there[h->me] = 1;
     h->began = coll__now();
-    coll__agreement_raise(h, h->promised);
+    coll__agreement_raise(h, h->own->promised);
     for (int i = 0; i < h->count; i++) {
         h->calls[i].call_at = coll__deadline(COLL__AGREE_LOOK_MS);
         h->calls[i].turned_away_at = 0;
@@ -34920,10 +35301,7 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         coll__agreement_look(h);
         coll__agreement_accept(h);
         coll__agreement_hear(h);
-        if (coll__agreement_call_all(h)) {
-            h->is_bound = true;                   /* its host is another one                                  */
-            return COLL_OK;
-        }
+        if (coll__agreement_call_all(h)) return COLL_OK;
         const int there = coll__agreement_tally(h, &open);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
         if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
@@ -34944,13 +35322,15 @@ static coll_status coll__agreement_seek(coll__agreement *h)
     }
 }
 
-/* Tell those who are there what is agreed, or that they are too few. */
+/* Tell those who are there what is agreed, or that they are too few.  What they have not answered yet would be read in the new
+ * world: their lines end here, and they call again. */
 static void coll__agreement_tell(coll__agreement *h)
 {
     const coll_failure *why = h->failure;
 
     for (int i = 0; i < h->count; i++) {
         coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        if (why->status == COLL_OK && (h->attendees[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
             (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
@@ -34965,7 +35345,7 @@ static void coll__agreement_tell(coll__agreement *h)
 /* What we have promised, and the last proposal that we have accepted. */
 static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
 {
-    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->ballot, h->promised, h->table, h->count);
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
 }
 
 /* The host has let us in, and its welcome is what was heard last.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is
@@ -34982,13 +35362,13 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
                 return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
-            if (note == COLL__CONTROL_AGREED) {
-                memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
+            if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
+                coll__agreement_settle(h, coll__heard_table(heard));
                 return COLL_OK;
             }
             if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
-            if (heard->promise > h->promised) h->promised = heard->promise;
-            if (heard->ballot >= h->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
+            if (heard->promise > h->own->promised) h->own->promised = heard->promise;
+            if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
         }
         const int64_t now = coll__now();
@@ -35019,7 +35399,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             break;
         }
         if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-            memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+            coll__agreement_settle(h, coll__heard_table(&c->heard));
             coll__dialling_ends(c);                /* its line is not for this world                           */
             return COLL_OK;
         }
@@ -35039,10 +35419,10 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
     return status;
 }
 
-/* Find the host, or be it.  COLL_OK: h->table says who goes on. */
+/* Find the host, or be it, unless an earlier call has done so.  COLL_OK: h->table says who goes on. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
-    coll_status status = COLL_PENDING;
+    coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
 
     h->host = -1;
     while (status == COLL_PENDING) {
@@ -35051,7 +35431,6 @@ static coll_status coll__agreement_run(coll__agreement *h)
         status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
     }
     if (h->base > 0) coll__agreement_tell(h);
-    if (status == COLL_OK && h->base > 0 && !h->is_bound) h->host = h->me;
     return status;
 }
 
@@ -35076,13 +35455,31 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
+/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
+static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+{
+    coll__acceptor *a = tcp->acceptors;
+
+    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
+    if (a) return a;
+    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
+    if (!a) return NULL;
+    memcpy(a->world, us->world, sizeof a->world);
+    a->count = us->size;
+    a->table = coll__behind(a, sizeof *a);
+    a->next = tcp->acceptors;
+    return tcp->acceptors = a;
+}
+
 static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead, &h->table };
+    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
     unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
+    h->own = coll__acceptor_of(h->old, &h->us);
+    h->table = h->own ? h->own->table : NULL;
     h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
@@ -35090,7 +35487,7 @@ static bool coll__agreement_open(coll__agreement *h)
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
-    return h->is_there && h->attendees && h->calls && h->fds;
+    return h->own && h->is_there && h->attendees && h->calls && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)
@@ -35154,8 +35551,7 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
 }
 
 /* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  Where one is missing, this world fails
- * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed.
- * It may well live, and come when these ranks meet again: so nobody is called dead. */
+ * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed. */
 static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 {
     for (int i = 0, rank = 0; i < h->count; i++) {
@@ -35168,8 +35564,7 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     for (int i = 0; i < (tcp->rank == 0 ? tcp->size : 1); i++) {
         if (i == tcp->rank || tcp->controls[i].pipe.fd >= 0) continue;
         pthread_mutex_lock(&tcp->heartbeat.lock);
-        coll__heartbeat_blame(&tcp->heartbeat, COLL_ERR_PEER, i, "is gone: it was lost while the ranks that were left met");
-        tcp->heartbeat.is_dead[i] = 0;
+        coll__heartbeat_missed(&tcp->heartbeat, i);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         break;
     }
@@ -35449,6 +35844,9 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
     if (by_memory) coll__append(text, room, " memory to %d rank%s", by_memory, by_memory == 1 ? "" : "s");
     if (by_loopback) coll__append(text, room, "%s loopback to %d", by_memory ? "," : "", by_loopback);
     if (by_network) coll__append(text, room, "%s network to %d", by_memory + by_loopback ? "," : "", by_network);
+    if (tcp->size > 1)
+        coll__append(text, room, ", security %s%s", coll__security_name(tcp->us.auth),
+                     (tcp->us.auth & COLL__AUTH_KIND) == COLL__AUTH_KEY ? " (not encrypted)" : "");
     return text;
 }
 
@@ -35546,8 +35944,8 @@ COLL__FOR_SIZE
  * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So a hub rings a bell that the sockets
  * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
- * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
- * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), then hubs. */
+ * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs.  Ranks of our process that are at
+ * work in our memory let go of it, and all return the same cause.  Survivors make a world over TCP (coll_shrink), then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -35574,7 +35972,8 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
  * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is
  * for short vectors, and messages carry the long ones.
  *
- * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
+ * A process that is killed, or stopped for long, is found dead over TCP.  Nobody waits for what it is doing: it only reads, and
+ * nothing of it stays behind. */
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
@@ -35589,7 +35988,6 @@ typedef struct coll__lent {
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__QUIET_MS = 10000,                       /* for ranks that live to let go of our memory              */
     COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
 };
 
@@ -35675,6 +36073,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
+    desk->bell_id = coll__pipe_id(desk->bell.rope);
     desk->room_number = (uint32_t)tcp->room.fd;
     desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
     desk->room_length = tcp->room.length;
@@ -35843,34 +36242,18 @@ static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
         if (!__atomic_load_n(&coll__hub_desks(hub)[i].has_left, __ATOMIC_ACQUIRE)) coll__probe_rank(tcp, coll__desk_name(hub, i));
 }
 
-/* Note at their desks which ranks have died. */
-static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
-{
-    const coll__hub *hub = thread->hub;
-
-    memset(is_failed, 0, (size_t)tcp->size);
-    coll__tcp_failed(tcp, is_failed);
-    for (int i = 0; i < hub->size; i++)
-        if (is_failed[coll__desk_name(hub, i)]) __atomic_store_n(&coll__hub_desks(hub)[i].is_dead, 1, __ATOMIC_RELEASE);
-}
-
-/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those who are in ours leave it. */
-static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll_failure *agreed)
+/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those of our process who are in ours leave
+ * it.  Those of other processes only read it, and look for a failure afterwards. */
+static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed)
 {
     coll__hub *hub = thread->hub;
-    unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
-    const int64_t deadline = coll__deadline(COLL__QUIET_MS);
 
-    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
+    if (!coll__hub_has_failed(hub)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
-        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+        (void)__atomic_exchange_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
     }
     coll__hub_ring(thread);
-    while (is_failed && !coll__hub_is_quiet(hub) && coll__now() < deadline) {
-        coll__host_hub_bury(thread, tcp, is_failed);
-        sched_yield();
-    }
-    coll__give(is_failed);
+    coll__hub_quiesce(thread);
 }
 
 #else
@@ -35888,10 +36271,7 @@ static inline void coll__host_hub_leave(const coll__thread *thread, const void *
 static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
-static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
-{
-    (void)thread, (void)tcp, (void)agreed;
-}
+static inline void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }
 
 #endif
 #endif /* COLL_JOINED_HUB_H */
@@ -35948,7 +36328,7 @@ static const coll_failure *coll__joined_fail(void *context, const coll_failure *
     for (int i = COLL__HUBS - 1; i >= 0; i--)
         if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
     const coll_failure *agreed = coll__tcp_fail(me->tcp, cause);
-    if (agreed && me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_fail(me->hubs[COLL__HUB_OF_HOST], me->tcp, agreed);
+    if (agreed && me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_fail(me->hubs[COLL__HUB_OF_HOST], agreed);
     return agreed && me->hubs[COLL__HUB_OF_PROCESS] ? coll__threads_fail(me->hubs[COLL__HUB_OF_PROCESS], agreed) : agreed;
 }
 
@@ -41836,15 +42216,29 @@ static unsigned coll__nccl_type(coll_type type)
     }
 }
 
+/* An average is a sum that is divided afterwards. */
 static unsigned coll__nccl_op(coll_op op)
 {
-    return op == COLL_PROD ? COLL__NCCL_PROD : op == COLL_MIN ? COLL__NCCL_MIN : op == COLL_MAX ? COLL__NCCL_MAX : COLL__NCCL_SUM;
+    switch (op) {
+    case COLL_SUM: case COLL_AVG: return COLL__NCCL_SUM;
+    case COLL_PROD: return COLL__NCCL_PROD;
+    case COLL_MIN:  return COLL__NCCL_MIN;
+    case COLL_MAX:  return COLL__NCCL_MAX;
+    default:        return COLL__NCCL_NONE;
+    }
 }
+
+/* Operations of the kernels. */
+enum {
+    COLL__KERNEL_OPS = 1 << COLL_SUM | 1 << COLL_PROD | 1 << COLL_MIN | 1 << COLL_MAX | 1 << COLL_AVG | 1 << COLL_BAND
+                     | 1 << COLL_BOR | 1 << COLL_BXOR | 1 << COLL_LAND | 1 << COLL_LOR | 1 << COLL_LXOR
+};
 
 /* Is there a reason in how it is asked for, and not in what is asked for?  NULL: no. */
 static const char *coll__wants_host(const coll_call *call, const coll__codec *codec)
 {
     if (call->op == COLL_USER) return "the operation is the caller's own";
+    if (!(COLL__KERNEL_OPS >> call->op & 1)) return "the kernels have no such operation";
     if (call->algorithm) return "an algorithm is named";
     if (call->residual) return "there is a residual";
     if (codec->reproducible) return "COLL_REPRODUCIBLE";
@@ -41864,7 +42258,7 @@ static coll__nccl_way coll__plain_way(const coll_call *call, const coll__sums *s
     if (coll__is_integer(s->type)) {
         *why = "integers";
         if (s->op == COLL_AVG) return coll_type_size(s->type) < 8 ? COLL__BY_KERNELS : COLL__BY_HOST;
-        const bool has = coll__nccl_type(s->type) != COLL__NCCL_NONE && s->op <= COLL_MAX && !is_scan;
+        const bool has = coll__nccl_type(s->type) != COLL__NCCL_NONE && coll__nccl_op(s->op) != COLL__NCCL_NONE && !is_scan;
         return has ? COLL__BY_NCCL : COLL__BY_KERNELS;
     }
     if (s->type == COLL_BOOL) {

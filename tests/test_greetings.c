@@ -282,7 +282,7 @@ static void test_greetings_wrong(void)
           "it has no key" },
         { "no key at the one called", { KEY, "" }, { 1, 0 }, { "j", "j" }, { 1, 2 }, 2, { 0, 0 }, COLL_ERR_DENIED, "none",
           "it has a key" },
-        { "checks at one end", { KEY, KEY }, { 5, 1 }, { "j", "j" }, { 1, 2 }, 2, { 0, 0 }, COLL_ERR_DENIED, "checks", "checks" },
+        { "checks at one end", { KEY, KEY }, { 5, 1 }, { "j", "j" }, { 1, 2 }, 2, { 0, 0 }, COLL_ERR_DENIED, "key+check", "key+check" },
         { "another job", { KEY, KEY }, { 1, 1 }, { "i", "j" }, { 1, 2 }, 2, { 0, 0 }, COLL_ERR_PROTOCOL, "COLL_WORLD",
           "COLL_WORLD" },
         { "another rank", { KEY, KEY }, { 1, 1 }, { "j", "j" }, { 1, 2 }, 3, { 0, 0 }, COLL_ERR_PROTOCOL, "calls rank 3",
