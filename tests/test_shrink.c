@@ -54,7 +54,7 @@ typedef struct report {
 static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
 
 /* ---- >>fates: what a thread sends within coll_shrink is counted, and whose memory it opens: fstat is the last that it calls
- * before it looks into that ---- */
+ * before it looks into that, and it calls it first for what is its own ---- */
 
 static __thread const fate *armed;
 static __thread int sends, visits;
@@ -88,8 +88,8 @@ static void dies_after(const fate *mine)
 
 int fstat(int fd, struct stat *s)
 {
-    if (armed && armed->kind == DIES_VISITING && ++visits == 1) dies_after(armed);
-    if (armed && armed->kind == DOZES && ++visits >= armed->number) pause_us(1000 * VISIT_MS);
+    if (armed && armed->kind == DIES_VISITING && ++visits == 2) dies_after(armed);
+    if (armed && armed->kind == DOZES && ++visits > armed->number + 1) pause_us(1000 * VISIT_MS);
     return (int)syscall(SYS_fstat, fd, s);
 }
 

@@ -26,6 +26,7 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 #if !defined(COLL_NO_JOINED)
 
 #include <signal.h>
+#include "joined/coll_joined_lent.h"
 #include "joined/coll_joined_hub.h"
 
 enum { COLL__HUB_OF_PROCESS, COLL__HUB_OF_HOST, COLL__HUBS };
@@ -34,7 +35,7 @@ typedef struct coll__joined {
     coll__tcp    *tcp;
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
-    coll__lent    lent;                           /* memory that the others of the host may use in place      */
+    coll__lent   *lent;                           /* memory that the others of the host read in place; NULL: there is none */
     bool          has_met;                        /* the ranks of this host have a hub, or had one in a world before  */
     bool          is_crowded;                     /* they share processors                                    */
     char          description[200];
@@ -222,7 +223,7 @@ static void coll__joined_mark_stragglers(const void *context, const coll_task *t
 static const coll_allocator *coll__joined_memory(void *context)
 {
     coll__joined *me = (coll__joined *)context;
-    return me->lent.arena ? &me->lent.allocator : NULL;
+    return me->lent ? &me->lent->allocator : NULL;
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
@@ -257,10 +258,9 @@ static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowde
 {
     coll_status status;
 
-    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->mapped, &status);
+    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->lent, &me->mapped, &status);
     me->has_met = me->hubs[COLL__HUB_OF_HOST] != NULL;
     me->is_crowded = is_crowded;
-    if (me->has_met) coll__host_room_lend(me->tcp, &me->lent);
     return status;
 }
 
@@ -271,6 +271,7 @@ static void coll__joined_close(void *context)
     if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_leave(me->hubs[COLL__HUB_OF_HOST], me->mapped);
     if (me->hubs[COLL__HUB_OF_PROCESS]) coll__threads_close(me->hubs[COLL__HUB_OF_PROCESS]);
     coll__tcp_close(me->tcp);
+    coll__lent_drop(me->lent);
     coll__give(me);
 }
 
@@ -358,6 +359,7 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
         return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
     fresh->tcp = (coll__tcp *)out->context;
+    fresh->lent = coll__lent_share(me->lent);
     out->context = fresh;
     status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
     if (status == COLL_OK) return COLL_OK;

@@ -12,6 +12,7 @@
 #if COLL__HAS_SHM && !defined(COLL_NO_TCP)
 
 #include <linux/memfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -27,19 +28,30 @@ enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
 
-/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had. */
+/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had.  A file
+ * longer than RLIMIT_FSIZE is not tried, because that raises a signal. */
 static int coll__segment_make(size_t length)
 {
-    int fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct rlimit most;
+    const bool is_too_long = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < length;
+    int fd = is_too_long ? -1 : (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
     coll__close_fd(&fd);
     return -1;
 }
 
-/* Open one of another process, and say how long it is.  It is looked at by name first, because opening some things has
- * consequences.  -1: there is none that could be trusted. */
-static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
+/* By this number the system tells a segment from all others, whatever descriptor it has.  0: of none. */
+static uint64_t coll__segment_id(int fd)
+{
+    struct stat s;
+
+    return fstat(fd, &s) ? 0 : (uint64_t)s.st_ino;
+}
+
+/* Open one of another process, to write to it or only to read it, and say which it is and how long.  It is looked at by name
+ * first, because opening some things has consequences.  -1: there is none that could be trusted. */
+static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uint64_t *id, size_t *length)
 {
     char path[64], link[sizeof coll__segment_link + 1];
     struct stat s;
@@ -47,8 +59,9 @@ static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
     coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
     const ssize_t n = readlink(path, link, sizeof link);
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
+        *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
         return fd;
     }
@@ -56,11 +69,14 @@ static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
     return -1;
 }
 
-static void *coll__segment_map(int fd, size_t length)
+/* Map a part of one, which may be read, or also written (PROT_...). */
+static void *coll__segment_map_part(int fd, uint64_t offset, size_t length, int access)
 {
-    void *const at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *const at = mmap(NULL, length, access, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
+
+static void *coll__segment_map(int fd, size_t length) { return coll__segment_map_part(fd, 0, length, PROT_READ | PROT_WRITE); }
 
 static void coll__segment_unmap(void *at, size_t length)
 {

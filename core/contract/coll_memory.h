@@ -62,20 +62,28 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena);
  * need no longer one. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
-/* ---- >>buffers that the ranks of a host read and write in place ----
+/* ---- >>buffers that the ranks of a host read in place ----
  *
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
  *     ...
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
  *     coll_alloc_free(comm, gradients);
  *
- * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  In memory
- * from coll_alloc they are read where they are, as between threads.  Any rank may have it or not, for any buffer, by itself; the
- * results are the same.  Elsewhere it is memory like any other. */
+ * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  Memory from
+ * coll_alloc is read where it is, as between threads.  The other processes cannot write to it.  Any rank may have it or not, for
+ * any buffer, by itself; the results are the same.  Elsewhere it is memory like any other.
+ *
+ * Memory from coll_alloc outlives coll_shrink.  The ranks of the new communicator read it in place, also when the old one is
+ * freed.  Both communicators give such memory, and each takes back what the other gave.
+ *
+ * coll_init reserves 64 GiB of addresses for it, or less: an eighth of RLIMIT_AS for all processes of the host together, and no
+ * more than RLIMIT_FSIZE.  What does not fit comes from the communicator's allocator, and is not read in place.  Memory is taken
+ * when it is used; mlockall locks what has been allocated, not what is reserved. */
 
 /* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
- * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator.  It goes back with
- * coll_alloc_free, and at the latest before the last communicator is freed that was made from the same coll_init. */
+ * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator, if it fits.  It goes back
+ * with coll_alloc_free, and at the latest before the last communicator of this rank is freed that was made from the same
+ * coll_init, also by coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
 /* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */

@@ -1,4 +1,4 @@
-/* coll_buffers.h - memory that the ranks of a host read and write in place (core/contract/coll_memory.h). */
+/* coll_buffers.h - memory that the ranks of a host read in place (core/contract/coll_memory.h). */
 #ifndef COLL_BUFFERS_H
 #define COLL_BUFFERS_H
 
@@ -7,8 +7,9 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length)
     if (!comm || !*comm->guard) return NULL;
     const coll_transport *t = comm->session->transport;
     const coll_allocator *shared = t->memory ? t->memory(comm->session->context) : NULL;
-    void *at = coll__take_lines(shared ? shared : coll__like(comm), length);
+    void *at = shared ? coll__take_lines(shared, length) : NULL;
 
+    if (!at) at = coll__take_lines(coll__like(comm), length);
     if (!at) coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "coll_alloc: no memory for %zu bytes", length);
     return at;
 }

@@ -20,23 +20,18 @@
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
-/* What the program may have of our room; arena NULL: nothing. */
-typedef struct coll__lent {
-    const coll_allocator *arena;
-    coll_allocator        allocator;
-} coll__lent;
-
 #if COLL__HAS_HUB
 
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of a room            */
 };
 
 /* Those who come to terms. */
 typedef struct coll__meeting {
     coll__tcp *tcp;
+    const coll__lent *lent;                       /* ours; NULL: we have none                                 */
     int       *ranks;                             /* of this host, in ascending order                         */
     int        count, place;                      /* how many, and which of them we are                       */
     int64_t    deadline;
@@ -57,7 +52,7 @@ static bool coll__meeting_waits(coll__meeting *meeting)
 
 /* The first `length` bytes of the room of a rank, once its word is no longer `silence`.  NULL: there is no hope of that.  What is
  * found may be of somebody else, where processes have numbers of their own (containers), or, after a failure, still the room of
- * the world before. */
+ * the world before.  The first rank only reads the rooms of the others. */
 static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -65,9 +60,12 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
     void *at = NULL;
 
     for (;;) {
+        const bool can_write = meeting->place > 0;
+        uint64_t id = 0;
         size_t is_long = 0;
-        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, &is_long);
-        if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
+        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, can_write, &id, &is_long);
+        if (fd >= 0 && is_long == COLL__ROOM_LENGTH)
+            at = coll__segment_map_part(fd, 0, length, can_write ? PROT_READ | PROT_WRITE : PROT_READ);
         coll__close_fd(&fd);
         if (!at) return NULL;
         const coll__host_room_head *head = coll__host_room_head_at(at);
@@ -104,23 +102,30 @@ static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll_
     return is == COLL__ROOM_OPEN ? word : (coll__host_room_word)is;
 }
 
-/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
-static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
+/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory.  false: somebody
+ * else has it, who was stopped in an earlier job of the same name, at the same address. */
+static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
 {
     const coll__tcp *tcp = meeting->tcp;
+    const coll__lent *lent = meeting->lent;
     coll__desk *desk = &coll__hub_desks(hub)[meeting->place];
+    const uint64_t staging = COLL__ROOM_LENGTH - COLL__STAGINGS;
+    uint32_t nobody = 0;
 
-    desk->pid = (uint32_t)getpid();
+    if (!__atomic_compare_exchange_n(&desk->pid, &nobody, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return false;
 #if defined(__SANITIZE_THREAD__)                  /* it does not see that two ranks of a process meet in two mappings of a hub */
     party = tcp->rank;
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
     desk->bell_id = coll__pipe_id(desk->bell.rope);
-    desk->room_number = (uint32_t)tcp->room.fd;
-    desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
-    desk->room_length = tcp->room.length;
-    desk->staging = desk->room_base + COLL__ROOM_HUB - COLL__STAGINGS;
+    desk->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->room.id, .number = (uint32_t)tcp->room.fd,
+                                                          .base = (uint64_t)(uintptr_t)tcp->room.at + staging,
+                                                          .length = COLL__STAGINGS, .offset = staging };
+    if (lent) desk->regions[COLL__REGION_LENT] = (coll__region){ .segment = lent->id, .number = (uint32_t)lent->fd,
+                                                                 .base = (uint64_t)(uintptr_t)lent->at, .length = lent->length };
+    return true;
 }
 
 /* May we copy from the process whose room this is? */
@@ -141,15 +146,14 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
     hub->has_names = hub->is_apart = hub->has_bells = true;
     memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
     hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
-    hub->room_end = COLL__ROOM_HUB - COLL__STAGINGS - COLL__ROOM_HEAD;
+    hub->room_end = COLL__ROOM_LENGTH - COLL__STAGINGS - COLL__ROOM_HEAD;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&hub->lock, &shared);
     pthread_mutexattr_destroy(&shared);
-    if (hub->room_at >= hub->room_end || !coll__hub_begin(hub, is_crowded)) return NULL;
-    coll__meeting_sit(meeting, hub, party);
-    return hub;
+    const bool is_made = hub->room_at < hub->room_end && coll__hub_begin(hub, is_crowded);
+    return is_made && coll__meeting_sit(meeting, hub, party) ? hub : NULL;
 }
 
 /* The first rank waits for the others, and says what comes of it. */
@@ -179,15 +183,14 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
 static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
 {
     const int first = meeting->ranks[0];
-    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_LENGTH));
     coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
     uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
 
-    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count) {
+    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count || !coll__meeting_sit(meeting, hub, party)) {
         coll__meeting_say(meeting, COLL__ROOM_CANNOT);
         return NULL;
     }
-    coll__meeting_sit(meeting, hub, party);
     coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
                                                                                                : COLL__ROOM_READS);
     while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
@@ -213,10 +216,12 @@ static bool coll__meeting_call(coll__meeting *meeting)
     return meeting->ranks != NULL;
 }
 
-/* Our side of the hub of this host; `party`: the first of those of our process.  *mapped: what is ours to unmap.  NULL: there is
- * none, or, *status, no memory. */
-static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, void **mapped, coll_status *status)
+/* Our side of the hub of this host; `party`: the first of those of our process.  *lent: what this rank lends, made if need be;
+ * *mapped: what is ours to unmap.  NULL: there is no hub, or, *status, no memory. */
+static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, coll__lent **lent, void **mapped,
+                                          coll_status *status)
 {
+    const bool has_lent = *lent != NULL;
     coll__meeting meeting = { .tcp = tcp };
     coll__thread *thread = NULL;
     coll__hub *hub = NULL;
@@ -224,54 +229,24 @@ static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_cro
 
     *mapped = NULL;
     *status = coll__meeting_call(&meeting) ? COLL_OK : COLL_ERR_MEMORY;
+    if (meeting.count > 0 && !has_lent) *lent = coll__lent_new(coll__like(tcp), meeting.count);
+    meeting.lent = *lent;
     if (meeting.count > 0)
         hub = meeting.place == 0 ? coll__meeting_lead(&meeting, party, is_crowded) : coll__meeting_attend(&meeting, party, &at);
     coll__give(meeting.ranks);
     if (hub && !(thread = coll__thread_open_with(coll__like(tcp), hub, tcp->rank))) *status = COLL_ERR_MEMORY;
     if (thread) *mapped = at;
-    else coll__segment_unmap(at, COLL__ROOM_HUB);
-    return thread;
+    else coll__segment_unmap(at, COLL__ROOM_LENGTH);
+    if (thread || has_lent) return thread;
+    coll__lent_drop(*lent);                       /* nobody would read it                                     */
+    *lent = NULL;
+    return NULL;
 }
 
 static void coll__host_hub_leave(coll__thread *thread, void *mapped)
 {
     coll__threads_close(thread);
-    coll__segment_unmap(mapped, COLL__ROOM_HUB);
-}
-
-/* ---- >>memory of the program in our room ---- */
-
-/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
-static void coll__host_room_punch(void *at, size_t length)
-{
-    enum { WORTH = 64 << 10 };
-    const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
-    const uintptr_t end = (begin + length) / COLL__PAGE * COLL__PAGE;
-
-    if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
-}
-
-static void *coll__host_room_allocate(void *context, size_t length, size_t alignment)
-{
-    const coll_allocator *arena = *(const coll_allocator *const *)context;
-    return arena->allocate(arena->context, length, alignment);
-}
-
-static void coll__host_room_free(void *context, void *at, size_t length)
-{
-    const coll_allocator *arena = *(const coll_allocator *const *)context;
-
-    coll__host_room_punch(at, length);
-    arena->free(arena->context, at, length);
-}
-
-/* What lies behind the hub in our room. */
-static void coll__host_room_lend(const coll__tcp *tcp, coll__lent *lent)
-{
-    unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
-
-    lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
-    lent->allocator = (coll_allocator){ coll__host_room_allocate, coll__host_room_free, &lent->arena };
+    coll__segment_unmap(mapped, COLL__ROOM_LENGTH);
 }
 
 /* ---- >>failure ---- */
@@ -301,17 +276,16 @@ static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *
 
 #else
 
-static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, void **mapped,
-                                                 coll_status *status)
+static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, coll__lent **lent,
+                                                 void **mapped, coll_status *status)
 {
-    (void)tcp, (void)party, (void)is_crowded;
+    (void)tcp, (void)party, (void)is_crowded, (void)lent;
     *mapped = NULL;
     *status = COLL_OK;
     return NULL;
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
-static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }

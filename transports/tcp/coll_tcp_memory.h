@@ -116,8 +116,9 @@ static bool coll__memory_make(coll__memory *m)
 /* Open the memory that is on offer. */
 static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
 {
+    uint64_t id;
     size_t length = 0;
-    int fd = coll__segment_open(pid, number, &length);
+    int fd = coll__segment_open(pid, number, true, &id, &length);
     const bool is_good = fd >= 0 && length == coll__memory_size(m) && coll__memory_map(m, fd, false);
 
     coll__close_fd(&fd);

@@ -2,24 +2,19 @@
  *
  *     head                what it is, and how the ranks of the host come to terms about their hub (coll_joined_hub.h)
  *     hub                 of the first rank of a host: the hub of all that live there
- *     the rest            memory that the program asks for (coll_alloc), which the others read and write in place
+ *     staging             copies of what the others read (coll_threads_staging.h)
  *
- * It is long and takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for
- * more than "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  In a world after a
- * failure a rank has a new room, under the same descriptor. */
+ * It takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for more than
+ * "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  It is of one world: after a failure a
+ * rank has a new one, under the same descriptor, and who opens that compares the head. */
 #ifndef COLL_TCP_ROOM_H
 #define COLL_TCP_ROOM_H
 
 #if COLL__HAS_HUB
 
-#include <sys/resource.h>
-
 enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
-/* Bytes of the hub, and the most and the least of a room. */
-#define COLL__ROOM_HUB   ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
-#define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
-#define COLL__ROOM_LEAST (2 * COLL__ROOM_HUB)
+#define COLL__ROOM_LENGTH ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
 typedef enum coll__host_room_word {
@@ -33,44 +28,39 @@ typedef enum coll__host_room_word {
 typedef struct coll__host_room_head {
     uint32_t magic, rank;
     unsigned char world[COLL__WORLD_LENGTH];
-    uint64_t base, length;                        /* where it lies in the memory of its process               */
+    uint64_t base;                                /* where it lies in the memory of its process               */
     uint32_t word;                                /* coll__host_room_word                                          */
 } coll__host_room_head;
 
 typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
+    uint64_t       id;                            /* coll__segment_id                                         */
     unsigned char *at;
-    size_t         length;
 } coll__host_room;
 
-static const coll__host_room coll__no_room = { -1, NULL, 0 };
+static const coll__host_room coll__no_room = { -1, 0, NULL };
 
 static void coll__host_room_close(coll__host_room *room)
 {
-    coll__segment_unmap(room->at, room->length);
+    coll__segment_unmap(room->at, COLL__ROOM_LENGTH);
     coll__close_fd(&room->fd);
     *room = coll__no_room;
 }
 
-/* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
+/* coll__no_room: there is no memory of that sort. */
 static coll__host_room coll__host_room_open(void)
 {
-    coll__host_room room = coll__no_room;
-    struct rlimit most;
-    const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
-    /* to go beyond that limit is a signal */
+    coll__host_room room = { coll__segment_make(COLL__ROOM_LENGTH), 0, NULL };
 
-    for (size_t length = COLL__ROOM_MOST; !room.at && length >= COLL__ROOM_LEAST; length /= 2) {
-        if (has_limit && length > most.rlim_cur) continue;
-        room.fd = coll__segment_make(length);
-        room.at = room.fd < 0 ? NULL : (unsigned char *)coll__segment_map(room.fd, length);
-        room.length = length;
-        if (!room.at) coll__close_fd(&room.fd);
+    if (room.fd >= 0) room.at = (unsigned char *)coll__segment_map(room.fd, COLL__ROOM_LENGTH);
+    if (!room.at) {
+        coll__close_fd(&room.fd);
+        return coll__no_room;
     }
-    if (!room.at) return coll__no_room;
 #if defined(MADV_DONTDUMP)
-    (void)madvise(room.at, room.length, MADV_DONTDUMP);
+    (void)madvise(room.at, COLL__ROOM_LENGTH, MADV_DONTDUMP);
 #endif
+    room.id = coll__segment_id(room.fd);
     *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }
@@ -83,7 +73,6 @@ static void coll__host_room_sign(const coll__host_room *room, int rank, const un
     if (!head) return;
     head->rank = (uint32_t)rank;
     head->base = (uint64_t)(uintptr_t)room->at;
-    head->length = room->length;
     memcpy(head->world, world, sizeof head->world);
 }
 

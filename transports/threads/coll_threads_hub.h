@@ -15,15 +15,25 @@ enum {
     COLL__BAGS_ABREAST = 4, COLL__BAG_SLOTS = 2 * COLL__BAGS_ABREAST
 };
 
+/* Memory of a rank that others of its host read in place: a part of a segment that it has made (coll_segment.h). */
+typedef struct coll__region {
+    uint64_t segment;                             /* coll__segment_id                                         */
+    uint64_t base, length;                        /* where it lies in the memory of its process; 0: there is none */
+    uint64_t offset;                              /* and in the segment                                       */
+    uint32_t number;                              /* the descriptor of the segment in that process            */
+} coll__region;
+
+/* Its staging area (coll_threads_staging.h); and what coll_alloc gives, of which the first word says how long it is by now. */
+enum { COLL__REGION_STAGING, COLL__REGION_LENT, COLL__REGIONS };
+
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
+    uint32_t pid;                                 /* apart: of its process                                    */
     int      party;                               /* the first rank of those that have one memory, as threads do */
-    uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
-    uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
+    coll__region regions[COLL__REGIONS];          /* apart                                                    */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
@@ -111,12 +121,20 @@ typedef struct coll__member {
     struct coll__member *next;
 } coll__member;
 
+/* A region of another rank, as this one has mapped it, to read it. */
+typedef struct coll__mapping {
+    coll__region         region;                  /* as it was when this rank entered the hub                 */
+    const unsigned char *at;                      /* NULL: not yet                                            */
+    uint64_t             opened;                  /* bytes that may be read                                   */
+    bool                 is_refused;              /* it cannot be mapped, or is not what the region says      */
+} coll__mapping;
+
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
     coll__desk *desk;                             /* ours there                                               */
     coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
-    unsigned char **rooms;                        /* those of others, as we have mapped them, by desk; NULL: not yet */
+    coll__mapping *mappings;                      /* of the regions of others, by desk                        */
     int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */

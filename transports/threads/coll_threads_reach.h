@@ -1,7 +1,7 @@
 /* coll_threads_reach.h - how a rank reads what lies in the memory of another.
  *
  *     it is of our process                 where it says
- *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
+ *     it lies in a region of the other one in the same place of that region, which this rank has mapped to read it (coll_alloc)
  *     anywhere else                        the kernel copies it (process_vm_readv)
  *
  * A rank never writes into another process: it may be stopped in the middle of that, given up by the others, and continued when
@@ -22,44 +22,73 @@ enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a 
 
 static void coll__reach_close(coll__thread *me)
 {
-    for (int i = 0; me->rooms && i < me->hub->size; i++)
-        coll__segment_unmap(me->rooms[i], (size_t)coll__hub_desks(me->hub)[i].room_length);
+    for (int i = 0; me->mappings && i < COLL__REGIONS * me->hub->size; i++)
+        coll__segment_unmap((void *)(uintptr_t)me->mappings[i].at, (size_t)me->mappings[i].region.length);
     for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
-    coll__give(me->rooms);
+    coll__give(me->mappings);
     coll__give(me->ropes);
     coll__give(me->fetched);
 }
 
-/* Of a hub that is_apart; false: no memory. */
+/* Of a hub that is_apart, when all ranks are there; false: no memory. */
 static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
 {
     const size_t size = (size_t)me->hub->size;
 
-    me->rooms = (unsigned char **)coll__allocate(memory, size * sizeof *me->rooms);
+    me->mappings = (coll__mapping *)coll__allocate(memory, COLL__REGIONS * size * sizeof *me->mappings);
     me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
     for (int i = 0; me->ropes && i < me->hub->size; i++) (void)coll__rope_to(me, i);
-    return me->rooms && me->ropes && me->fetched;
+    for (size_t i = 0; me->mappings && i < COLL__REGIONS * size; i++)
+        me->mappings[i].region = coll__hub_desks(me->hub)[i / COLL__REGIONS].regions[i % COLL__REGIONS];
+    return me->mappings && me->ropes && me->fetched;
+}
+
+/* Map a region of process `pid`.  Under its number there may be another segment by now: its rank has left, or is in another
+ * world. */
+static void coll__mapping_open(coll__mapping *m, uint32_t pid, bool can_grow)
+{
+    const coll__region *const r = &m->region;
+    uint64_t id = 0;
+    size_t length = 0;
+    int fd = coll__segment_open(pid, r->number, false, &id, &length);
+
+    if (fd >= 0 && id == r->segment && r->length <= length && r->offset <= length - r->length)
+        m->at = (const unsigned char *)coll__segment_map_part(fd, r->offset, (size_t)r->length, can_grow ? PROT_NONE : PROT_READ);
+    coll__close_fd(&fd);
+    if (m->at) m->opened = can_grow ? 0 : r->length;
+    m->is_refused = !m->at;
+}
+
+/* Of one that grows: open as much as its rank has opened, if the system lets us. */
+static void coll__mapping_grow(coll__mapping *m)
+{
+    void *const at = (void *)(uintptr_t)m->at;
+
+    if (!m->opened && mprotect(at, COLL__PAGE, PROT_READ)) return;
+    const uint64_t said = __atomic_load_n((const uint64_t *)(const void *)m->at, __ATOMIC_ACQUIRE);
+    const uint64_t to = said < m->region.length ? said : m->region.length;
+    if (to > m->opened && !mprotect(at, (size_t)to, PROT_READ)) m->opened = to;
 }
 
 /* What lies at `at` in the memory of the rank with this desk, in ours.  NULL: it is not there. */
 static const void *coll__reach_at(coll__thread *me, int number, const void *at, size_t length)
 {
-    unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
-    const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
     if (desk->party == me->desk->party) return at;
-    if (distance >= desk->room_length || length > desk->room_length - distance) return NULL;
-    if (!*room) {
-        size_t is_long = 0;
-        int fd = coll__segment_open(desk->pid, desk->room_number, &is_long);
-        if (fd >= 0 && is_long == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, is_long);
-        coll__close_fd(&fd);
+    for (int i = 0; i < COLL__REGIONS; i++) {
+        coll__mapping *const m = &me->mappings[number * COLL__REGIONS + i];
+        const uint64_t distance = (uint64_t)(uintptr_t)at - m->region.base, end = distance + length;
+        const bool can_grow = i == COLL__REGION_LENT;
+        if (distance >= m->region.length || length > m->region.length - distance) continue;
+        if (!m->at && !m->is_refused) coll__mapping_open(m, desk->pid, can_grow);
+        if (m->at && end > m->opened && can_grow) coll__mapping_grow(m);
+        return m->at && end <= m->opened ? m->at + distance : NULL;
     }
-    return *room ? *room + distance : NULL;
+    return NULL;
 }
 
 #else
@@ -79,11 +108,11 @@ static inline const void *coll__reach_at(const coll__thread *me, int number, con
 
 COLL__FOR_SPEED
 
-/* Does `at` lie in the room of this member?  Asked of a rank's own memory: then the others reach it there. */
+/* Has coll_alloc given this to a member?  Asked of a rank's own memory: then the others reach it there. */
 static inline bool coll__is_in_room(const coll__member *m, int rank, const void *at)
 {
-    const coll__desk *const desk = coll__desk_of(m->thread->hub, m->ranks[rank]);
-    return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
+    const coll__region *const r = &coll__desk_of(m->thread->hub, m->ranks[rank])->regions[COLL__REGION_LENT];
+    return (uint64_t)(uintptr_t)at - r->base < r->length;
 }
 
 /* What lies at `at` in the memory of a member of the group, in ours, to be read.  NULL: it is not there. */

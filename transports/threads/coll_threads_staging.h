@@ -18,7 +18,7 @@ enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together: w
 /* Where ours is; NULL: we have none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
 {
-    return (unsigned char *)(uintptr_t)m->thread->desk->staging;
+    return (unsigned char *)(uintptr_t)m->thread->desk->regions[COLL__REGION_STAGING].base;
 }
 
 /* Copy our input there: all that others read of it. */
