@@ -384,6 +384,8 @@
  *   Silence counts from the last heartbeat received, and is judged at the limit and one such interval.  So a rank that is
  * stopped for less than the limit is never dead; one that is silent for good always is by then, and all know a round trip
  * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.
+ *   If a process is stopped while it has the lock of the memory that its host's ranks share, calls that make communicators fail
+ * after 10 s (twice liveness_timeout_ms, if that is more), and coll_free goes on without the lock after 10 s.
  *   All survivors name the same rank in the same words: rank, host, process, address.  Where not even the other host answers,
  * they name the link between two ranks, since nobody can tell which end of it is gone.
  *   The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe

@@ -246,6 +246,7 @@ suite fuzz               sh tests/fuzz.sh
 suite joined             program asan test_joined
 suite hub                program asan test_hub
 waits stopped            program asan test_stopped
+waits segments           program asan test_segments
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink

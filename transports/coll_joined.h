@@ -195,17 +195,21 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
     return 1;
 }
 
+/* What one alone cannot make ends the world. */
 static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
-    const coll__joined *joined = (const coll__joined *)context;
+    coll__joined *joined = (coll__joined *)context;
     bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
 
     for (int i = 0; i < count; i++) {
         is_of_process = is_of_process && coll__is_neighbour(joined, ranks[i]);
         is_of_host = is_of_host && coll__is_of_this_host(joined->tcp, ranks[i]);
     }
-    if (is_of_process) return coll__threads_group(joined->hubs[COLL__HUB_OF_PROCESS], id, ranks, count, me);
-    return is_of_host ? coll__threads_group(joined->hubs[COLL__HUB_OF_HOST], id, ranks, count, me) : NULL;
+    coll__thread *const side = is_of_process ? joined->hubs[COLL__HUB_OF_PROCESS] : is_of_host ? joined->hubs[COLL__HUB_OF_HOST]
+                                                                                              : NULL;
+    void *const group = side ? coll__threads_group(side, id, ranks, count, me) : NULL;
+    if (side && !group) (void)coll__joined_fail(joined, &side->suspicion);
+    return group;
 }
 
 static void coll__joined_ungroup(void *context, void *group)

@@ -139,9 +139,10 @@ static void coll__hub_free(coll__hub *hub)
 /* Of a hub that is_apart nobody frees anything: it goes when the last process unmaps it. */
 static void coll__hub_release(coll__hub *hub)
 {
-    coll__hub_lock(hub);
-    const bool is_last = --hub->holders == 0 && !hub->is_apart;
-    coll__hub_unlock(hub);
+    if (hub->is_apart) return;
+    pthread_mutex_lock(&hub->lock);
+    const bool is_last = --hub->holders == 0;
+    pthread_mutex_unlock(&hub->lock);
     if (!is_last) return;
     for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, hub->groups)) != NULL;) {      /* some members never entered */
         hub->groups = g->next;

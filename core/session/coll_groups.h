@@ -173,6 +173,13 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
     return status;
 }
 
+/* Has the transport a group for a communicator, or none for any of its ranks?  Else it has failed. */
+static bool coll__has_joined(const coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
+}
+
 /* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
 {
@@ -181,7 +188,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
-    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
+    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
         if (session->next_id <= id) session->next_id = id + 1;
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);

@@ -177,19 +177,20 @@ static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ran
     return made;
 }
 
-static void coll__group_leave(const coll__thread *thread, coll__group *group, int me)
+/* Where the lock cannot be had the group stays in the list, with one holder too many. */
+static void coll__group_leave(coll__thread *thread, coll__group *group, int me)
 {
     coll__hub *hub = thread->hub;
+    const bool has_lock = coll__hub_lock(thread);
 
-    coll__hub_lock(hub);
     __atomic_store_n(&coll__group_seats(group)[me].has_left, 1, __ATOMIC_SEQ_CST);
-    if (--group->holders == 0) {
+    if (has_lock && --group->holders == 0) {
         int64_t *at = &hub->groups;
         while (coll__hub_at(hub, *at) != group) at = &((coll__group *)coll__hub_at(hub, *at))->next;
         *at = group->next;
         coll__group_free(hub, group);
     }
-    coll__hub_unlock(hub);
+    if (has_lock) coll__hub_unlock(hub);
     coll__hub_ring(thread);                       /* some may wait for us there                               */
 }
 
@@ -225,6 +226,17 @@ static void coll__member_end(coll__member *m)
     coll__give(m->held);
 }
 
+/* The lock of the hub cannot be had. */
+static void coll__blame_lock(coll__thread *thread)
+{
+    const int rank = __atomic_load_n(&thread->hub->locked_by, __ATOMIC_RELAXED) - 1;
+    char who[40] = "a rank";
+
+    if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);
+    coll__blame(&thread->suspicion, COLL_ERR_PEER, rank, "%s has had the lock of the memory that this host's ranks share for "
+                "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
+}
+
 /* Without memory for our side of it, it is the end of all: the others count on us. */
 static void *coll__threads_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
@@ -232,10 +244,11 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     coll__hub *hub = thread->hub;
     coll__member *m = (coll__member *)coll__allocate(coll__like(thread), sizeof *m);
 
-    coll__hub_lock(hub);
-    coll__group *group = coll__group_find(hub, id, ranks, count, me);
+    const bool has_lock = coll__hub_lock(thread);
+    coll__group *group = has_lock ? coll__group_find(hub, id, ranks, count, me) : NULL;
     if (group) coll__group_seats(group)[me].is_taken = true;
-    coll__hub_unlock(hub);
+    if (has_lock) coll__hub_unlock(hub);
+    else coll__blame_lock(thread);
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);

@@ -65,6 +65,7 @@ typedef struct coll__hub {
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
     pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
+    int             locked_by;                    /* the rank that has it, and 1; 0: nobody, or not known     */
     coll_failure    failure;
     int64_t         all, groups;                  /* the group of all ranks; the others, oldest first; 0: none */
     coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
@@ -137,6 +138,7 @@ typedef struct coll__thread {
     coll__mapping *mappings;                      /* of the regions of others, by desk                        */
     int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
+    bool       has_waited_for_lock;               /* in vain                                                  */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
     bool       has_taken;                         /* messages outside a look, of which nobody has been told   */
     uint32_t   bell_seen;
@@ -206,17 +208,36 @@ static inline int coll__desk_name(const coll__hub *hub, int number)
     return hub->has_names ? coll__hub_names(hub)[number] : hub->first + number;
 }
 
-/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found. */
-static inline void coll__hub_lock(coll__hub *hub)
+enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_NAP_US = 500 };
+
+/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found.  It may
+ * also be stopped: false, if the hub fails meanwhile, or after COLL__LOCK_MS, which this rank waits only once. */
+static bool coll__hub_lock(coll__thread *me)
 {
+    coll__hub *const hub = me->hub;
+    const int64_t deadline = me->has_waited_for_lock ? 0 : coll__deadline(COLL__LOCK_MS);
+
+    for (int tries = 0;; tries++) {
+        const int error = hub->is_apart ? pthread_mutex_trylock(&hub->lock) : pthread_mutex_lock(&hub->lock);
 #if defined(EOWNERDEAD)
-    if (pthread_mutex_lock(&hub->lock) == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
-#else
-    (void)pthread_mutex_lock(&hub->lock);
+        if (error == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
 #endif
+        if (error != EBUSY) break;
+        const bool is_late = coll__now() >= deadline;
+        me->has_waited_for_lock |= is_late;
+        if (is_late || __atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return false;
+        if (tries < COLL__LOCK_YIELDS) sched_yield();
+        else coll__nap(COLL__LOCK_NAP_US);
+    }
+    __atomic_store_n(&hub->locked_by, me->rank + 1, __ATOMIC_RELAXED);
+    return true;
 }
 
-static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock(&hub->lock); }
+static inline void coll__hub_unlock(coll__hub *hub)
+{
+    __atomic_store_n(&hub->locked_by, 0, __ATOMIC_RELAXED);
+    (void)pthread_mutex_unlock(&hub->lock);
+}
 
 /* ---- >>bell: waking those who sleep ---- */
 
@@ -329,7 +350,7 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
     coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__hub_lock(hub);
+    if (!coll__hub_lock(me)) return;
     memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
     for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
         const unsigned char *const report = coll__hub_desks(hub)[i].report;
