@@ -338,7 +338,7 @@ $(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common
 	    $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
 
 # Of the libraries that are not here, compare.py tells.
-run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run
+run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run $(TCP)/coll-check
 	@for mpi in openmpi mpich; do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(TCP)/mpi.$$mpi $(TCP)/start.$$mpi; fi; \
 	done
@@ -364,7 +364,7 @@ $(TCP)/start.gloo: bench/tcp/start.c $(TCP)/gloo.o $(PARTS_bench)
 $(TCP)/gloo $(TCP)/start.gloo:
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ -lgloo -lstdc++ -lm -pthread
 
-$(TCP)/coll-run: $(BUILD)/coll-run
+$(TCP)/coll-run $(TCP)/coll-check: $(TCP)/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	cp $< $@
 
@@ -372,8 +372,10 @@ $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/c
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LDFLAGS)
 
-$(BUILD)/coll-check: tools/coll-check.c $(BUILD)/coll.o coll.h
+$(BUILD)/coll-check: tools/coll-check.c tools/check_tuning.h $(BUILD)/coll.o coll.h
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
+
+$(BUILD)/run_link: $(BUILD)/coll.o
 
 $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)
@@ -455,6 +457,7 @@ $(BUILD)/coll_tls.o: coll.c $(HEADER)
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_rails: tests/test_random.c
+$(BUILD)/test_tuning: tools/coll-check.c tools/check_tuning.h
 $(BUILD)/test_keyfile: $(BUILD)/coll-run
 $(BUILD)/test_lanes: LIBS += $(TLS)
 

@@ -14,7 +14,7 @@
 cp coll-run other-run                           # as if it were that of another machine
 . "$top/tests/folder.sh"
 checker=$(folder release)/coll-check
-env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" > check.log 2>&1 &
+env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" "$(folder release)/run_link" > check.log 2>&1 &
 check_built=$!
 
 # ---- >>started first, for they take seconds by design; their results are looked at last ----
@@ -575,7 +575,7 @@ unset COLL_KEY
 
 # Two machines, as far as the network goes.
 wait $check_built
-cp "$top/$checker" "$dir/"         # where coll-run looks for it
+cp "$top/$checker" "$top/$(folder release)/run_link" "$dir/"         # where coll-run looks for coll-check
 a=collrun$$a b=collrun$$b
 if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b" &&
     ip link add veth0 netns $a type veth peer name veth0 netns $b; then
@@ -596,10 +596,16 @@ if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b
     "$run" -t 50 --rsh "$dir/rsh_spaces" -H $a,$b --check > check.out 2> check.err
     check 'two networks: --check' '0 1' \
         "$? $(grep -cE "tcp 10\.77\.0\.1 - 10\.77\.0\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+$" check.out)"
+    "$run" -t 50 --rsh "$dir/rsh_spaces" -H $a:2,$b "$dir/coll-check" --tuning two.tuning > check.out 2> check.err
+    check 'two networks: --tuning' '0 1' "$? $(grep -cE '^latency=[0-9.]+us overhead=[0-9.]+us gbit=[0-9.]+ reduce=[0-9.]+GB/s$' \
+        two.tuning)"
+    check 'two networks: a job reads that' "$(grep -v '^#' two.tuning)" "$(COLL_TUNING=two.tuning "$run" -t 50 --no-prefix \
+        --rsh "$dir/rsh_spaces" -H $a:2,$b "$dir/run_link" 2>&1)"
 else
     echo 'skipped - two networks: there are no network namespaces here'
 fi
 
+env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" "$(folder release)/run_link" > check.log 2>&1 &
 # ---- >>--check ----
 
 "$run" -t 50 -n 3 --check > check.out 2> check.err
@@ -615,6 +621,26 @@ check '--check: many ranks, a line for each' '0 13' "$? $(grep -cE '^[0-9]+ .* t
 check '--check: one rank' '0 1' "$? $(grep -c 'is alone' check.out)"
 "$run" -t 50 --rsh "$dir/rsh" -H a,b --check > check.out
 check '--check: on hosts' '0 1' "$? $(grep -c '^0 - 1 ' check.out)"
+
+# ---- >>--tuning ----
+
+"$run" -t 50 -n 3 --no-prefix "$dir/coll-check" --tuning one.tuning > check.out 2> check.err
+check '--tuning: exit status' 0 $?
+check '--tuning: one host, one line' '1 0' "$(grep -cE '^latency=[0-9.]+us overhead=[0-9.]+us gbit=[0-9.]+ reduce=' one.tuning) $(
+    grep -cE 'faster=|site=|far' one.tuning)"
+check '--tuning: the file is shown' "$(grep -v '^#' one.tuning)" "$(sed '1,/^tuning file one.tuning:$/d' check.out)"
+check '--tuning: a job reads it' "$(grep -v '^#' one.tuning)" \
+    "$(COLL_TUNING=one.tuning "$run" -t 50 -n 3 --no-prefix "$dir/run_link" 2>&1)"
+"$run" -t 50 -n 2 -q --no-prefix "$dir/coll-check" --tuning=none/tuning > check.out 2> check.err
+check '--tuning: where nothing can be written' \
+    '1 coll-check: cannot write the tuning file none/tuning: No such file or directory' "$? $(cat check.err)"
+"$run" -n 1 -q --no-prefix "$dir/coll-check" --tuning alone.tuning > check.out 2> check.err
+check '--tuning: one rank' '1 1 no' \
+    "$? $(grep -c 'a job of 1 rank has no link' check.err) $([ -e alone.tuning ] && echo yes || echo no)"
+for bad in --tuning --tuning= '--tuning x y' --what; do
+    "$dir/coll-check" $bad > check.out 2> check.err
+    check "coll-check: bad usage: '$bad'" '2 1' "$? $(grep -c '^coll-check: .*--help' check.err)"
+done
 
 # ---- >>the slow ones ----
 

@@ -11,19 +11,22 @@
  * has mapped; what two ranks have in common joins them.  Nothing here looks into the library.
  *
  * Rank 0 prints a line for every pair up to 12 ranks, and for every rank beyond, then the slowest pairs, and a verdict.
+ *
+ * With --tuning FILE rank 0 writes a tuning file (coll_config.tuning_file, COLL_TUNING) for jobs on the same hosts.
+ * check_tuning.h decides what it says.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "../coll.h"
 
+#include "check_tuning.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,11 +35,12 @@ enum {
     PAIRS_MOST = 12,                /* ranks up to which every pair has a line                */
     ALONE_MOST = 8,                 /* and up to which one pair is measured at a time         */
     SIZE_MOST = 4096, PINGS = 1000, WARM = 20,
-    CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20,
+    CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20, FLIGHT = 4,
     NAME = 64
 };
 
-static const double ping_seconds = 0.02, stream_seconds = 0.04, chunk_seconds = 0.004;
+static const double ping_seconds = 0.02, stream_seconds = 0.04, across_seconds = 0.3, chunk_seconds = 0.004;
+static const double stream_latencies = 20;
 
 /* Something that joins a process with another one: a socket by its two ends, or shared memory. */
 typedef struct way {
@@ -56,7 +60,8 @@ typedef struct check {
     coll_comm *comm;
     int        rank, size;
     double    *row;                         /* ours: latency (s) to each rank, then bytes/s to each */
-    char      *chunk;
+    char      *chunks;                      /* FLIGHT long messages                           */
+    double     pings[PINGS];
     bool       failed;
 
     card      *cards;                       /* of all ranks                                   */
@@ -65,6 +70,10 @@ typedef struct check {
     size_t    *way_offsets;
 } check;
 
+/* A test measures simulated machines by their own clock. */
+#if !defined(CHECK_NOW)
+#define CHECK_NOW(c) now()
+
 static double now(void)
 {
     struct timespec t;
@@ -72,15 +81,7 @@ static double now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-static void *must(void *memory)
-{
-    if (!memory) {
-        fprintf(stderr, "coll-check: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
+#endif
 
 /* Say once what went wrong; what follows then does nothing. */
 static bool good(check *c, coll_status status)
@@ -92,13 +93,6 @@ static bool good(check *c, coll_status status)
 
 /* ---- >>measuring ---- */
 
-static int compare_doubles(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
 static double median(double *values, size_t count)
 {
     if (count == 0) return 0;
@@ -106,104 +100,137 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-/* Short messages there and back, until the leader says that it was the last.  Seconds of half a way there and back. */
+/* Short messages there and back, until the leader says that it was the last.  Seconds of half a way there and back, which both
+ * know then. */
 static double ping(check *c, int peer, bool leads)
 {
-    static double times[PINGS];
-    const double end = now() + ping_seconds;
+    const double end = CHECK_NOW(c) + ping_seconds;
     int count = 0;
     uint64_t more = 1;
 
     for (int i = 0; more && !c->failed; i++) {
-        const double began = now();
+        const double began = CHECK_NOW(c);
         if (leads) {
             more = i < WARM || (count < PINGS - 1 && began < end);
             if (!good(c, coll_send(c->comm, &more, 1, COLL_U64, peer, 1))) break;
             if (!good(c, coll_recv(c->comm, &more, 1, COLL_U64, peer, 1))) break;
-            if (i >= WARM) times[count++] = (now() - began) / 2;
+            if (i >= WARM) c->pings[count++] = (CHECK_NOW(c) - began) / 2;
         } else {
             if (!good(c, coll_recv(c->comm, &more, 1, COLL_U64, peer, 1))) break;
             if (!good(c, coll_send(c->comm, &more, 1, COLL_U64, peer, 1))) break;
         }
     }
-    return median(times, (size_t)count);
+    double half = median(c->pings, (size_t)count);
+    if (leads) good(c, coll_send(c->comm, &half, 1, COLL_F64, peer, 1));
+    else good(c, coll_recv(c->comm, &half, 1, COLL_F64, peer, 1));
+    return half;
 }
 
-/* Messages that grow until one takes a while, so that a slow link is not given too much, and a word back at the end.  Bytes a
- * second, after the first of the longest. */
-static double stream_out(check *c, int peer)
+/* What a long message begins with.  FLIGHT - 1 messages without a meaning follow the LAST, for receives that wait for them. */
+typedef struct head { uint64_t place, length; } head;
+
+enum { GROWING, LONGEST, LAST };
+
+static bool finish(check *c, coll_request **request)
 {
-    double began = now();
-    size_t length = CHUNK_LEAST, sent = 0;
-    bool grows = true;
-    uint64_t word = 1;
+    const bool ok = good(c, coll_wait(*request));
 
-    for (const double end = began + stream_seconds; word && !c->failed;) {
-        const double before = now();
-        word = before < end;
-        memcpy(c->chunk, &word, sizeof word);
-        if (!good(c, coll_send(c->comm, c->chunk, length, COLL_U8, peer, 2))) return 0;
-        sent += length;
-        if (grows && (length == CHUNK_MOST || now() - before > chunk_seconds)) {
-            grows = false;
-            if (word) began = now(), sent = 0;
-        }
-        if (grows) length *= 2;
-    }
-    if (!good(c, coll_recv(c->comm, &word, 1, COLL_U64, peer, 2))) return 0;
-    const double took = now() - began;
-    return took > 0 ? (double)sent / took : 0;
+    coll_request_free(*request);
+    *request = NULL;
+    return ok;
 }
 
+/* Long messages, of which up to FLIGHT are on their way.  They grow until one takes a while, so that a slow link is not given
+ * too much.  Bytes a second, as the other rank has received them.  Where the way is long, so is the time: a connection begins
+ * slowly. */
+static double stream_out(check *c, int peer, double seconds)
+{
+    const double least = stream_latencies * c->row[peer];
+    const double end = CHECK_NOW(c) + (least > seconds ? least : seconds);
+    coll_request *sends[FLIGHT] = { NULL };
+    head next = { GROWING, CHUNK_LEAST };
+    double rate = 0;
+
+    for (int i = 0, after = 0; after < FLIGHT && !c->failed; i++) {
+        char *const chunk = c->chunks + (size_t)(i % FLIGHT) * CHUNK_MOST;
+        if (!finish(c, &sends[i % FLIGHT])) break;
+        const double before = CHECK_NOW(c);
+        if (before >= end) next.place = LAST;
+        memcpy(chunk, &next, sizeof next);
+        const size_t length = after ? sizeof next : (size_t)next.length;
+        if (!good(c, coll_isend(c->comm, chunk, length, COLL_U8, peer, 2, &sends[i % FLIGHT]))) break;
+        if (next.place == LAST) after++;
+        if (next.place != GROWING) continue;
+        finish(c, &sends[i % FLIGHT]);
+        if (next.length == CHUNK_MOST || CHECK_NOW(c) - before > chunk_seconds) next.place = LONGEST;
+        else next.length *= 2;
+    }
+    for (int i = 0; i < FLIGHT; i++) finish(c, &sends[i]);
+    if (!c->failed) good(c, coll_recv(c->comm, &rate, 1, COLL_F64, peer, 2));
+    return rate;
+}
+
+/* The time of what comes after the first of the longest messages, or, if there is none, after the first of all. */
 static void stream_in(check *c, int peer)
 {
-    uint64_t word = 1;
+    coll_request *receives[FLIGHT] = { NULL };
+    double began = CHECK_NOW(c), bytes = 0, rate = 0;
+    uint64_t before = LAST;
 
-    while (word && good(c, coll_recv(c->comm, c->chunk, CHUNK_MOST, COLL_U8, peer, 2))) memcpy(&word, c->chunk, sizeof word);
-    good(c, coll_send(c->comm, &word, 1, COLL_U64, peer, 2));
+    for (int i = -FLIGHT, after = 0; after < FLIGHT && !c->failed; i++) {
+        const int slot = (i + FLIGHT) % FLIGHT;
+        char *const chunk = c->chunks + (size_t)slot * CHUNK_MOST;
+        head next = { GROWING, 0 };
+        if (!finish(c, &receives[slot])) break;
+        const double at = CHECK_NOW(c);
+        if (i >= 0) memcpy(&next, chunk, sizeof next);
+        if (i >= 0 && after == 0) {
+            bytes += (double)next.length;
+            if (at > began) rate = bytes / (at - began);
+            if (before == LAST || (before == GROWING && next.place == LONGEST)) began = at, bytes = 0;
+            before = next.place;
+        }
+        if (next.place == LAST) after++;
+        else good(c, coll_irecv(c->comm, chunk, CHUNK_MOST, COLL_U8, peer, 2, &receives[slot]));
+    }
+    for (int i = 0; i < FLIGHT; i++) finish(c, &receives[i]);
+    if (!c->failed) good(c, coll_send(c->comm, &rate, 1, COLL_F64, peer, 2));
+}
+
+/* One direction after the other.  Gives the rate of what this rank has sent. */
+static double stream(check *c, int peer, double seconds)
+{
+    double rate = 0;
+
+    if (c->rank < peer) rate = stream_out(c, peer, seconds);
+    stream_in(c, peer);
+    if (c->rank > peer) rate = stream_out(c, peer, seconds);
+    return rate;
 }
 
 static void measure(check *c, int peer)
 {
-    const bool leads = c->rank < peer;
-    const double latency = ping(c, peer, leads);
-    double rate = 0;
-
-    if (leads) rate = stream_out(c, peer);
-    stream_in(c, peer);
-    if (!leads) rate = stream_out(c, peer);
-    c->row[peer] = latency;
-    c->row[c->size + peer] = rate;
+    c->row[peer] = ping(c, peer, c->rank < peer);
+    c->row[c->size + peer] = stream(c, peer, stream_seconds);
 }
 
-/* Whom this rank meets in a round: one of an even number of seats stands still, the others go round it. */
-static int partner(int rank, int round, int seats)
+/* Every two of some ranks, which stand in rising order; the others wait. */
+static void measure_all(check *c, const int *ranks, int count)
 {
-    const int others = seats - 1;
+    const int seats = count + count % 2;
+    int own = 0;
 
-    if (rank == others) {
-        for (int i = 0; i < others; i++) {
-            if ((2 * i) % others == round) return i;
-        }
-    }
-    const int peer = (round - rank + others) % others;
-    return peer == rank ? others : peer;
-}
-
-static void measure_all(check *c)
-{
-    const int seats = c->size + c->size % 2;
-
+    while (own < count && ranks[own] != c->rank) own++;
     for (int round = 0; round < seats - 1; round++) {
-        const int peer = partner(c->rank, round, seats);
-        const int first = c->rank < peer ? c->rank : peer;
-        if (c->size > ALONE_MOST) {
-            if (peer < c->size) measure(c, peer);
+        const int other = own < count ? partner(own, round, seats) : count;
+        const int first = own < other ? own : other;
+        if (count > ALONE_MOST) {
+            if (other < count) measure(c, ranks[other]);
             if (!good(c, coll_barrier(c->comm))) return;
             continue;
         }
-        for (int turn = 0; turn < c->size; turn++) {
-            if (turn == first && peer < c->size) measure(c, peer);
+        for (int turn = 0; turn < count; turn++) {
+            if (turn == first && other < count) measure(c, ranks[other]);
             if (!good(c, coll_barrier(c->comm))) return;
         }
     }
@@ -325,6 +352,15 @@ static void transport_text(check *c, char text[NAME])
     if (begin && end) snprintf(text, NAME, "%.*s", (int)(end + 1 - begin - 6), begin + 6);
 }
 
+/* What all ranks have measured, for rank 0. */
+static bool gather_rows(check *c)
+{
+    const size_t each = 2 * (size_t)c->size;
+
+    if (!c->rows) c->rows = must(calloc(each * (size_t)c->size, sizeof *c->rows));
+    return good(c, coll_gather(c->comm, c->row, c->rows, each, COLL_F64, 0));
+}
+
 static bool collect(check *c)
 {
     const size_t size = (size_t)c->size;
@@ -338,10 +374,9 @@ static bool collect(check *c)
     transport_text(c, own.transport);
     own.processors = sched_getaffinity(0, sizeof processors, &processors) == 0 ? (uint64_t)CPU_COUNT(&processors) : 0;
     c->cards = must(calloc(size, sizeof *c->cards));
-    c->rows = must(calloc(2 * size * size, sizeof *c->rows));
     c->way_offsets = must(calloc(size + 1, sizeof *c->way_offsets));
     ok = good(c, coll_allgather(c->comm, &own, c->cards, sizeof own, COLL_U8))
-      && good(c, coll_gather(c->comm, c->row, c->rows, 2 * size, COLL_F64, 0));
+      && gather_rows(c);
     for (size_t i = 0; ok && i < size; i++) {
         offsets[i] = c->way_offsets[i] * sizeof(way);
         bytes[i] = (size_t)c->cards[i].ways * sizeof(way);
@@ -489,14 +524,126 @@ static void print_verdict(const check *c)
     else printf("; one pair is %.1f times slower than the median of its kind: look at the slowest ones above\n", factor);
 }
 
+/* ---- >>tuning ---- */
+
+/* Which ranks share a host, as the library sees it. */
+static bool find_hosts(check *c, links *l)
+{
+    int32_t first = c->rank, *const firsts = must(calloc((size_t)c->size, sizeof *firsts));
+    coll_comm *host = NULL;
+
+    bool ok = good(c, coll_split_host(c->comm, &host));
+    if (ok && coll_broadcast(host, &first, 1, COLL_I32, 0) < 0) {
+        fprintf(stderr, "coll-check: %s\n", coll_error(host));
+        c->failed = true;
+    }
+    coll_free(host);
+    ok = ok && good(c, coll_allgather(c->comm, &first, firsts, 1, COLL_I32));
+    if (ok) number_hosts(l, firsts, c->size);
+    free(firsts);
+    return ok;
+}
+
+/* What the links of sites carry, two sites at a time, when all hosts of the one exchange with all of the other.  It takes longer:
+ * messages of hosts that share a link come in bursts. */
+static bool measure_across(check *c, const links *l, tuning *t)
+{
+    const int host = l->host_of[c->rank], seats = t->sites + t->sites % 2;
+    double *const rates = must(calloc((size_t)c->size, sizeof *rates));
+    double *const most = must(calloc((size_t)t->sites, sizeof *most));
+    bool ok = true;
+
+    for (int round = 0; round < seats - 1 && ok; round++) {
+        const int other = l->first[host] == c->rank ? partner_across(t, l->hosts, host, round) : -1;
+        double rate = 0;
+        ok = good(c, coll_barrier(c->comm));
+        if (ok && other >= 0) rate = stream(c, l->first[other], across_seconds);
+        ok = ok && good(c, coll_gather(c->comm, &rate, rates, 1, COLL_F64, 0));
+        for (int a = 0; a < l->hosts && c->rank == 0; a++) rates[a] = rates[l->first[a]];         /* first[a] >= a    */
+        if (ok && c->rank == 0) add_across(t, l->hosts, round, rates, most);
+    }
+    if (ok && c->rank == 0) t->far_rate = least_across(t, most);
+    free(rates);
+    free(most);
+    return ok;
+}
+
+/* What the library measures, as a text: among all ranks, or among one of each host at the first site if there are others. */
+static bool measure_link(check *c, const links *l, const tuning *t, char *text, size_t room)
+{
+    const int host = l->host_of[c->rank];
+    coll_comm *site = NULL;
+    bool ok = true;
+
+    if (t->sites < 2) return good(c, coll_measure(c->comm)) && coll_link_text(c->comm, text, room) > 0;
+    const int color = l->first[host] == c->rank && t->site[host] == 0 ? 0 : COLL_NO_COLOR;
+    if (!good(c, coll_split(c->comm, color, 0, &site))) return false;
+    if (site) ok = coll_measure(site) == COLL_OK && coll_link_text(site, text, room) > 0;
+    if (!ok) fprintf(stderr, "coll-check: %s\n", coll_error(site));
+    c->failed = !ok;
+    coll_free(site);
+    return ok;
+}
+
+static bool write_file(const char *path, const char *text, const char *notes)
+{
+    FILE *const file = fopen(path, "we");
+    int error = file ? 0 : errno;
+
+    if (file) {
+        fprintf(file, "# by coll-check %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+        for (const char *line = notes; *line; line += strcspn(line, "\n") + 1)
+            fprintf(file, "# %.*s\n", (int)strcspn(line, "\n"), line);
+        fputs(text, file);
+        if (ferror(file)) error = errno ? errno : EIO;
+        if (fclose(file) && !error) error = errno;
+    }
+    if (error) fprintf(stderr, "coll-check: cannot write the tuning file %s: %s\n", path, strerror(error));
+    return !error;
+}
+
+/* Measure what is still to be known, and write the file. */
+static void tune(check *c, const char *path)
+{
+    links l = { 0 };
+    tuning t = { 0 };
+    char measured[512] = "", text[TUNING_ROOM], notes[TUNING_ROOM];
+    bool ok = find_hosts(c, &l);
+
+    if (ok && l.hosts < c->size && c->size > ALONE_MOST) {        /* pairs have shared the links of hosts      */
+        measure_all(c, l.first, l.hosts);
+        ok = !c->failed && gather_rows(c);
+    }
+    if (ok && c->rank == 0) {
+        join_pairs(&l, c->rows);
+        find_sites(&l, &t);
+    }
+    if (ok) {
+        if (c->rank > 0) t.site = must(calloc((size_t)l.hosts, sizeof *t.site));
+        ok = good(c, coll_broadcast(c->comm, &t.sites, 1, COLL_I32, 0))
+          && good(c, coll_broadcast(c->comm, t.site, (size_t)l.hosts, COLL_I32, 0));
+    }
+    if (ok && t.sites > 1) ok = measure_across(c, &l, &t);
+    ok = ok && measure_link(c, &l, &t, measured, sizeof measured);
+    if (ok && c->rank == 0) {
+        find_rates(&l, &t);
+        tuning_text(&l, &t, measured, text, notes);
+        c->failed = !write_file(path, text, notes);
+        if (!c->failed) printf("%stuning file %s:\n%s", notes, path, text);
+    }
+    tuning_free(&l, &t);
+}
+
 static const char help_text[] =
-    "usage: coll-check [-h | --help | --version]\n"
-    "       coll-run -n RANKS coll-check\n"
+    "usage: coll-check [--tuning FILE]\n"
+    "       coll-run -n RANKS coll-check [--tuning FILE]\n"
+    "       coll-run -H HOST:RANKS,HOST:RANKS coll-check [--tuning FILE]\n"
     "       coll-run -H HOST:RANKS,HOST:RANKS --check\n"
     "\n"
     "Measure the way between every two ranks of a job: latency, bandwidth in both directions, and which\n"
     "way it is.  It is started as one rank of the job, by coll-run or any other launcher.\n"
     "\n"
+    "      --tuning FILE    rank 0 writes a tuning file for jobs on the same hosts (COLL_TUNING=FILE)\n"
     "  -h, --help           print this text\n"
     "      --version        print the version\n"
     "\n"
@@ -504,18 +651,43 @@ static const char help_text[] =
     "the latency; then long messages for some hundredths of a second in each direction.\n"
     "Rank 0 prints a line for each pair, or beyond 12 ranks for each rank, and which is the slowest.\n"
     "\n"
+    "The tuning file has the latency, overhead and rate of additions that coll_measure finds, and the\n"
+    "rate of the slowest host's link.  faster= names ranks whose hosts have faster links:\n"
+    "rates that differ by less than 1.25 count as alike.  If latencies between hosts are of two sorts, the\n"
+    "one 3 times the other or more, and 20 us, then site= says where another site begins, and far_latency=\n"
+    "and far_gbit= what is between sites.  A host that is faster than all others is not found, nor is a\n"
+    "host that is alone at its site.  Ranks of one host are not compared with one another.\n"
+    "The file holds for ranks on the same hosts in the same order.\n"
+    "\n"
     "Environment: what coll_init understands (COLL_RANK, COLL_SIZE, COLL_ADDR, COLL_NETWORK, ...).\n"
     "\n"
-    "Exit status: 0 if every pair was measured; 1 if not, with the reason; 2: bad usage.\n";
+    "Exit status: 0 if every pair was measured and the file, if any, is written; 1 if not, with the reason;\n"
+    "2: bad usage.\n";
+
+/* The file to write, or NULL.  Ends the program after --help, --version and what it does not know. */
+static const char *take_options(int argc, char **argv)
+{
+    const char *path = NULL;
+
+    for (int i = 1; i < argc; i++) {
+        const char *const word = argv[i];
+        if (!strcmp(word, "-h") || !strcmp(word, "--help")) exit(fputs(help_text, stdout) < 0);
+        if (!strcmp(word, "--version"))
+            exit(printf("coll-check %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH) < 0);
+        if (!strncmp(word, "--tuning=", 9)) path = word + 9;
+        else if (!strcmp(word, "--tuning")) path = i + 1 < argc ? argv[++i] : "";
+        else exit((fprintf(stderr, "coll-check: it takes no '%s' (--help says more)\n", word), 2));
+        if (!*path) exit((fprintf(stderr, "coll-check: --tuning needs the name of a file (--help says more)\n"), 2));
+    }
+    return path;
+}
 
 int main(int argc, char **argv)
 {
-    check c = { 0 };
+    const char *const tuning_path = take_options(argc, argv);
+    static check c;
+    int *everyone;
 
-    if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) return fputs(help_text, stdout) < 0;
-    if (argc > 1 && !strcmp(argv[1], "--version"))
-        return printf("coll-check %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH) < 0;
-    if (argc > 1) return fprintf(stderr, "coll-check: it takes no '%s' (--help says more)\n", argv[1]), 2;
     if (coll_init(&c.comm, NULL) < 0) {
         fprintf(stderr, "coll-check: %s\n", coll_error(NULL));
         return 1;
@@ -527,8 +699,10 @@ int main(int argc, char **argv)
         return 1;
     }
     c.row = must(calloc(2 * (size_t)c.size, sizeof *c.row));
-    c.chunk = must(calloc(1, CHUNK_MOST));
-    measure_all(&c);
+    c.chunks = must(calloc(FLIGHT, CHUNK_MOST));
+    everyone = must(calloc((size_t)c.size, sizeof *everyone));
+    for (int i = 0; i < c.size; i++) everyone[i] = i;
+    measure_all(&c, everyone, c.size);
     if (!c.failed && collect(&c) && c.rank == 0) {
         if (c.size == 1) printf("rank 0 on %s is alone: there is nothing to measure\n", c.cards[0].host);
         else if (c.size <= PAIRS_MOST) print_pairs(&c);
@@ -536,9 +710,16 @@ int main(int argc, char **argv)
         if (c.size > 1) print_verdict(&c);
         fflush(stdout);
     }
+    if (tuning_path && c.size == 1) {
+        fprintf(stderr, "coll-check: a job of 1 rank has no link: no tuning file is written; start 2 ranks or more\n");
+        c.failed = true;
+    } else if (tuning_path && !c.failed) {
+        tune(&c, tuning_path);
+    }
     coll_free(c.comm);
+    free(everyone);
     free(c.row);
-    free(c.chunk);
+    free(c.chunks);
     free(c.cards);
     free(c.rows);
     free(c.ways);

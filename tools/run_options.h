@@ -262,6 +262,7 @@ static const char help_options[] =
     "      --launcher PATH  coll-run on the other hosts (default: the path of this one, else PATH)\n"
     "      --log-dir DIR    write what rank N puts out to DIR/rank-N.log, too\n"
     "      --check          instead of PROGRAM, measure latency and bandwidth of every pair of ranks\n"
+    "                       (coll-check; start it as PROGRAM with --tuning FILE to write a tuning file)\n"
     "      --dry-run        say what would be started, and start nothing\n"
     "      --survive        a rank that fails does not end the others: for programs that go on without it\n"
     "                       (coll_shrink); the exit status is 0 if any rank ends well\n"
