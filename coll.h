@@ -464,15 +464,17 @@
  * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
  * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
  * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
- *   Where hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
+ *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
  * ranks 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all from there on.  Such words stand in rising order, and ranks
- * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
- * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
- * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
+ * without one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: with one link of
+ * four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
  *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
- * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
- * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
- * next job with that text as its file goes by sites.
+ * what is between sites: the time until a message is there, and what the link of a site carries.
+ *   coll-check measures the links between every two ranks, and writes all of this for jobs on the same hosts:
+ *     coll-run -H a:4,b:4,c:4 coll-check --tuning job.tuning
+ *     COLL_TUNING=job.tuning coll-run -H a:4,b:4,c:4 ./program
+ * coll_measure leaves faster=, site=, far_latency= and far_gbit= as they are.  If rank 0 knows its site, it measures with ranks
+ * of that site, provided that the ranks of each site follow one another.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -1079,10 +1081,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are
- * far from one another; choose algorithms and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`;
- * takes some 10 ms on a fast network, and some 400 times the latency between sites.  Communicators that are made from this one
- * afterwards inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by
+ * what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators
+ * that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16

@@ -99,8 +99,6 @@
  *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
- *     coll_measure_runs.h           the rounds that are timed for that
- *     coll_measure_hosts.h          whose links are faster, and which hosts are far from one another
  *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
@@ -219,8 +217,6 @@ COLL__FOR_SIZE
 #include "core/session/coll_groups.h"
 #include "core/session/coll_neighbors.h"
 #include "core/session/coll_shrink.h"
-#include "core/session/coll_measure_runs.h"
-#include "core/session/coll_measure_hosts.h"
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
 #include "core/session/coll_buffers.h"

@@ -3,9 +3,9 @@
 
 usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
-FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, and for each library that is
-installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link, slow,
-sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1
+FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, coll-check, and for each
+library that is installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link,
+slow, sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1
 is faster.  link, slow, sites, incast and overlap need root.  The exit status is 0, or 1 when a program failed or a result was
 wrong; a target that is missed is a figure, not a failure."""
 import argparse, os, random, re, shutil, statistics, sys, tempfile, time
@@ -149,21 +149,34 @@ def links(runner, conditions):
     return done
 
 
-def link_commands(runner, found, budget, sizes, name, threads, sites=1):
+def link_commands(runner, found, budget, sizes, name, threads, sites=1, tuning=None):
     """The program of each host that was made"""
-    address = '%s:%d' % (found[0][1], 7000)       # a network of its own: nobody else has ports there
-    at_sites = lambda h: ['site %d' % (h * sites // len(found)), '%s:%d' % (found[0][1], 7001)] if sites > 1 else []
+    address, second = ['%s:%d' % (found[0][1], port) for port in (7000, 7001)]     # a network of its own, so the ports are free
+    told = lambda h: (['sites', 'site %d' % (h * sites // len(found)), second] if sites > 1 else
+                      ['tuned', tuning, second] if tuning else [])
     return [net.inside(where, runner.path('link'), runner.shared, str(budget), sizes, name, str(h), str(len(found)), str(threads),
-                       address, own, found[(h + 1) % len(found)][1], net.INTERFACE, *at_sites(h))
+                       address, own, found[(h + 1) % len(found)][1], net.INTERFACE, *told(h))
             for h, (where, own) in enumerate(found)]
+
+
+def tune(runner, found, path):
+    """Let coll-check write a tuning file for these hosts.  Does it name faster links?"""
+    join = lambda h: ['env', 'COLL_RANK=%d' % h, 'COLL_SIZE=%d' % len(found), 'COLL_ADDR=%s:%d' % (found[0][1], 7002)]
+    status, _, err = runner.command([net.inside(where, *join(h), runner.path('coll-check'), '--tuning', path)
+                                     for h, (where, _) in enumerate(found)], 60, {'COLL_SHARE': '0'})
+    if status or 'faster=' not in open(path).read():
+        raise net.Failed('coll-check has found no faster links: ' + (err or open(path).read()))
 
 
 def shaped(runner, budget, sizes, name, count, rate, sites=(1, 0)):
     """Is there what was measured where links are not alike?"""
     try:
-        with net.Namespaces('shaped') as space:
-            commands = link_commands(runner, space.hosts(count, rate, sites=sites), budget, sizes, name, 1, sites[0])
-            runner.run('link', commands, env={'COLL_SHARE': '0'})
+        with net.Namespaces('shaped') as space, tempfile.TemporaryDirectory() as folder:
+            found, tuning = space.hosts(count, rate, sites=sites), None
+            if sites[0] == 1:
+                tuning = os.path.join(folder, 'tuning')
+                tune(runner, found, tuning)
+            runner.run('link', link_commands(runner, found, budget, sizes, name, 1, sites[0], tuning), env={'COLL_SHARE': '0'})
             return True
     except net.Failed as e:
         note('%s: %s' % (name, e))
@@ -372,7 +385,7 @@ def main():
     print_collectives(figures, verdicts, lambda ranks: 1.15)
     print_links(figures, verdicts, done)
     if is_slow:
-        print_shaped(figures, verdicts, SLOW_NAME, len(SLOW), min(SLOW), 'ours-measured', 'measured', 1.1)
+        print_shaped(figures, verdicts, SLOW_NAME, len(SLOW), min(SLOW), 'ours-tuned', 'tuned', 1.1)
     if is_sited:
         print_shaped(figures, verdicts, SITES_NAME, SITE_HOSTS, SITE_RATE, 'ours-sites', 'by sites', 1.2)
     print_overlap(figures, verdicts, rate)

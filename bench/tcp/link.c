@@ -1,10 +1,11 @@
 /* link.c - one host of several that are joined by links of a given rate: the allreduce of coll.h, as f32 and over bf16; and as
- * f32 once it is measured that some links are faster.
+ * f32 where a tuning file says that some links are faster, or ranks say at which site they are.
  *
- *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE
+ *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE [tuned|sites WHAT ADDRESS]
  *
  * HOST of 0 to HOSTS - 1 brings THREADS ranks, threads of this process where there are more than one.  Rank 0 listens at ADDRESS;
- * OWN is this host's address and NEXT that of the next host.  SITE is where this host is, for those who meet at a second ADDRESS.
+ * OWN is this host's address and NEXT that of the next host.  All meet once more at the second ADDRESS: WHAT is a tuning file, or
+ * the site of this host.
  * FILE as in solo.c: the hosts are network namespaces of one machine.
  * Beside those, where each host is one rank, stands what the links give to nobody's collective: "raw" sends as many bytes as a
  * host has to, 2 (H - 1) / H of the vector, to the next one, while it receives as many, over one connection each way.
@@ -24,7 +25,7 @@ enum { THREADS_MOST = 8, ROOM = 256 << 10 };
 
 typedef struct rank {
     struct host *host;
-    coll_comm   *comm, *measured, *sited;         /* measured: NULL where all links are alike; sited: without sites */
+    coll_comm   *comm, *told;                     /* told: of the second meeting; NULL: there is none         */
     bench_team   team;
     bench_case   part;
     pthread_t    thread;
@@ -34,7 +35,7 @@ typedef struct host {
     int    number, hosts, threads, sizes, to, from;           /* to, from: sockets of "raw"                   */
     size_t size[BENCH_SIZES], room;
     double budget_s;
-    const char *table, *own, *next, *interface;
+    const char *table, *own, *next, *interface, *told;        /* told: "tuned" or "sites"                     */
     char   away[ROOM];
     rank   ranks[THREADS_MOST];
 } host;
@@ -56,36 +57,13 @@ static void f32(void *context, long i)
         fail("f32", coll_error(me->comm));
 }
 
-static void measured(void *context, long i)
+static void told(void *context, long i)
 {
     rank *const me = context;
 
     (void)i;
-    if (coll_allreduce(me->measured, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
-        fail("measured", coll_error(me->measured));
-}
-
-static void by_sites(void *context, long i)
-{
-    rank *const me = context;
-
-    (void)i;
-    if (coll_allreduce(me->sited, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
-        fail("by sites", coll_error(me->sited));
-}
-
-/* Find out whose links are faster, for a communicator of its own. */
-static coll_comm *measure(rank *me)
-{
-    coll_comm *comm;
-    char text[256];
-
-    if (coll_dup(me->comm, &comm)) fail("measuring", coll_error(me->comm));
-    if (coll_measure(comm)) fail("measuring", coll_error(comm));
-    (void)coll_link_text(comm, text, sizeof text);
-    if (strstr(text, "faster=")) return comm;
-    coll_free(comm);
-    return NULL;
+    if (coll_allreduce(me->told, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
+        fail(me->host->told, coll_error(me->told));
 }
 
 static void bf16(void *context, long i)
@@ -223,24 +201,23 @@ static void *run(void *argument)
                              .out = bench_alloc(h->room) };
     bench_barrier(&me->team);
     if (h->threads == 1) join_ring(me);
-    me->measured = measure(me);
     for (int s = 0; s < h->sizes; s++) {
-        bench_contender contenders[5] = {
+        bench_contender contenders[4] = {
             { .name = "ours-bf16", .op = bf16, .context = me },
             { .name = "ours", .op = f32, .context = me, .is_base = true },
         };
         int n = 2;
         if (h->threads == 1) contenders[n++] = (bench_contender){ .name = "raw", .op = raw, .context = me, .is_base = true };
-        if (me->measured) contenders[n++] = (bench_contender){ .name = "ours-measured", .op = measured, .context = me };
-        if (me->sited) contenders[n++] = (bench_contender){ .name = "ours-sites", .op = by_sites, .context = me };
+        if (me->told)
+            contenders[n++] = (bench_contender){ .name = strcmp(h->told, "sites") ? "ours-tuned" : "ours-sites", .op = told,
+                                                 .context = me };
         bench_case_size(&me->part, h->size[s]);
         for (int c = 0; c < n; c++) verify(me, &contenders[c]);
         const long sweeps = bench_measure(&me->team, contenders, n, &plan);
         bench_report(&me->team, contenders, n, sweeps, h->table, h->size[s]);
         for (int c = 0; c < n; c++) count_egress(me, &contenders[c]);
     }
-    coll_free(me->measured);
-    coll_free(me->sited);
+    coll_free(me->told);
     free(me->part.in);
     free(me->part.out);
     return NULL;
@@ -248,10 +225,10 @@ static void *run(void *argument)
 
 /* ---- >>the ranks of this host ---- */
 
-static bool join(host *h, const char *address, const char *site, coll_comm **comms)
+static bool join(host *h, const char *address, const char *site, const char *tuning, coll_comm **comms)
 {
     const coll_config config = { .transport = "tcp", .rank = h->number * h->threads, .size = h->hosts * h->threads,
-                                 .address = address, .site = site };
+                                 .address = address, .site = site, .tuning_file = tuning };
     const coll_status status = h->threads > 1 ? coll_init_threads(h->threads, comms, &config) : coll_init(&comms[0], &config);
 
     if (status == COLL_ERR_UNSUPPORTED && h->threads > 1) {
@@ -266,12 +243,12 @@ int main(int argc, char **argv)
 {
     static host all;
     host *const h = &all;
-    coll_comm *comms[THREADS_MOST] = { NULL }, *at_sites[THREADS_MOST] = { NULL };
+    coll_comm *comms[THREADS_MOST] = { NULL }, *second[THREADS_MOST] = { NULL };
 
-    if ((argc != 12 && argc != 14) || (h->threads = atoi(argv[7])) < 1 || h->threads > THREADS_MOST
+    if ((argc != 12 && argc != 15) || (h->threads = atoi(argv[7])) < 1 || h->threads > THREADS_MOST
         || (h->hosts = atoi(argv[6])) * h->threads > BENCH_RANKS) {
         fprintf(stderr, "usage: link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE "
-                "[SITE ADDRESS]\n");
+                "[tuned|sites WHAT ADDRESS]\n");
         return 2;
     }
     h->number = atoi(argv[5]);
@@ -282,11 +259,13 @@ int main(int argc, char **argv)
     h->own = argv[9];
     h->next = argv[10];
     h->interface = argv[11];
-    if (!join(h, argv[8], NULL, comms)) return 0;
-    if (argc == 14 && !join(h, argv[13], argv[12], at_sites)) return 0;
+    if (!join(h, argv[8], NULL, NULL, comms)) return 0;
+    h->told = argc == 15 ? argv[12] : "";
+    if (!strcmp(h->told, "tuned") && !join(h, argv[14], NULL, argv[13], second)) return 0;
+    if (!strcmp(h->told, "sites") && !join(h, argv[14], argv[13], NULL, second)) return 0;
     bench_shared *const shared = bench_share(argv[1]);
     for (int t = 0; t < h->threads; t++)
-        h->ranks[t] = (rank){ .host = h, .comm = comms[t], .sited = at_sites[t],
+        h->ranks[t] = (rank){ .host = h, .comm = comms[t], .told = second[t],
                               .team = { .shared = shared, .rank = h->number * h->threads + t, .ranks = h->hosts * h->threads,
                                         .is_crowded = h->hosts * h->threads >= bench_find_processors() } };
     for (int t = 1; t < h->threads; t++)

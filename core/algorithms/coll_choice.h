@@ -23,7 +23,6 @@ typedef struct coll__query {
     const coll__link *link;                       /* to be fast by                                            */
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
     const coll__shares *shares;                   /* of ranks that are not alike; NULL: they are              */
-    bool      are_measured;                       /* so they do not settle bits                               */
     double    share;                              /* of a processor that a rank has; 0: one of its own        */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
 } coll__query;

@@ -29,8 +29,8 @@ typedef struct coll__link {
 /* Between sites: until a message is there; and what the link carries that all hosts of a site share.  0: as between hosts. */
 typedef struct coll__far { double latency, per_byte; } coll__far;
 
-/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say, and what can be
- * measured; ranks that are told where they are (coll_config.site) may be in any order. */
+/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say; ranks that are
+ * told where they are (coll_config.site) may be in any order. */
 typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 
 /* Who said so. */
@@ -42,8 +42,8 @@ enum { COLL__FILE_NAME_ROOM = 1 };
 enum { COLL__FILE_NAME_ROOM = 64 };
 #endif
 
-/* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
- * `link` is that, or what has been measured since. */
+/* What a communicator believes of its wire.  `nominal`, shares, far and sites are the same in every run, and so may decide about
+ * bits (coll_tuner.h); `link` is `nominal`, or what has been measured since. */
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* where some are faster                                    */

@@ -223,7 +223,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.link = query->nominal;
     narrow.share = 0;
-    if (query->are_measured) narrow.shares = NULL;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
@@ -232,7 +231,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     }
     narrow.link = query->link;
     narrow.share = query->share;
-    narrow.shares = query->shares;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }

@@ -406,7 +406,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
-        .shares = numbers->shares.count ? &numbers->shares : NULL, .are_measured = numbers->origin == COLL__BY_MEASURING,
+        .shares = numbers->shares.count ? &numbers->shares : NULL,
         .share = comm->session->share, .counts = comm->counts };
 }
 

@@ -214,12 +214,11 @@ static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabou
     return divided;
 }
 
-/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once.  Sites that were
- * measured do not count, for they would show in the bits. */
+/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.origin == COLL__BY_FILE && comm->numbers.sites.count > 0;
+    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.sites.count > 0;
     const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {

@@ -53,7 +53,7 @@ static void coll__numbers_divide(coll_comm *comm)
     const double faster = coll__shares_settle(&n->shares, comm->size);
 
     n->link.per_byte /= faster;
-    if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
+    n->nominal.per_byte /= faster;
 }
 
 /* The numbers of `all`, for so many of its ranks: number i is called ranks[i] there. */

@@ -747,7 +747,7 @@ extern "C" {
     ) -> coll_status;
     /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
-    /// Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are far from one another; choose algorithms and shares by what was found from here on (see Tuning)
+    /// Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by what was found from here on (see Tuning)
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
