@@ -60,14 +60,14 @@ help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
 	@echo "  config=release|debug|plain|asan|ubsan|tsan|portable chooses the flags; CC=clang the compiler"
 
-demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
+demo:            ## train a small transformer on 1 rank, 4 threads, 4 processes over TCP, and with bf16: 2 minutes
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-demo
 
 check:           ## an answer for who changes something: 2 minutes on two processors
 	@CC="$(CC)" sh tests/run_all.sh check
 
-test:            ## prove the whole: 10 minutes on two processors
+test:            ## prove the whole: 10 minutes on two processors; as root it installs what it uses, and lists that first
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
 
@@ -269,7 +269,10 @@ clean:           ## remove build/
 
 .PHONY: run-demo run-test run-test-all run-bench run-examples-check run-plots
 
-run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
+# Compiling the library takes longer than anything else here.
+run-demo:
+	@sh tools/aloud.sh "compiling the library and the programs" \
+	    $(MAKE) --no-print-directory $(addprefix $(BUILD)/,coll-run coll.o gpt/data gpt/mixed)
 	@echo '#include <liburing.h>' | $(CC) -E -x c - > /dev/null 2>&1 || echo "without liburing: TCP runs on poll"
 	@sh examples/demo.sh $(BUILD)
 

@@ -10,7 +10,7 @@
 # What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
 # takes the first that nobody has taken; those that mostly wait (`waits`) in two lanes beside them.  What a later tier runs in
 # full with a sanitizer (`brief`) is left out where that tier is run, too.  A suite reports when it is over: seconds, and seconds
-# of processors.
+# of processors.  What is built is printed as it begins, and what runs whenever nothing else has been printed for some seconds.
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
@@ -18,7 +18,10 @@ export CC
 log=$(folder test-logs)
 mkdir -p $log
 taken=$(mktemp -d) || exit 1
-trap 'rm -rf "$taken"' EXIT
+began_all=$(date +%s)
+mkdir "$taken/.now"                               # a file for each thing that is being done
+: > "$taken/.said"                                # its time is that of the last line
+trap 'rm -rf "$taken"; kill $watcher 2> /dev/null' EXIT
 trap 'exit 1' HUP INT TERM
 
 seconds_of() { # the sum of the times in what `times` has printed last: 0m1.50s 0m0.25s
@@ -34,6 +37,7 @@ report() { # name status began: what the suite's log ends with, in one write
         "$(seconds_of "$taken/$1/times")" > "$taken/$1/report"
     if [ "$f" -ne 0 ]; then grep -avE '^ok' "$log/$1.log" | tail -n 40 >> "$taken/$1/report"; fi
     cat "$taken/$1/report"
+    : > "$taken/.said"
     if [ "$f" -ne 0 ]; then cp "$taken/$1/report" "$taken/$1/failed"; fi
     echo "$p $f" > "$taken/$1/sum"
 }
@@ -49,8 +53,21 @@ take() { # the lane that may take it, name command...
     fi
     mkdir "$taken/$name" 2> /dev/null || return
     began=$(date +%s)
+    : > "$taken/.now/$name"
     ( "$@" > "$log/$name.log" 2>&1; status=$?; times > "$taken/$name/times"; exit $status )
     report "$name" $? "$began"
+    rm -f "$taken/.now/$name"
+}
+
+# Whenever nothing has been printed for some seconds: what is being done.
+watch() {
+    while sleep 2 > /dev/null && [ -d "$taken" ]; do
+        said=$(date -r "$taken/.said" +%s 2> /dev/null) && now=$(date +%s) || continue
+        [ $((now - said)) -ge 6 ] || continue
+        doing=$(ls "$taken/.now" 2> /dev/null | tr '\n+' ',/' | sed 's/,$//; s/,/, /g')
+        echo "... $((now - began_all)) s: ${doing:-starting}"
+        : > "$taken/.said"
+    done
 }
 
 suite() { take work "$@"; }
@@ -100,28 +117,45 @@ styled() { # no line, function or file is too long
     return 1
 }
 
-demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
+demonstrated() {
+    STEPS=40 OPTIONS="--width 32 --batch 8" make --no-print-directory config=plain CFLAGS=-O1 run-demo \
+        && echo "1 passed, 0 failed"
+}
 
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, with
 # and without TLS, then the programs.  What fails to build is told by its suite.
+build_list() { # number, all, configuration, target
+    (lane=list; suites) | sort -u > "$taken/.programs"
+    awk -v sealed=" $(make --no-print-directory sealed) " '{ print $1, index(sealed, " " $2 " ") ? "coll_tls.o" : "coll.o" }' \
+        "$taken/.programs" | sort -u > "$taken/.objects"
+    cat "$taken/.objects" "$taken/.programs" | awk '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) print i, NR, line[i] }'
+}
+
 build_all() {
-    each='. tests/folder.sh; make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" "$(folder "$1")/$2"'
-    (lane=list; suites) | awk -v sealed=" $(make --no-print-directory sealed) " \
-        '{ print $1, index(sealed, " " $2 " ") ? "coll_tls.o" : "coll.o" }' | sort -u \
-        | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
-    (lane=list; suites) | sort -u \
-        | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
+    each='. tests/folder.sh; target=$(folder "$3")/$4
+        doing=$(echo "building $target" | tr / +)
+        echo "building $1 of $2: $target"
+        : > "$taken/.said"; : > "$taken/.now/$doing"
+        make --no-print-directory -k config=$3 CPPFLAGS="$CPPFLAGS" "$target" >> '"$log"'/build.log 2>&1
+        rm -f "$taken/.now/$doing"'
+    build_list > "$taken/.build"
+    objects=$(grep -c . "$taken/.objects")
+    : > $log/build.log
+    for part in "1,$objects" "$((objects + 1)),\$"; do
+        sed -n "${part}p" "$taken/.build" | taken=$taken CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 4 sh -c "$each" sh
+    done
 }
 
 # Work gives way to what waits, whose deadlines are looked at.
 in_lanes() { # run the suites that `suites` lists
-    count=0
+    count=0 lanes=
     while [ $count -lt "$processors" ]; do
         (renice -n 10 -p "$(exec sh -c 'echo $PPID')" > /dev/null 2>&1; lane="work"; suites) &
+        lanes="$lanes $!"
         count=$((count + 1))
     done
-    for lane in wait wait; do (suites) & done
-    wait
+    for lane in wait wait; do (suites) & lanes="$lanes $!"; done
+    wait $lanes
 }
 
 only="$*"
@@ -290,8 +324,11 @@ suite bare               sh tests/test_bare.sh
 suite footprint          sh bench/footprint.sh check
 }
 
-build_all > $log/build.log 2>&1
+watch &
+watcher=$!
+build_all
 in_lanes
+kill $watcher
 if ls "$taken"/*/failed > /dev/null 2>&1; then # again, where a reader of the end alone sees it
     printf '\n---- what failed\n'
     cat "$taken"/*/failed
