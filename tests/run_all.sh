@@ -142,7 +142,7 @@ build_all() {
     objects=$(grep -c . "$taken/.objects")
     : > $log/build.log
     for part in "1,$objects" "$((objects + 1)),\$"; do
-        sed -n "${part}p" "$taken/.build" | taken=$taken CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 4 sh -c "$each" sh
+        sed -n "${part}p" "$taken/.build" | taken=$taken CPPFLAGS="$CPPFLAGS" xargs -r -P "$processors" -n 4 sh -c "$each" sh
     done
 }
 
