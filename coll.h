@@ -383,7 +383,8 @@
  * 0 sends them to all: eight times in liveness_timeout_ms.
  *   Silence counts from the last heartbeat received, and is judged at the limit and one such interval.  So a rank that is
  * stopped for less than the limit is never dead; one that is silent for good always is by then, and all know a round trip
- * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.
+ * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.  Ranks
+ * that fall silent after the first failure are judged in the same way: coll_failed_ranks has them.
  *   If a process is stopped while it has the lock of the memory that its host's ranks share, calls that make communicators fail
  * after 10 s (twice liveness_timeout_ms, if that is more), and coll_free goes on without the lock after 10 s.
  *   All survivors name the same rank in the same words: rank, host, process, address.  Where not even the other host answers,
@@ -393,8 +394,9 @@
  * cannot be made, for want of an answer, is tried for four times the limit (4 s at least), as others may crowd the port.
  *   When rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds
  * to those that wait for it.
- *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and let ranks
- * connect only while they are in a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
+ *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and
+ * ranks that are silent in coll_shrink for 10 s, or when its start_timeout_ms end.  They let ranks connect only while they are in
+ * a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
  * 15 minutes for which Linux repeats what is on its way.
  *
  * AFTER A FAILURE
@@ -757,7 +759,9 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
  * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
  * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
- * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.
+ * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.  After an error coll_shrink may be called
+ * again, on `comm` or on any communicator with the same ranks: at most one communicator follows, whoever retries and whoever
+ * comes late.  A rank that has been given up stays so.
  * Most ranks of `comm` must be left, or half of them with rank 0: the rest might be alive and go on as well, elsewhere.
  * COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a

@@ -25,7 +25,7 @@
  * be called again.  A host need not propose again what it alone has thought of: only that host could have agreed on it.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
- * comes, or a rank that does not answer, is late after `grace_ms`, without a liveness timeout never; and perhaps it is only slow.
+ * comes, or a rank that does not answer, is late after `grace_ms`, and perhaps it is only slow.
  * Those who are late are not waited for by those who are enough without them.  A host that is not enough without them goes on
  * calling, and leaves its place for an earlier host that it hears of: so that all who live meet at one place in the end. */
 #ifndef COLL_TCP_AGREE_H
@@ -35,7 +35,8 @@
 
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
-    COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
+    COLL__CALL_AGAIN_MS = 200,                    /* the host calls again who was not ready                   */
+    COLL__SIGNS = 8                               /* of life, in the time after which silence is an end       */
 };
 
 /* A connection that brings notes, of which some have a table behind them. */
@@ -84,7 +85,7 @@ typedef struct coll__agreement {
     struct pollfd *fds;
     int            grace_ms;
     int            host;                          /* it has told us what is agreed, over a line that stays; -1: none */
-    bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
+    bool           is_watched;                    /* there is a liveness timeout: the old world judges silence */
     int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
     coll_failure  *failure;
 } coll__agreement;
@@ -106,6 +107,15 @@ static void coll__agreement_look(coll__agreement *h)
         if (p->is_dead[rank] && !h->is_said_dead[i]) h->is_said_dead[i] = h->is_late[i] = 1;
     }
     pthread_mutex_unlock(&p->lock);
+}
+
+/* Until when one that answers, or speaks again and again, may be silent.  Towards the end of the time two signs are enough. */
+static int64_t coll__agreement_patience(const coll__agreement *h, int64_t since)
+{
+    const int64_t grace = h->grace_ms * (int64_t)COLL__MS, two_signs = since + 2 * grace / COLL__SIGNS;
+    const int64_t last = two_signs > h->deadline ? two_signs : h->deadline;
+
+    return since + grace < last ? since + grace : last;
 }
 
 /* A rank has called, or answered. */
@@ -273,7 +283,7 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 
 /* ---- >>the host ---- */
 
-/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, that it has given up
+/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, which it has ended
  * while this rank was stopped. */
 static void coll__attendee_lost(coll__agreement *h, int place)
 {
@@ -331,7 +341,7 @@ static void coll__agreement_hear(coll__agreement *h)
             h->calls[i].turned_away_at = 0;
             coll__agreement_lives(h, i);
         }
-        const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
+        const bool is_late = g->owes > 0 && now > coll__agreement_patience(h, g->silent_since);
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
         if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
@@ -385,7 +395,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
     }
     if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
     if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
-    if (h->is_watched && c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
+    if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
     return false;
 }
 
@@ -411,11 +421,10 @@ static bool coll__agreement_call_all(coll__agreement *h)
 /* Show all who are there that we live, and ask whether they do: who is to accept a table later has been silent until then. */
 static void coll__agreement_sign(coll__agreement *h)
 {
-    enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
     const int64_t now = coll__now();
 
     if (now < h->sign_at) return;
-    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
+    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / COLL__SIGNS;
     for (int i = 0; i < h->count; i++)
         if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
@@ -561,7 +570,6 @@ static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
  * lost.  An error is that of the agreement. */
 static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard)
 {
-    const int64_t patience = h->grace_ms * (int64_t)COLL__MS;
     int64_t heard_at = coll__now();
     coll_status status = COLL_OK;
 
@@ -580,10 +588,10 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
             if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
         }
-        const int64_t now = coll__now();
-        if (status < 0 || now - heard_at > (h->is_watched ? patience : h->deadline - heard_at + patience)) return COLL_PENDING;
+        const int64_t until = coll__agreement_patience(h, heard_at);
+        if (status < 0 || coll__now() > until) return COLL_PENDING;
         struct pollfd at = { .fd = heard->pipe.fd, .events = coll__pipe_await(&heard->pipe, POLLIN) };
-        if (at.events) (void)poll(&at, 1, coll__ms_until(heard_at + patience, 1000));
+        if (at.events) (void)poll(&at, 1, coll__ms_until(until, 1000));
         status = coll__heard_next(h, heard);
     }
 }
@@ -641,76 +649,6 @@ static coll_status coll__agreement_run(coll__agreement *h)
     }
     if (h->base > 0) coll__agreement_tell(h);
     return status;
-}
-
-/* ---- >>open, close ---- */
-
-/* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
- * those who belong here call again. */
-static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
-{
-    coll__tcp *tcp = h->old;
-
-    pthread_mutex_lock(&tcp->accept_lock);
-    tcp->agreement = is_open ? h : NULL;
-    tcp->greets_as = is_open ? &h->us : &tcp->us;
-    for (int i = tcp->greeting_count - 1; i >= 0; i--) {
-        coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd < 0 || (is_open && g->step == COLL__GREET_HEAR)) continue;
-        coll__io_forget(&tcp->io, g->pipe.fd);
-        coll__pipe_close(&g->pipe);
-        coll__greeting_close(tcp, i);
-    }
-    pthread_mutex_unlock(&tcp->accept_lock);
-}
-
-/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
-static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
-{
-    coll__acceptor *a = tcp->acceptors;
-
-    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
-    if (a) return a;
-    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
-    if (!a) return NULL;
-    memcpy(a->world, us->world, sizeof a->world);
-    a->count = us->size;
-    a->table = coll__behind(a, sizeof *a);
-    a->next = tcp->acceptors;
-    return tcp->acceptors = a;
-}
-
-static bool coll__agreement_open(coll__agreement *h)
-{
-    const size_t n = (size_t)h->count;
-
-    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
-    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
-    for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
-    h->own = coll__acceptor_of(h->old, &h->us);
-    h->table = h->own ? h->own->table : NULL;
-    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
-    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
-    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
-    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
-    coll__agreement_takes_listener(h, true);
-    return h->own && h->is_there && h->attendees && h->calls && h->fds;
-}
-
-static void coll__agreement_close(coll__agreement *h)
-{
-    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
-    for (int i = 0; h->calls && i < h->count; i++) {
-        coll__dialling_ends(&h->calls[i]);
-        coll__heard_close(&h->calls[i].heard);
-    }
-    coll__agreement_takes_listener(h, false);
-    coll__give(h->is_there);
-    coll__give(h->attendees);
-    coll__give(h->calls);
-    coll__give(h->fds);
 }
 
 #else

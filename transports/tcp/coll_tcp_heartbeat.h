@@ -3,11 +3,11 @@
  * Every rank has a line to rank 0.  Over it each says COLL__BEATS times in liveness_timeout_ms that it lives and what it does.
  * Silence counts from the last that has come.  It is judged at liveness_timeout_ms and one such interval, so that a rank that is
  * stopped for less never is dead; and what has come is read before anybody is judged, for the judge may have been stopped
- * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
- * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
- * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
- * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, and has lines of
- * its own to those it waits for (coll_tcp_probe.h).
+ * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0 sees or is told of is the
+ * verdict, which it sends to all; of those who die later it sends them the ranks.  When rank 0 is the dead one, all find that by
+ * themselves, and say it in the same words.  A connection between two other ranks over which nothing passes any more is noticed
+ * by its own ends, from what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by
+ * itself, and has lines of its own to those it waits for (coll_tcp_probe.h).
  *
  * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
  * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
@@ -39,7 +39,7 @@ typedef struct coll__control_line {
     int64_t       call_at;
     size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
     unsigned      wants;                          /* notes that are to be said, a bit for each                */
-    int           byes_told;                      /* how many of those who have left                          */
+    int           byes_told, deaths_told;         /* how many of those who have left, and who have died       */
     int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
     int64_t       heard_at;
     int64_t       lost_at;                        /* in the bootstrap: this one came, and has gone again; 0: no */
@@ -73,6 +73,7 @@ typedef struct coll__heartbeat {
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
     bool    has_abort_told;
     int    *departed, departed_count;             /* who has said good-bye, in that order                     */
+    int    *dead, dead_count;                     /* who has died, in that order                              */
     unsigned char *has_left, *is_dead;
     unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
@@ -146,6 +147,9 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
         note = COLL__CONTROL_FAIL;
         const bool is_suspicion = what == &p->report && p->is_suspicion;
         coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
+    } else if (p->rank == 0 && p->verdict.status != COLL_OK && line->deaths_told < p->dead_count) {
+        note = COLL__CONTROL_FAIL;                /* after the verdict: it is dead, too                       */
+        coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
         note = COLL__CONTROL_WAITING;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
@@ -183,6 +187,7 @@ static void coll__line_flush(coll__heartbeat *p, int index)
             line->unsent = line->wants = 0;
             line->asked_count = 0;
             line->byes_told = p->departed_count;
+            line->deaths_told = p->dead_count;
             return;
         }
         line->unsent -= (size_t)n;
@@ -207,17 +212,25 @@ static bool coll__heartbeat_slept(const coll__heartbeat *p)
     return p->has_slept || (p->liveness_ms > 0 && coll__now() - p->turned_at > coll__liveness(p) / 2);
 }
 
+/* A rank is dead, whatever the verdict is: nobody waits for it. */
+static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
+{
+    if (!p->is_dead[rank]) p->dead[p->dead_count++] = rank;
+    p->is_dead[rank] = 1;
+}
+
 /* The verdict.  It is told to all lines but one that brought it.  Rank 0, when it comes back to life after the others have given
  * it up, finds what they have said since, and the ends of those who have left for it: that it is dead is then the verdict, in
  * whatever order the news is read. */
 static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
+    const bool is_first = p->verdict.status == COLL_OK || is_given_up;
+    const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
 
-    if (p->verdict.status != COLL_OK && !is_given_up) return;
+    if (is_death && (is_first || is_told)) coll__heartbeat_dies(p, failure->rank);
+    if (!is_first) return;
     p->verdict = *failure;
-    if ((failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0)
-        p->is_dead[failure->rank] = 1;
     if (!is_told) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
 }
@@ -292,10 +305,14 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     coll_failure failure = { COLL_OK, -1, "" };
     int count = 0;
 
-    if (first < 0 || p->verdict.status != COLL_OK) return;
+    if (first < 0) return;
+    if (p->verdict.status != COLL_OK) {
+        coll__heartbeat_dies(p, first);
+        return;
+    }
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
         if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
-        p->is_dead[i] = 1;
+        coll__heartbeat_dies(p, i);
         count++;
     }
     if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
@@ -359,8 +376,10 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
  * waited for too long in coll_shrink, and comes when these ranks meet again.  So it is not called dead. */
 static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
+    const int before = p->dead_count;
+
     coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
-    p->is_dead[rank] = 0;
+    while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
 /* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
@@ -373,7 +392,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
-    p->is_dead[index] = 1;
+    coll__heartbeat_dies(p, index);
     coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
@@ -503,14 +522,14 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
         coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
         if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
     }
-    if (p->verdict.status == COLL_OK && coll__first_silent(p, now) >= 0) {
+    if (coll__first_silent(p, now) >= 0) {
         for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-        if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+        coll__judge_silence(p, now);
     }
     if (p->verdict.status == COLL_OK || p->is_leaving) coll__probe_due(p, now);
     coll__heartbeat_flush(p);
     next = p->beat_at;
-    for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
+    for (int i = 0; i < p->line_count; i++)
         if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__silence_limit(p) < next)
             next = p->lines[i].heard_at + coll__silence_limit(p) + 1;
     return next;
@@ -608,7 +627,8 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     if (!lines) return false;
-    p->departed = (int *)coll__allocate(coll__like(p->lines), n * sizeof *p->departed);
+    p->departed = (int *)coll__allocate(coll__like(p->lines), 2 * n * sizeof *p->departed);
+    p->dead = p->departed ? p->departed + n : NULL;
     p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;

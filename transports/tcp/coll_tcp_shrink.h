@@ -8,6 +8,60 @@
 
 #if !defined(COLL_NO_SHRINK)
 
+/* ---- >>the agreement: open, close ---- */
+
+/* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
+ * those who belong here call again. */
+static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
+{
+    coll__tcp *tcp = h->old;
+
+    pthread_mutex_lock(&tcp->accept_lock);
+    tcp->agreement = is_open ? h : NULL;
+    tcp->greets_as = is_open ? &h->us : &tcp->us;
+    for (int i = tcp->greeting_count - 1; i >= 0; i--) {
+        coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd < 0 || (is_open && g->step == COLL__GREET_HEAR)) continue;
+        coll__io_forget(&tcp->io, g->pipe.fd);
+        coll__pipe_close(&g->pipe);
+        coll__greeting_close(tcp, i);
+    }
+    pthread_mutex_unlock(&tcp->accept_lock);
+}
+
+static bool coll__agreement_open(coll__agreement *h)
+{
+    const size_t n = (size_t)h->count;
+
+    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
+    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
+    for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
+    h->own = coll__acceptor_of(h->old, &h->us);
+    h->table = h->own ? h->own->table : NULL;
+    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
+    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
+    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
+    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
+    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
+    coll__agreement_takes_listener(h, true);
+    return h->own && h->is_there && h->attendees && h->calls && h->fds;
+}
+
+static void coll__agreement_close(coll__agreement *h)
+{
+    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
+    for (int i = 0; h->calls && i < h->count; i++) {
+        coll__dialling_ends(&h->calls[i]);
+        coll__heard_close(&h->calls[i].heard);
+    }
+    coll__agreement_takes_listener(h, false);
+    coll__give(h->is_there);
+    coll__give(h->attendees);
+    coll__give(h->calls);
+    coll__give(h->fds);
+}
+
 /* ---- >>the new world ---- */
 
 /* The name of a world made of `ranks`, or of those of them that are there. */

@@ -126,6 +126,22 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 #if !defined(COLL_NO_SHRINK)
 
+/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
+static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+{
+    coll__acceptor *a = tcp->acceptors;
+
+    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
+    if (a) return a;
+    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
+    if (!a) return NULL;
+    memcpy(a->world, us->world, sizeof a->world);
+    a->count = us->size;
+    a->table = coll__behind(a, sizeof *a);
+    a->next = tcp->acceptors;
+    return tcp->acceptors = a;
+}
+
 /* A note with the number of a proposal, what is promised, and the table of the proposal.  Whoever does not
  * take it in that time has an end of his connection.  false: that is so. */
 static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
