@@ -286,6 +286,9 @@ suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
 waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,joined modes,chance
+waits retries            program release test_retries
+waits retries-tsan       scaled 0.2 program tsan test_retries returns,chance
+waits silent             program asan test_silent
 suite bykey-asan         scaled 0.3 program asan test_bykey match,many,storm
 suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
 suite soak               program asan test_soak 4
