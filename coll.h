@@ -255,8 +255,9 @@
  *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
  *   One thread at a time uses a communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
- * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
- * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
+ * different threads at once, also to make others from them.  coll_abort may come from any thread at any time but during
+ * coll_free.  In a simulated world all ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED);
+ * only coll_free works there.
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];

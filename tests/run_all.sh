@@ -301,6 +301,8 @@ suite shared-tsan        program tsan test_shared
 waits waiting-tsan       scaled 0.3 program tsan test_waiting
 waits freed              program asan test_freed
 waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,any,send,source,all
+suite identity           program asan test_identity
+suite identity-tsan      scaled 0.5 program tsan test_identity
 suite requests-tsan      program tsan test_requests
 suite ahead-tsan         program tsan test_ahead
 suite background         program asan test_background

@@ -518,7 +518,7 @@ static bool lane_step(member *m, const lane *l, progress_of *p)
 {
     if (p->life == l->lives) return false;
     if (p->done == 0 && !p->is_running && !l->is_all)
-        p->group = support_need(threads->group(m->context, l->id, l->ranks, l->count, p->me));
+        p->group = support_need(threads->group(m->context, l->id, 0, l->ranks, l->count, p->me));
     if (!p->is_running) {
         const uint32_t number = (uint32_t)(p->life * l->cases + p->done + 1);
         const test_case c = case_of(support_mix(l->seed + number), l->count);
@@ -619,7 +619,7 @@ static void *dispute_main(void *at)
     static const int ranks[2] = { 2, 0 };
     const int me = m->rank == 2 ? 0 : 1;
     float send[16] = { 0 };
-    void *group = m->rank == 1 ? NULL : threads->group(m->context, 3, ranks, 2, me);
+    void *group = m->rank == 1 ? NULL : threads->group(m->context, 3, 0, ranks, 2, me);
     /* rank 2 gives 5 elements to everybody, rank 0 expects 3 from rank 2; else all is 2 */
     size_t send_counts[2] = { 2, me == 0 ? 5 : 2 }, recv_counts[2] = { me == 1 ? 3 : 2, 2 };
     size_t send_offsets[2] = { 0, 2 }, recv_offsets[2] = { 0, 4 };
@@ -684,7 +684,7 @@ static void *departure_main(void *at)
     const departure *d = m->w->arg;
     static const int ranks[3] = { 1, 0, 2 };
     const int me = m->rank == 1 ? 0 : m->rank == 0 ? 1 : 2;
-    void *group = support_need(threads->group(m->context, 8, ranks, 3, me));
+    void *group = support_need(threads->group(m->context, 8, 0, ranks, 3, me));
     const test_case c = { .salt = 4, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = d->by_mail ? 3 : 300, .size = 3 };
 
     for (uint32_t number = 1; number <= 2; number++) {
@@ -739,7 +739,7 @@ static void test_late(void)
 
     for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(hub, i)), hub->holders++;
     coll__hub_release(hub);
-    for (int i = 0; i < 3; i++) groups[i] = support_need(threads->group(contexts[ranks[i]], 1, ranks, 3, i));
+    for (int i = 0; i < 3; i++) groups[i] = support_need(threads->group(contexts[ranks[i]], 1, 0, ranks, 3, i));
     const test_case c = { .salt = 9, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = 20000, .size = 3 };
     for (int i = 0; i < 3; i++) run_begin(&runs[i], &c, i, 1, groups[i]);
     for (int i = 0; i < 2; i++)
@@ -783,7 +783,7 @@ static void test_wake(void)
     CHECK(support_seconds() - began < 20, "progress slept on for %g s", support_seconds() - began);
     pthread_join(thread, NULL);
     for (int i = 0; i < 3; i++) {                 /* groups that the other one never enters                   */
-        void *group = support_need(threads->group(context, 1, (const int[]){ 1, 0 }, 2, 1));
+        void *group = support_need(threads->group(context, 1, 0, (const int[]){ 1, 0 }, 2, 1));
         if (i < 2) threads->ungroup(context, group);
     }
     hub->holders++;

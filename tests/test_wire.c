@@ -333,10 +333,11 @@ static const char *any_notes(input *in)
         unsigned char how, head[COLL_HEAD_LENGTH];
         take(in, &how, 1);
         take(in, head, sizeof head);
-        if (how & 0x80) coll__put16(head, COLL__NOTE_MAGIC), coll__put16(head + 2, 0);
-        if (how & 0x40) head[12] = (unsigned char)(head[12] % 7), head[13] = (unsigned char)(head[13] % 4);
+        if (how & 0x80) coll__put16(head, COLL__NOTE_MAGIC);
+        if (how & 0x40) head[2] = (unsigned char)(head[2] % 7), head[3] = (unsigned char)(head[3] % 4);
         if (how & 0x20) coll__put32(head + 16, head[16] % 16u), coll__put32(head + 20, head[20] % 4u);
-        if (how & 0x10) coll__put64(head + 24, coll__get16(head + 24) % 80), coll__put32(head + 8, head[8] % 4u);
+        if (how & 0x10) coll__put64(head + 24, coll__get16(head + 24) % 80), coll__put32(head + 12, head[12] % 4u);
+        if (how & 0x08) coll__put64(head + 4, 0);
         const int peer = how & 3;
         desk_arrive(&d, peer == NOTE_RANK ? 0 : peer, head, how);
         problem = desk_check(&d);
@@ -411,7 +412,7 @@ static void test_hello_fields(void)
 {
     static const struct { int at, bytes; uint32_t value; const char *words; } wrongs[] = {
         { 0, 1, 0x88, "protocol" },    { 7, 1, 0, "protocol" },        { 0, 4, 0x20544547, "protocol" },
-        { 8, 2, 0, "version" },        { 8, 2, 1, "version" },         { 8, 2, 2, "version" },       { 8, 2, 4, "version" },
+        { 8, 2, 0, "version" },        { 8, 2, 1, "version" },         { 8, 2, 2, "version" },       { 8, 2, 3, "version" },
         { 8, 2, 0xffff, "version" },
         { 12, 4, 0, "byte order" },    { 12, 4, 0x04030201, "byte order" },
         { 16, 1, 0, "COLL_WORLD" },    { 31, 1, 254, "COLL_WORLD" },
@@ -654,13 +655,14 @@ static void test_notes_good(void)
     CHECK(coll_test(d.requests[0]) == COLL_OK && is_filled(d.buffers[0], 64, 0x31), "a short message is not received");
     note(head, COLL__NOTE_LONG, COLL_U8, 1, LONG_BYTES, 77);
     desk_arrive(&d, 2, head, 0);
-    CHECK(sent_to == 2 && sent_head[12] == COLL__NOTE_GO && coll__get32(sent_head + 8) == 77, "a long message is not answered");
+    CHECK(sent_to == 2 && sent_head[2] == COLL__NOTE_GO && coll__get32(sent_head + 12) == 77, "a long message is not answered");
     note(head, COLL__NOTE_BODY, COLL_U8, 1, LONG_BYTES, 77);
     desk_arrive(&d, 2, head, 0x32);
     CHECK(coll_test(d.requests[2]) == COLL_OK && is_filled(d.buffers[2], LONG_BYTES, 0x32), "a long message is not received");
     note(head, COLL__NOTE_GO, COLL_U8, 0, LONG_BYTES, 1);
     desk_arrive(&d, 0, head, 0);
-    CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && coll__get16(sent_head + 2) == 1, "a long message is not sent");
+    CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && sent_head[3] == COLL__NOTE_IS_BODY,
+          "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
     coll__put64(head + 24, 4 * COLL__COST);
     d.comm->session->messages->peers[3].credit = COLL__CREDIT - 4 * COLL__COST;  /* as after so many short messages   */

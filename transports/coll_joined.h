@@ -140,9 +140,9 @@ static void coll__joined_peer_status(void *context, const unsigned char *is_late
     coll__tcp_peer_status(((coll__joined *)context)->tcp, is_late, text, room);
 }
 
-static bool coll__joined_has_freed(void *context, int peer, uint64_t number)
+static bool coll__joined_has_freed(void *context, int peer, uint64_t id)
 {
-    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, number);
+    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, id);
 }
 
 static void coll__joined_failed(void *context, unsigned char *is_failed)
@@ -196,7 +196,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
 }
 
 /* What one alone cannot make ends the world. */
-static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
+static void *coll__joined_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__joined *joined = (coll__joined *)context;
     bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
@@ -207,7 +207,7 @@ static void *coll__joined_group(void *context, uint64_t id, const int *ranks, in
     }
     coll__thread *const side = is_of_process ? joined->hubs[COLL__HUB_OF_PROCESS] : is_of_host ? joined->hubs[COLL__HUB_OF_HOST]
                                                                                               : NULL;
-    void *const group = side ? coll__threads_group(side, id, ranks, count, me) : NULL;
+    void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
     if (side && !group) (void)coll__joined_fail(joined, &side->suspicion);
     return group;
 }

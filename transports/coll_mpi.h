@@ -389,7 +389,7 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     mpi->keyval = MPI_KEYVAL_INVALID;
     mpi->thread = pthread_self();
     mpi->failure.rank = mpi->suspicion.rank = -1;
-    coll__mpi_group_init(&mpi->all, mpi, 0, mpi->size, mpi->rank);
+    coll__mpi_group_init(&mpi->all, mpi, 0, 0, mpi->size, mpi->rank);
     return mpi;
 }
 

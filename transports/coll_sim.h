@@ -234,14 +234,13 @@ static void coll__sim_report_stall(void *context, const unsigned char *head)
 static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
 
 /* Nothing is on its way when it is asked. */
-static bool coll__sim_has_freed(void *context, int peer, uint64_t number)
+static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
 {
     const coll__sim *w = ((const coll__sim_rank *)context)->world;
-    coll_doing_comms comms;
 
     if (peer < 0 || !w->is_asking) return w->is_asking;
     const coll__sim_rank *other = &w->ranks[peer];
-    return !other->has_closed && other->doing && coll__comms_read(other->doing, &comms) && coll__comms_lack(&comms, number);
+    return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
 }
 
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }

@@ -113,13 +113,12 @@ static void coll__threads_watch(void *context, const coll_doing *doing)
 }
 
 /* What it has published or sent before is in memory, and is seen by the next look. */
-static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
+static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
 {
     coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
-    coll_doing_comms comms;
 
     pthread_mutex_lock(&desk->lock);
-    const bool has_freed = desk->doing && coll__comms_read(desk->doing, &comms) && coll__comms_lack(&comms, number);
+    const bool has_freed = desk->doing && coll__comm_is_freed(desk->doing, id);
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
@@ -232,7 +231,7 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
     hub->holders = 1;
     hub->failure.rank = -1;
     hub->is_crowded = is_crowded;
-    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
+    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, 0, NULL, hub->size));
     return hub->all != 0;
 }
 

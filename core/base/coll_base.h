@@ -53,6 +53,14 @@ static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 static inline uint64_t coll__hash_with(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(1099511628211); }
 static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ hash >> 32); }
 
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each bit depends on all. */
+static inline uint64_t coll__mix64(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
 /* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }

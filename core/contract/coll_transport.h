@@ -63,29 +63,13 @@ typedef struct coll_failure {
     char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
-enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };
-
-/* In `below`: there are too many for a list. */
-#define COLL_DOING_MAP 0x80000000u
-
-/* Which communicators a rank has. */
-typedef struct coll_doing_comms {
-    uint64_t below;                               /* a number below this one that is not listed is of one that has been
-                                                     freed; 0: nothing is known                               */
-    uint64_t numbers[COLL_DOING_COMMS];           /* of those that there are, plus 1; 0: no more.  With COLL_DOING_MAP:
-                                                     bit i of all, COLL_DOING_BITS of each, is of the number below - 1 - i;
-                                                     nothing is known of older ones                           */
-} coll_doing_comms;
-
 /* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
- * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do.  `comms` is whole only if
- * `comms_turn` is even, and the same before and after. */
+ * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
 typedef struct coll_doing {
     uint64_t turn;
     uint64_t inside;                              /* > 0: waits in the call `now`                             */
     uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
-    uint64_t comms_turn;
-    coll_doing_comms comms;
+    struct coll__comm_ids *comms;                 /* the library's own: which communicators it has            */
 } coll_doing;
 
 /* Those who go on after a failure. */
@@ -140,9 +124,10 @@ typedef struct coll_transport {
     int         (*can_offload)(const void *context, const coll_call *call, int size, char *why, size_t room);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
-     * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
-     * on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
-    void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
+     * `ranks`, and nobody else, make it with the same id of a communicator and number of an order there, which is 0 for its own
+     * order; `me` is our place among them.  No group with a member in common has the same id and number.  NULL: their collectives
+     * go by messages, on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
+    void       *(*group)   (void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
     /* Optional: where memory comes from that other ranks read in place.  From any thread.  NULL: there is none. */
@@ -168,10 +153,10 @@ typedef struct coll_transport {
      * text NULL: that will be asked soon. */
     void        (*peer_status)(void *context, const unsigned char *is_late, char *text, size_t room);
 
-    /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its
+    /* Optional: has this peer, which lives, freed its communicator with this id, and is nothing that it sent before on its
      * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
      * first: is it time to ask about any? */
-    bool        (*has_freed)(void *context, int peer, uint64_t number);
+    bool        (*has_freed)(void *context, int peer, uint64_t id);
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);

@@ -241,7 +241,8 @@ typedef struct coll__order {
     bool      is_active;                          /* is in it                                                 */
     bool      is_keyed;                           /* by keys, not on COLL_CHANNEL_CALLS                       */
     coll__space space;
-    uint32_t  number;                             /* 0: the communicator's own; otherwise of a prepared call  */
+    uint64_t  number;                             /* 0: the communicator's own; otherwise of a prepared call; of
+                                                     COLL__SPACE_CREATE a hash                                */
     const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
                                                      of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
@@ -288,6 +289,15 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
+/* The communicators that this rank has, for other threads to read. */
+typedef struct coll__comm_ids {
+    coll__lock lock;                              /* guards the rest                                          */
+    uint64_t  *ids;
+    size_t     count, room;
+    uint32_t   turn;                              /* how often this has changed                               */
+    bool       is_known;                          /* one that is not here is freed; not so while some are being made */
+} coll__comm_ids;
+
 struct coll__session {
     const coll_transport *transport;
     void *context;
@@ -318,7 +328,7 @@ struct coll__session {
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
-    uint32_t  next_id;                            /* of communicators made from here on                       */
+    uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
@@ -340,6 +350,7 @@ struct coll__session {
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
+    coll__comm_ids ids;                           /* and which communicators it has                           */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
@@ -395,8 +406,8 @@ struct coll_comm {
     coll_comm *next;                              /* in the session                                           */
     coll_comm **owner;                            /* where coll_spawn keeps it, to free it; NULL: the program does */
     int  *members;                                /* what our ranks are called in the session; NULL: the same */
-    uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
-    uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
+    uint64_t id;                                  /* 0: of coll_init; no other communicator of the session has it */
+    uint32_t mark;                                /* a hash of it, in fingerprints                            */
     const coll__extension *extension;             /* NULL: buffers are in the memory of this process          */
     void *extended;                               /* the extension's own                                      */
     bool  is_by_host;                             /* the call that is being made is as if there were none     */
@@ -450,26 +461,18 @@ static int coll__rank_here(const coll_comm *comm, int world)
     return COLL_NO_RANK;
 }
 
-/* What another rank has published of its communicators, read whole; false: it is being written. */
-static COLL__UNUSED bool coll__comms_read(const coll_doing *d, coll_doing_comms *out)
+/* Has the rank that this is of freed a communicator?  The caller has that communicator, so that rank has begun to make it. */
+static COLL__UNUSED bool coll__comm_is_freed(const coll_doing *d, uint64_t id)
 {
-    const uint64_t turn = __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST);
+    coll__comm_ids *const own = d->comms;
+    bool is_there = false;
 
-    out->below = __atomic_load_n(&d->comms.below, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) out->numbers[i] = __atomic_load_n(&d->comms.numbers[i], __ATOMIC_SEQ_CST);
-    return turn % 2 == 0 && __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST) == turn;
-}
-
-/* Has who published this had a communicator of this number, and freed it? */
-static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_t number)
-{
-    const uint64_t below = comms->below & ~(uint64_t)COLL_DOING_MAP, back = below - 1 - number;
-
-    if (number >= below) return false;
-    if ((comms->below & COLL_DOING_MAP) && back >= COLL_DOING_COMMS * COLL_DOING_BITS) return false;
-    if (comms->below & COLL_DOING_MAP) return !(comms->numbers[back / COLL_DOING_BITS] >> back % COLL_DOING_BITS & 1);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) if (comms->numbers[i] == number + 1) return false;
-    return true;
+    if (!own) return false;
+    coll__lock_take(&own->lock);
+    for (size_t i = 0; i < own->count && !is_there; i++) is_there = own->ids[i] == id;
+    const bool is_freed = own->is_known && !is_there;
+    coll__lock_drop(&own->lock);
+    return is_freed;
 }
 
 /* ---- >>sides ---- */
@@ -544,10 +547,13 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
 
+/* The mark of the communicator with this id.  0: of coll_init. */
+static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix64(id) >> 32); }
+
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
-static inline uint32_t coll__head_mark(const coll_comm *comm, uint32_t prepared)
+static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
 {
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (prepared < COLL__PREPARED_MOST ? prepared : COLL__PREPARED_MOST);
+    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (uint32_t)coll__least(prepared, COLL__PREPARED_MOST);
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:

@@ -4,7 +4,7 @@
 
 #if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
 
-static bool coll__has_comm(const coll__session *session, uint32_t id)
+static bool coll__has_comm(const coll__session *session, uint64_t id)
 {
     const coll_comm *comm = session->comms;
 
@@ -12,51 +12,60 @@ static bool coll__has_comm(const coll__session *session, uint32_t id)
     return comm != NULL;
 }
 
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
+/* Add an id to the list; false: no memory. */
+static bool coll__comm_id_add(coll__session *session, uint64_t id)
 {
-    const uint64_t back = out->below - 1 - number;
+    coll__comm_ids *const own = &session->ids;
 
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
+    if (own->count == own->room) {
+        const size_t room = own->room ? 2 * own->room : 8;
+        uint64_t *more = (uint64_t *)coll__take_more(coll__like(session), own->ids, room * sizeof *more);
+        if (!more) return false;
+        own->ids = more;
+        own->room = room;
+    }
+    own->ids[own->count++] = id;
+    return true;
 }
 
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
+/* Communicators have come or gone.  Listed are those that there are, and those that are freed while something sent in them is
+ * still to arrive.  Without memory for the list nothing is known. */
+static void coll__doing_comms(coll__session *session)
 {
-    int n = 0;
+    coll__comm_ids *const own = &session->ids;
 
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
+    coll__lock_take(&own->lock);
+    own->turn++;
+    own->count = 0;
+    own->is_known = session->deriving == 0;
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) own->is_known &= coll__comm_id_add(session, comm->id);
     session->lingers = false;
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
         if (coll__has_comm(session, m->comm)) continue;
         session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
+        own->is_known &= coll__comm_id_add(session, m->comm);
     }
-    return n;
+    coll__lock_drop(&own->lock);
 }
 
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
+static void coll__comm_ids_open(coll__session *session)
 {
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
+    coll__lock_init(&session->ids.lock);
+    session->doing.comms = &session->ids;
+}
 
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+/* In a forked child the lock stays as it is. */
+static void coll__comm_ids_close(coll__session *session)
+{
+    coll__give(session->ids.ids);
+    if (*session->guard) coll__lock_free(&session->ids.lock);
 }
 
 #else
 
-static void coll__doing_comms(coll__session *session) { (void)session; }
+static inline void coll__doing_comms(coll__session *session) { (void)session; }
+static inline void coll__comm_ids_open(coll__session *session) { (void)session; }
+static inline void coll__comm_ids_close(coll__session *session) { (void)session; }
 
 #endif
 #endif /* COLL_DOING_COMMS_H */

@@ -93,12 +93,16 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The same with buffers in the memory of this process, whatever the communicator's own are in. */
+/* The same with buffers in the memory of this process, whatever the communicator's own are in, for callers that go on inside: a
+ * thread whose wait another one has ended does not hold the session when it returns, and takes it again. */
 static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
 {
+    const bool was_holder = comm->is_holder;
+
     comm->is_by_host = true;
     const coll_status status = coll__run_inside(comm, r);
     comm->is_by_host = false;
+    if (COLL__MANY_THREADS && was_holder && !comm->is_holder) coll__session_take(comm);
     return status;
 }
 

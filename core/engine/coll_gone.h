@@ -5,8 +5,8 @@
 
 #if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
- * made; the others are over, for numbers are given in rising order. */
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come while some are being
+ * made. */
 static void coll__gone_sweep(coll__session *session)
 {
     coll__gone **at = session->messages ? &session->messages->gone : NULL;
@@ -15,7 +15,7 @@ static void coll__gone_sweep(coll__session *session)
         coll__gone *g = *at;
         const coll_comm *comm = session->comms;
         while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || g->comm >= session->next_id) {
+        if (comm) {
             at = &g->next;
             continue;
         }
@@ -24,7 +24,7 @@ static void coll__gone_sweep(coll__session *session)
     }
 }
 
-static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+static coll_status coll__note_gone(coll__session *session, int peer, uint64_t comm, uint64_t sequence)
 {
     coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
 
@@ -39,7 +39,7 @@ static coll_status coll__note_gone(coll__session *session, int peer, uint32_t co
 }
 
 /* This rank frees a communicator. */
-static void coll__gone_forget(coll__messages *all, uint32_t comm)
+static void coll__gone_forget(coll__messages *all, uint64_t comm)
 {
     for (coll__gone **at = &all->gone; *at;) {
         coll__gone *g = *at;
@@ -61,7 +61,7 @@ static void coll__gone_free(coll__messages *all)
 }
 
 /* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
     const coll__gone *g = session->messages ? session->messages->gone : NULL;
 
@@ -84,16 +84,16 @@ static coll_status coll__messages_hear(const coll_comm *comm)
 #else
 
 static inline void coll__gone_sweep(const coll__session *session) { (void)session; }
-static inline void coll__gone_forget(const coll__messages *all, uint32_t comm) { (void)all, (void)comm; }
+static inline void coll__gone_forget(const coll__messages *all, uint64_t comm) { (void)all, (void)comm; }
 static inline void coll__gone_free(const coll__messages *all) { (void)all; }
 static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
 
-static inline coll_status coll__note_gone(const coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+static inline coll_status coll__note_gone(const coll__session *session, int peer, uint64_t comm, uint64_t sequence)
 {
     return (void)session, (void)peer, (void)comm, (void)sequence, COLL_OK;
 }
 
-static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
     return (void)session, (void)peer, (void)comm, NULL;
 }

@@ -21,10 +21,10 @@ enum {
                                                      are made by hosts where the others are by sites, twice as high */
 
 /* An order's number for its stages. */
-static uint32_t coll__number_of_stage(uint32_t number, bool is_inter)
+static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
 {
     const bool is_stage = number >= COLL__NUMBER_OF_STAGES;
-    const uint32_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
+    const uint64_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
 
     COLL__ASSERT(number < 2 * COLL__NUMBER_OF_STAGES, "a stage of a stage of a stage, of order %u", (unsigned)number);
     return base + 2 * (is_stage ? number - COLL__NUMBER_OF_STAGES : number) + is_inter;

@@ -17,7 +17,7 @@ enum { COLL__OPEN_PEER = 1, COLL__OPEN_TAG = 2, COLL__WAYS = 4 };
 /* Spaces of this table alone: long messages by number, on their way out and in. */
 enum { COLL__SPACE_OUT = 64, COLL__SPACE_IN };
 
-typedef struct coll__match_key { uint32_t space, comm; int tag, peer; } coll__match_key;
+typedef struct coll__match_key { uint64_t comm; int64_t tag; uint32_t space; int peer; } coll__match_key;
 
 /* Messages of one key. */
 typedef struct coll__bin {
@@ -40,8 +40,8 @@ struct coll__message {
     coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
     int       peer;                               /* in the session; wanted from COLL__ANY                    */
     coll__space space;
-    uint32_t  comm;
-    int       tag;
+    uint64_t  comm;
+    int64_t   tag;                                /* of a collective's: the number of its order               */
     coll_type type;
     uint64_t  count;                              /* elements; of a collective's: bytes                       */
     size_t    length;                             /* bytes                                                    */
@@ -73,9 +73,9 @@ static inline bool coll__is_same_key(const coll__match_key *a, const coll__match
 
 static inline coll__bin **coll__bin_bucket(const coll__bins *t, const coll__match_key *key)
 {
-    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 | (uint32_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 ^ (uint64_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
 
-    x = (x ^ (x >> 29) ^ ((uint64_t)key->comm << 8 | key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 29) ^ (key->comm << 8 ^ key->comm >> 32 ^ key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
     return &t->buckets[(x ^ (x >> 32)) & (t->length - 1)];
 }
 
@@ -144,7 +144,7 @@ static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key
     coll__bin_link *link = &m->links[way];
 
     if (!bin) return false;
-    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", m->tag, m->peer);
+    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", (int)m->tag, m->peer);
     *link = (coll__bin_link){ bin, NULL, bin->lists[m->is_want].last };
     if (link->prev) link->prev->links[way].next = m;
     else bin->lists[m->is_want].first = m;
@@ -183,7 +183,7 @@ static void coll__bins_free(coll__bins *t)
 
 static inline coll__match_key coll__match_key_of(const coll__message *m)
 {
-    return (coll__match_key){ m->space, m->comm, m->tag, m->peer };
+    return (coll__match_key){ m->comm, m->tag, m->space, m->peer };
 }
 
 /* What a receive leaves open. */
@@ -196,7 +196,7 @@ static inline int coll__want_way(const coll__match_key *key)
 /* The key by which a receive that leaves so much open asks for a message. */
 static inline coll__match_key coll__match_key_by(const coll__match_key *key, int way)
 {
-    return (coll__match_key){ key->space, key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag,
+    return (coll__match_key){ key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag, key->space,
                               way & COLL__OPEN_PEER ? COLL__ANY : key->peer };
 }
 
@@ -249,7 +249,7 @@ static bool coll__match_message(coll__bins *t, coll__message *m)
 
 static inline coll__match_key coll__number_key(uint32_t space, int peer, uint32_t id)
 {
-    return (coll__match_key){ space, id, 0, peer };
+    return (coll__match_key){ id, 0, space, peer };
 }
 
 /* Put a long message where its number finds it; false: no memory. */
@@ -265,7 +265,7 @@ static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
 
 static void coll__message_append(coll__message_list *list, coll__message *m)
 {
-    COLL__ASSERT(!m->list, "a message with tag %d of peer %d is in a list already", m->tag, m->peer);
+    COLL__ASSERT(!m->list, "a message with tag %d of peer %d is in a list already", (int)m->tag, m->peer);
     m->list = list;
     m->next = NULL;
     m->prev = list->last;

@@ -43,7 +43,7 @@ static void coll__message_done(coll__message *m, coll_status status)
         const int asked = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
         r->receiving = NULL;
         r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
-        r->got_tag = m->tag;
+        r->got_tag = (int)m->tag;
         r->got_count = (size_t)m->count;
     }
     if (!r->sending && !r->receiving) coll__request_finish(r, status);
@@ -59,8 +59,8 @@ static coll_status coll__message_misfit(coll__session *session, coll__message *w
     if (!m->list) coll__message_append(&session->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
                 "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
-                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, m->tag, m->peer,
-                (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
+                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
+                m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
     return coll__session_fail(session, &failure);
 }
 
@@ -184,7 +184,7 @@ static coll_status coll__note_wrong(coll__session *session, int peer, const unsi
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                session->rank, peer, head[1], head[0], head[12]);
+                session->rank, peer, head[1], head[0], head[2]);
     return coll__session_fail(session, &failure);
 }
 
@@ -235,12 +235,14 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
 {
     coll__messages *all = session->messages;
     const uint64_t count = coll__get64(head + 24);
-    coll__message m = { .peer = peer, .space = (coll__space)head[13], .comm = coll__get32(head + 4),
-                        .tag = (int)coll__get32(head + 20), .type = (coll_type)coll__get32(head + 16), .count = count,
-                        .id = coll__get32(head + 8), .is_long = head[12] == COLL__NOTE_LONG };
-    const size_t unit = m.space == COLL__SPACE_USER ? coll_type_size(m.type) : 1;
+    const bool is_user = head[3] == COLL__SPACE_USER;
+    coll__message m = { .peer = peer, .space = (coll__space)head[3], .comm = coll__get64(head + 4),
+                        .tag = is_user ? (int)coll__get32(head + 20) : (int64_t)coll__get64(head + 16),
+                        .type = is_user ? (coll_type)coll__get32(head + 16) : 0, .count = count,
+                        .id = coll__get32(head + 12), .is_long = head[2] == COLL__NOTE_LONG };
+    const size_t unit = is_user ? coll_type_size(m.type) : 1;
 
-    if (m.space > COLL__SPACE_CREATE || !unit || (m.space == COLL__SPACE_USER && m.tag < 0) || count > SIZE_MAX / unit
+    if (m.space > COLL__SPACE_CREATE || !unit || (is_user && m.tag < 0) || count > SIZE_MAX / unit
         || (!m.is_long && count * unit > COLL__SHORT_MOST))
         return coll__note_wrong(session, peer, head);
     m.length = (size_t)count * unit;
@@ -278,12 +280,12 @@ static coll_status coll__note_credit(coll__session *session, int peer, const uns
 static coll_status coll__note_arrived(coll__session *session, int peer, const unsigned char *head)
 {
     coll__messages *all = session->messages;
-    const uint32_t id = coll__get32(head + 8);
+    const uint32_t id = coll__get32(head + 12);
     coll__match_key key;
     coll__message *m;
 
-    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(session, peer, head);
-    switch (head[12]) {
+    if (coll__get16(head) != COLL__NOTE_MAGIC || head[3] & COLL__NOTE_IS_BODY) return coll__note_wrong(session, peer, head);
+    switch (head[2]) {
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
         return coll__note_message(session, peer, head);
     case COLL__NOTE_GO:
@@ -301,7 +303,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(session, peer, coll__get32(head + 4), coll__get64(head + 24));
+        return coll__note_gone(session, peer, coll__get64(head + 4), coll__get64(head + 24));
     default:
         return coll__note_wrong(session, peer, head);
     }
@@ -439,7 +441,7 @@ static coll_status coll__key_post(const coll__order *order, coll_xfer *x, bool i
     m->xfer = x;
     m->space = order->space;
     m->comm = order->comm->id;
-    m->tag = (int)order->number;
+    m->tag = (int64_t)order->number;
     m->count = x->length;
     if (!is_send) return coll__message_want(session, m);
     const coll_status sent = coll__message_send(session, m);

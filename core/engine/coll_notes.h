@@ -31,7 +31,7 @@ typedef struct coll__peer {
 } coll__peer;
 
 /* A communicator that a peer has freed, after it had started so many collectives in it. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm, sequence; } coll__gone;
+typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t sequence; uint64_t comm; } coll__gone;
 
 struct coll__messages {
     coll__peer    *peers;
@@ -99,18 +99,23 @@ static void coll__message_free_all(coll__message *m)
 
 /* ---- >>notes ----
  *
- *      0 magic    2 body follows    4 communicator    8 id    12 note    13 space    14 zero    16 type    20 tag    24 count */
+ *      0 u16 magic    2 note    3 space, and COLL__NOTE_IS_BODY    4 u64 communicator    12 id    16 u32 type    20 u32 tag
+ *     24 u64 count
+ *
+ * Of a collective's, number u64 of the order stands in the place of type and tag. */
+
+enum { COLL__NOTE_IS_BODY = 0x80 };               /* the head of a body is its note with this                 */
 
 static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
 {
     memset(head, 0, COLL_HEAD_LENGTH);
     coll__put16(head, COLL__NOTE_MAGIC);
-    coll__put32(head + 4, m->comm);
-    coll__put32(head + 8, m->id);
-    head[12] = (unsigned char)note;
-    head[13] = (unsigned char)m->space;
-    coll__put32(head + 16, (uint32_t)m->type);
-    coll__put32(head + 20, (uint32_t)m->tag);
+    head[2] = (unsigned char)note;
+    head[3] = (unsigned char)m->space;
+    coll__put64(head + 4, m->comm);
+    coll__put32(head + 12, m->id);
+    if (m->space == COLL__SPACE_USER) coll__put64(head + 16, (uint32_t)m->type | (uint64_t)m->tag << 32);
+    else coll__put64(head + 16, (uint64_t)m->tag);
     coll__put64(head + 24, m->count);
 }
 
@@ -154,7 +159,7 @@ static coll_status coll__body_post(coll__session *session, coll__message *m, col
     const bool is_user = m->space == COLL__SPACE_USER;
 
     memcpy(x->head, head, COLL_HEAD_LENGTH);
-    if (is_user) coll__put16(x->head + 2, 1);
+    if (is_user) x->head[3] |= COLL__NOTE_IS_BODY;
     x->peer = m->peer;
     x->channel = COLL_CHANNEL_MESSAGES;
     x->buffer = buffer;
@@ -254,7 +259,7 @@ static coll_status coll__message_go(coll__session *session, coll__message *m)
         m->xfer = NULL;
         m->request = NULL;
     }
-    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[12]);
+    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[2]);
     if (status < 0 || !coll__is_followed(m)) return status;
     return coll__body_post(session, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
 }

@@ -3,14 +3,11 @@
 #ifndef COLL_ORDER_H
 #define COLL_ORDER_H
 
-static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint32_t number, bool is_keyed)
+static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint64_t number, bool is_keyed)
 {
     *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
     order->queue_end = &order->queue;
 }
-
-/* An id that no two orders share which have a rank in common: its communicator's, and its number. */
-static inline uint64_t coll__order_id(const coll__order *order) { return (uint64_t)order->comm->id << 32 | order->number; }
 
 /* Is the transport offered the collectives of an order? */
 static inline bool coll__order_is_offered(const coll__order *order)
@@ -32,8 +29,8 @@ static coll_status coll__order_join(coll__order *order)
         if (!everyone) return COLL_ERR_MEMORY;
         for (int i = 0; i < comm->size; i++) everyone[i] = i;
     }
-    order->group = session->transport->group(session->context, coll__order_id(order), everyone ? everyone : comm->members,
-                                             comm->size, comm->rank);
+    order->group = session->transport->group(session->context, comm->id, (uint32_t)order->number,
+                                             everyone ? everyone : comm->members, comm->size, comm->rank);
     coll__give(everyone);
     return COLL_OK;
 }

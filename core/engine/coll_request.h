@@ -149,7 +149,7 @@ static void coll__order_append(coll__order *order, coll_request *r)
 
     COLL__ASSERT(r->status == COLL_PENDING, "%s %u is queued with status %d", coll_kind_name(r->call.kind), r->sequence,
                  (int)r->status);
-    COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
+    COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", (unsigned)order->number);
     r->next = NULL;
     r->is_over = r->touched.is_known = false;
     r->workspace = 0;
@@ -166,7 +166,7 @@ static void coll__order_rest(coll__order *order)
 {
     coll__order **at = &order->comm->session->orders;
 
-    COLL__ASSERT(order->is_active && !order->queue, "order %u rests, and is %s", order->number,
+    COLL__ASSERT(order->is_active && !order->queue, "order %u rests, and is %s", (unsigned)order->number,
                  order->queue ? "not empty" : "not among the active");
     while (*at != order) at = &(*at)->next;
     *at = order->next;

@@ -19,14 +19,7 @@
 
 /* ---- >>random: 32 bits of a seed and a number ---- */
 
-/* The upper half of the number and the seed make two keys, by the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
-COLL__INLINE uint64_t coll__mix64(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
+/* The upper half of the number and the seed make two keys. */
 COLL__INLINE uint64_t coll__stochastic_keys(uint64_t seed, uint64_t upper)
 {
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);

@@ -12,6 +12,7 @@ static void coll__session_free(coll__session *session)
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);
+    coll__comm_ids_close(session);
     if (*session->guard) {
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
@@ -78,7 +79,6 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;
-    session->next_id = 1;
     session->processors = o->processors;
     session->share = coll__processor_share(o);
     session->is_crowded = o->is_crowded;
@@ -87,6 +87,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
+    coll__comm_ids_open(session);
     if (transport->watch) transport->watch(o->context, &session->doing);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
@@ -97,17 +98,9 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
 
 /* ---- >>communicators ---- */
 
-/* A number for (tag, ranks), equal on all who give the same. */
-static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
-{
-    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)tag;
-    for (int i = 0; i < count; i++) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
-    return coll__hash_end(hash) & 0x7fffffff;
-}
-
 /* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.
  * The numbers are those of a communicator that calls them `ranks` (NULL: the same). */
-static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
+static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint64_t id,
                                 const coll__numbers *numbers, const int *ranks)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
@@ -119,7 +112,7 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->rank = rank;
     comm->size = size;
     comm->id = id;
-    comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
+    comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
     if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
     else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
@@ -155,7 +148,19 @@ static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
     return NULL;
 }
 
-/* ---- >>deriving ---- */
+/* ---- >>deriving ----
+ *
+ * The first rank of a communicator names it: by its own rank in the session, and by how many it has named.  So no two
+ * communicators of a session ever have the same id, whatever other threads make meanwhile.  The members hear it in the call in
+ * which they meet: nobody has a communicator before all of its members have begun to make it. */
+
+enum { COLL__NAMES_BITS = 40 };                  /* of an id: the count of the rank that names it            */
+
+/* An id that no communicator of the session has had. */
+static uint64_t coll__name_comm(coll__session *session)
+{
+    return (uint64_t)session->rank << COLL__NAMES_BITS | ++session->named;
+}
 
 /* Extend a communicator that has just been made.  Where it cannot be, that is a failure of all. */
 static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
@@ -180,16 +185,29 @@ static bool coll__has_joined(const coll_comm *comm)
     return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
 }
 
+/* Two communicators with one id would take each other's messages. */
+static coll_status coll__check_id(coll__session *session, uint64_t id)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    const coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    if (!comm) return COLL_OK;
+    coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
+                "another one with the same id: free that one first", session->rank, (unsigned long long)id);
+    return coll__session_fail(session, &failure);
+}
+
 /* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
-static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
+static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint64_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
+    if (coll__check_id(session, id) < 0) return session->failure.status;
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
     if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
-        if (session->next_id <= id) session->next_id = id + 1;
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
@@ -217,8 +235,8 @@ static void coll__derived(coll__session *session)
     coll__gone_sweep(session);
 }
 
-/* What a rank says in a split. */
-typedef struct coll__ballot { int32_t color, key; uint32_t next_id; } coll__ballot;
+/* What a rank says in a split; `id`: what the communicator is called of which it is the first rank. */
+typedef struct coll__ballot { int32_t color, key; uint64_t id; } coll__ballot;
 
 /* Our communicator, once all ballots are in: those of our color, by key and then by rank.  Writes their ranks. */
 static int coll__count_ballots(const coll__ballot *ballots, int size, int rank, int *ranks, int *me)
@@ -241,23 +259,20 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     coll__ballot *ballots = (coll__ballot *)coll__take(coll__like(comm), size * sizeof *ballots);
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
-    uint32_t id = 0;
 
     coll__deriving(comm->session);
     if (ballots && ranks) {
         coll_request r;
-        ballots[comm->rank] = (coll__ballot){ color, key, comm->session->next_id };
+        ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
         r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = ballots, .count = 1,
                               .type = COLL_BLOB(sizeof *ballots), .name = "split" };
         status = coll__run_by_host(comm, &r);
     } else {
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
-    for (int i = 0; status == COLL_OK && i < comm->size; i++) if (ballots[i].next_id > id) id = ballots[i].next_id;
-    if (status == COLL_OK && comm->session->next_id <= id) comm->session->next_id = id + 1;
     if (status == COLL_OK && color != COLL_NO_COLOR) {
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
-        status = coll__derive(comm, ranks, count, me, id, out);
+        status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
     coll__derived(comm->session);
     coll__give(ballots);
@@ -267,11 +282,20 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 
 #if !defined(COLL_NO_MESSAGES)
 
-/* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
+/* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
+static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
+{
+    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag);
+
+    for (int i = 0; i < count; i++) hash = coll__mix64(hash ^ ((uint64_t)(unsigned)ranks[i] + 1));
+    return hash;
+}
+
+/* The members, and only they, meet in an allreduce among them, in a space of its own; all but the first give 0. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
-    uint64_t id = comm->session->next_id;
+    uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
@@ -280,17 +304,18 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
         coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
     }
-    coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
+    coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__meeting_of(ranks, count, tag), true);
+    meeting->mark = coll__mark_of(meeting->main.number);
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
     coll__deriving(comm->session);
-    coll_status status = coll__run_inside(meeting, &r);
+    coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
-    if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);
+    if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
     coll__derived(comm->session);
     return status;
 }
@@ -408,6 +433,7 @@ static void coll__comm_close(coll_comm *comm)
     if (is_forked) coll__comm_forget(comm);
     else coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
+    coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
     coll__comm_unlink(comm);
     if (!is_last && !is_forked) coll__doing_comms(session);
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);

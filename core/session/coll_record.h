@@ -143,8 +143,8 @@ static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
 {
     const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
 
-    fprintf(file, "    {\"id\": %u, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ", (unsigned)comm->id, comm->rank,
-            comm->size, (unsigned)comm->sequence);
+    fprintf(file, "    {\"id\": %llu, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ",
+            (unsigned long long)comm->id, comm->rank, comm->size, (unsigned)comm->sequence);
     coll__json_text(file, coll__sentence_of(comm));
     fprintf(file, ",\n     \"operations\": [");
     for (uint64_t n = recorder ? coll__record_first(recorder) : 1, first = n; recorder && n <= recorder->count; n++) {

@@ -17,10 +17,10 @@
 
 enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, that have one of MPI                  */
 
-static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, int count, int me)
+static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
-    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .count = count, .me = me, .comm = MPI_COMM_NULL, .mother = MPI_COMM_NULL,
-                            .request = MPI_REQUEST_NULL };
+    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
+                            .mother = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
@@ -37,11 +37,11 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     if (g != &g->mpi->all) coll__give(g);
 }
 
-static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
+static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id, uint64_t number)
 {
     coll__mpi_group *g = mpi->groups;
 
-    while (g && g->id != id) g = g->next;
+    while (g && (g->id != id || g->number != number)) g = g->next;
     return g;
 }
 
@@ -64,7 +64,7 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
 {
     for (coll__mpi_word_of **at = &mpi->words; *at;) {
         coll__mpi_word_of *w = *at;
-        const int i = w->group == g->id ? coll__mpi_member_of(g, w->from) : -1;
+        const int i = w->id == g->id && w->number == g->number ? coll__mpi_member_of(g, w->from) : -1;
         if (i < 0) {
             at = &w->next;
             continue;
@@ -76,9 +76,9 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
 }
 
 /* Somebody has left a group. */
-static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64_t began)
+static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, int rank, uint64_t began)
 {
-    coll__mpi_group *g = coll__mpi_group_of(mpi, group);
+    coll__mpi_group *g = coll__mpi_group_of(mpi, id, number);
 
     if (g) {
         const int i = coll__mpi_member_of(g, rank);
@@ -87,17 +87,17 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64
     }
     coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(coll__like(mpi), sizeof *w);
     if (!w) return;
-    *w = (coll__mpi_word_of){ mpi->words, group, began, rank };
+    *w = (coll__mpi_word_of){ mpi->words, id, number, began, rank };
     mpi->words = w;
 }
 
 /* ---- >>making ---- */
 
 /* For a derived communicator: all members are inside the call that makes it.  Gives what MPI says. */
-static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
+static int coll__mpi_make_derived(coll__mpi_group *g)
 {
     MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-    const int tag = (int)((id >> 32) % 32768);
+    const int tag = (int)(coll__mix64(g->id) % 32768);
     int code = MPI_Comm_group(g->mpi->all.mother, &everybody);
 
     if (code == MPI_SUCCESS) code = MPI_Group_incl(everybody, g->count, g->ranks, &some);
@@ -193,11 +193,10 @@ static void coll__mpi_make_the_rest(coll__mpi *mpi)
     }
 }
 
-static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, int count, int me)
+static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__mpi *mpi = (coll__mpi *)context;
-    const uint32_t number = (uint32_t)id;
-    coll__mpi_group *const parent = id >> 32 ? coll__mpi_group_of(mpi, id & ~(uint64_t)UINT32_MAX) : &mpi->all;
+    coll__mpi_group *const parent = id ? coll__mpi_group_of(mpi, id, 0) : &mpi->all;
     const bool is_possible = count > 1 && number <= COLL__MPI_PREPARED_MOST && (number == 0 || parent);
 
     if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
@@ -206,7 +205,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
     int code = MPI_ERR_NO_MEM;
     if (g) {
-        coll__mpi_group_init(g, mpi, id, count, me);
+        coll__mpi_group_init(g, mpi, id, number, count, me);
         g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
         g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
@@ -215,7 +214,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     } else {
         memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (number == 0) coll__mpi_make_the_rest(mpi);
-        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g, id);
+        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g);
         if (number) coll__mpi_make_prepared(g, parent);
     }
     if (code != MPI_SUCCESS) {                    /* there are no more communicators: on all its ranks alike  */
@@ -238,6 +237,7 @@ static void coll__mpi_group_say_gone(coll__mpi_group *g)
     if (!parcel) return;
     parcel->note.group = g->id;
     parcel->note.counts[0] = g->turn;
+    parcel->note.counts[1] = g->number;
     for (int i = 0; i < g->count; i++)
         if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
     coll__mpi_parcel_done(parcel);
@@ -248,8 +248,8 @@ static void coll__mpi_ungroup(void *context, void *handle)
     coll__mpi *mpi = (coll__mpi *)context;
     coll__mpi_group *g = (coll__mpi_group *)handle, **at = &mpi->groups;
 
-    COLL__ASSERT(coll__mpi_group_of(mpi, g->id), "group %llx is left, and is none of rank %d", (unsigned long long)g->id,
-                 mpi->rank);
+    COLL__ASSERT(coll__mpi_group_of(mpi, g->id, g->number), "group %llx is left, and is none of rank %d",
+                 (unsigned long long)g->id, mpi->rank);
     while (*at != g) at = &(*at)->next;
     *at = g->next;
     const bool may_call = !mpi->is_finalized && coll__mpi_may_call(mpi);

@@ -32,7 +32,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_VERDICT,                            /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there */
+    COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there, and its number */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -65,7 +65,8 @@ typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
-    uint64_t    id;
+    uint64_t    id;                               /* of the communicator, ...                                 */
+    uint32_t    number;                           /* ... and of the order there                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
     MPI_Comm    comm, mother;                     /* for collectives; for the making of others from it, in an order of its own */
@@ -87,7 +88,11 @@ typedef struct coll__mpi_group {
 } coll__mpi_group;
 
 /* Word of a group that this rank has not made yet. */
-typedef struct coll__mpi_word_of { struct coll__mpi_word_of *next; uint64_t group, began; int from; } coll__mpi_word_of;
+typedef struct coll__mpi_word_of {
+    struct coll__mpi_word_of *next;
+    uint64_t id, number, began;                   /* of the group; collectives                                */
+    int      from;
+} coll__mpi_word_of;
 
 typedef struct coll__mpi {
     MPI_Comm    comm;                             /* for messages and notes                                   */

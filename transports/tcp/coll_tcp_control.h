@@ -124,8 +124,9 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent. */
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
+ * may be of a time before it had that communicator: the one that we know of, and the one that was on its way. */
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     coll__heartbeat *p = &tcp->heartbeat;
@@ -138,13 +139,15 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
         line->asked[line->asked_count++] = peer;
         coll__heartbeat_tell(p);
     }
-    quiet->comms = p->beats[peer].comms;
+    const coll__beat beat = p->beats[peer];
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
+    quiet->turn = beat.turn;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || memcmp(&last.comms, &quiet->comms, sizeof last.comms)) quiet->since = coll__now();
-    return coll__comms_lack(&quiet->comms, number) && coll__now() - quiet->since >= coll__liveness(p);
+    if (last.received != quiet->received || last.turn != quiet->turn) quiet->since = coll__now(), quiet->beat = beat.number;
+    return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
+        && coll__now() - quiet->since >= coll__liveness(p);
 }
 
 #else                                             /* nobody asks; what others ask is answered all the same    */
@@ -154,9 +157,9 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
     (void)context, (void)is_late, (void)text, (void)room;
 }
 
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
-    return (void)context, (void)peer, (void)number, false;
+    return (void)context, (void)peer, (void)id, false;
 }
 
 #endif

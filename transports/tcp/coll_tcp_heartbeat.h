@@ -471,6 +471,22 @@ static void coll__probe_ends(coll__control_line *line);
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
+/* The next beat, with the communicators that this rank has. */
+static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
+{
+    beat->number++;
+    beat->turn = 0;
+    memset(beat->comms, 0, sizeof beat->comms);
+    if (!own) return;
+    coll__lock_take(&own->lock);
+    for (size_t i = 0; i < own->count; i++) {
+        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
+        beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
+    }
+    if (own->is_known) beat->turn = own->turn;
+    coll__lock_drop(&own->lock);
+}
+
 /* See what our own rank does. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
@@ -489,7 +505,7 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
         memcpy(p->own.last, words, sizeof words);
     }
     p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
-    if (!coll__comms_read(d, &p->own.comms)) p->own.comms.below = 0;
+    coll__beat_fill(&p->own, d->comms);
 }
 
 /* coll_abort was called, perhaps in a signal handler. */

@@ -6,7 +6,7 @@
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
+    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 3: 0.3.0                     */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
     COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
@@ -208,16 +208,33 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
- *  120 u32 below   124 u32 numbers[8]: which communicators it has (coll_doing_comms)
+ *  120 u32 number of the beat   124 u32 turn of its list of communicators; 0: nothing is known
+ *  128 u64 comms[8]: which these are, a bit for each (coll__comm_bit)
  */
+
+enum { COLL__COMMS_WORDS = 8 };
 
 typedef struct coll__beat {
     bool          is_inside;                      /* it waits in the call `now`; else the program computes    */
     uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
     char          name[COLL__NAME_LENGTH];
-    coll_doing_comms comms;
+    uint32_t      number, turn;                   /* of its beats; of its list of communicators, 0: nothing is known */
+    uint64_t      comms[COLL__COMMS_WORDS];       /* a set of these, which may also hold others               */
 } coll__beat;
+
+/* The bit of a communicator in the set of a beat.  It is another one in each beat: one that is not there is found missing soon,
+ * however many there are. */
+static inline unsigned coll__comm_bit(uint64_t id, uint32_t beat)
+{
+    return (unsigned)(coll__mix64(id + beat * UINT64_C(0x9e3779b97f4a7c15)) % (COLL__COMMS_WORDS * 64));
+}
+
+static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
+{
+    const unsigned bit = coll__comm_bit(id, beat->number);
+    return beat->comms[bit / 64] >> bit % 64 & 1;
+}
 
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
 {
@@ -231,8 +248,9 @@ static void coll__beat_write(unsigned char *note, int rank, const coll__beat *be
     memcpy(at + 16, beat->now, COLL_HEAD_LENGTH);
     memcpy(at + 48, beat->last, COLL_HEAD_LENGTH);
     coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", beat->name);
-    coll__put32(at + 120, (uint32_t)beat->comms.below);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)beat->comms.numbers[i]);
+    coll__put32(at + 120, beat->number);
+    coll__put32(at + 124, beat->turn);
+    for (int i = 0; i < COLL__COMMS_WORDS; i++) coll__put64(at + 128 + 8 * i, beat->comms[i]);
 }
 
 static void coll__beat_read(const unsigned char *note, coll__beat *beat)
@@ -246,8 +264,9 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
     memcpy(beat->now, at + 16, COLL_HEAD_LENGTH);
     memcpy(beat->last, at + 48, COLL_HEAD_LENGTH);
     coll__printable(beat->name, sizeof beat->name, at + 80, COLL__NAME_LENGTH);
-    beat->comms.below = coll__get32(at + 120);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) beat->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
+    beat->number = coll__get32(at + 120);
+    beat->turn = coll__get32(at + 124);
+    for (int i = 0; i < COLL__COMMS_WORDS; i++) beat->comms[i] = coll__get64(at + 128 + 8 * i);
 }
 
 /* ---- >>endpoint: where a rank listens, and what it is ----

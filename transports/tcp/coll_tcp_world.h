@@ -19,8 +19,9 @@ enum {
 
 #define COLL__BALLOT_DECIDED UINT64_MAX              /* of a table that is beyond proposals                      */
 
-/* What a rank was last seen to have, to have sent us, and since when that has been so. */
-typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t since; } coll__quiet;
+/* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
+ * been so. */
+typedef struct coll__quiet { uint32_t turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 

@@ -1,8 +1,8 @@
 /* coll_threads_group.h - groups: some ranks of the hub with seats of their own, so that their turns are counted apart.
  *
- * Whoever comes first makes the group and the others find it, by its id and its members: two groups without a common member
- * may have the same id.  A group that some have left already, and others have not yet entered, is older than its successor of
- * the same name; so the oldest one in which our seat is still free is ours. */
+ * The rank that comes first makes the group and the others find it, by its id, its number and its members: two groups without a
+ * common member may have the same id and number.  A group that some have left already, and others have not yet entered, is older
+ * than its successor of the same name; so the oldest one in which our seat is still free is ours. */
 #ifndef COLL_THREADS_GROUP_H
 #define COLL_THREADS_GROUP_H
 
@@ -76,7 +76,8 @@ typedef struct coll__eagerness {
 
 /* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
-    uint64_t id;
+    uint64_t id;                                  /* of the communicator, ...                                 */
+    uint32_t number;                              /* ... and of the order there                               */
     coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
@@ -147,7 +148,7 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
 }
 
 /* A group of these ranks; `ranks` NULL: of all of the hub. */
-static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
+static coll__group *coll__group_new(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count)
 {
     const coll__eager_limits *const limits = &coll__eager_room[hub->is_apart][hub->is_crowded];
     const size_t each = coll__least(limits->longest, limits->all / (size_t)count) / COLL__LINE * COLL__LINE;
@@ -156,23 +157,25 @@ static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *rank
     if (!group) group = coll__group_take(hub, count, 0);
     if (!group) return NULL;
     group->id = id;
+    group->number = number;
     group->count = group->holders = count;
     group->next = 0;
     for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
 
-/* The group with this id and these members in which seat `me` is free, made if need be.  The caller holds the hub's lock. */
-static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ranks, int count, int me)
+/* The group with this id, this number and these members in which seat `me` is free, made if need be.  The caller holds the
+ * hub's lock. */
+static coll__group *coll__group_find(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     int64_t *at = &hub->groups;
 
     for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, *at)) != NULL; at = &g->next) {
-        const bool is_ours = g->id == id && g->count == count
+        const bool is_ours = g->id == id && g->number == number && g->count == count
                           && !memcmp(coll__group_ranks(g), ranks, (size_t)count * sizeof *ranks);
         if (is_ours && !coll__group_seats(g)[me].is_taken) return g;
     }
-    coll__group *const made = coll__group_new(hub, id, ranks, count);
+    coll__group *const made = coll__group_new(hub, id, number, ranks, count);
     *at = coll__hub_place(hub, made);
     return made;
 }
@@ -238,14 +241,14 @@ static void coll__blame_lock(coll__thread *thread)
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
-static void *coll__threads_group(void *context, uint64_t id, const int *ranks, int count, int me)
+static void *coll__threads_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
     coll__member *m = (coll__member *)coll__allocate(coll__like(thread), sizeof *m);
 
     const bool has_lock = coll__hub_lock(thread);
-    coll__group *group = has_lock ? coll__group_find(hub, id, ranks, count, me) : NULL;
+    coll__group *group = has_lock ? coll__group_find(hub, id, number, ranks, count, me) : NULL;
     if (group) coll__group_seats(group)[me].is_taken = true;
     if (has_lock) coll__hub_unlock(hub);
     else coll__blame_lock(thread);
