@@ -87,7 +87,7 @@ static void coll__lent_drop(coll__lent *lent)
 }
 
 /* One world more uses it; gives it. */
-static coll__lent *coll__lent_share(coll__lent *lent)
+static inline coll__lent *coll__lent_share(coll__lent *lent)
 {
     if (lent) __atomic_add_fetch(&lent->users, 1, __ATOMIC_RELAXED);
     return lent;
