@@ -437,7 +437,10 @@ static int lost_rank(coll_comm *comm, const void *arg)
         MUST(pthread_create(&thread, NULL, lost_main, &job) == 0);
         pthread_exit(NULL);
     }
-    return lost_calls(&job);
+    const int wrong = lost_calls(&job);
+    MUST(!is_who || strcmp(l->what, "seteuid") || (seteuid(0) == 0 && setegid(0) == 0));
+    prctl(PR_SET_DUMPABLE, 1);                    /* a sanitizer looks into this process when it ends         */
+    return wrong;
 }
 
 static void lost_case(const void *arg)

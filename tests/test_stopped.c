@@ -1,7 +1,7 @@
 /* test_stopped.c - processes of one host: a rank that is stopped in the middle of a long call, given up by the others, and
  * continued later has no effect on them, and does not take what they have in their memory by then for a result.
  *
- *     test_stopped
+ *     test_stopped [KIND,...]
  *
  * Three ranks make one long call again and again.  One is stopped at a random moment.  The others are told so in time: by
  * liveness_timeout_ms, or by a coll_abort of one of them.  They shrink, fill the same buffers with other numbers, and make the
@@ -198,8 +198,9 @@ static void stopped_case(const void *arg)
 
 enum { WAYS = 8 };
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const int most = (int)(32 * support_scale());
     uint64_t seed = support_seed();
     int order[EACH_KINDS * WAYS];
     char name[120];
@@ -214,9 +215,11 @@ int main(void)
         order[k] = order[i];
         order[i] = other;
     }
-    for (int i = 0; i < (int)(32 * support_scale()) && i < EACH_KINDS * WAYS; i++) {
+    for (int i = 0, run = 0; run < most && i < EACH_KINDS * WAYS; i++) {
         const int way = order[i] % WAYS;
         const coll_kind kind = each_kinds[order[i] / WAYS];
+        if (argc > 1 && !support_listed(argv[1], coll_kind_name(kind))) continue;
+        run++;
         scenario s = { .kind = kind, .has_buffers = way & 1, .is_in_place = way & 2 && kind != COLL_BROADCAST, .aborts = way & 4,
                        .stop_after_us = (int)(support_random(&seed) % 30000) };
         s.count = (each_room(kind, 1, RANKS) > 1 ? 1 : 3) * ((size_t)1 << 20) + 77;

@@ -86,7 +86,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .advance = coll__offload_again, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS

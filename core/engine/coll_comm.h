@@ -190,8 +190,8 @@ enum {
 };
 
 /* Who carries a call out: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  A call goes to the first of the
- * session's carriers that takes it, and where that one declines, to the next.  Other errors of start and advance are the end of
- * the communicator, which they have brought about. */
+ * session's carriers that takes it, and where that one declines when it starts, to the next.  Other errors of start and advance
+ * are the end of the communicator, which they have brought about. */
 struct coll__carrier {
     const char *name;
     unsigned traits;
@@ -199,7 +199,7 @@ struct coll__carrier {
     coll_status (*bind)   (coll_request *r);      /* make a checked one ready; an error has a sentence.  NULL: it is */
     coll_status (*start)  (coll_request *r);      /* COLL_PENDING: it goes on with advance, at once; COLL_OK: it is over;
                                                      COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
-    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING; likewise                      */
+    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
     bool     (*passes)(const coll_request *r);    /* will it decline?  NULL: that is not known before         */
     uint64_t (*later)(const coll_request *r);     /* of one that has started: with whom it has still to queue messages

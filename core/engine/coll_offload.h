@@ -5,7 +5,7 @@
 /* A call that names an algorithm wants the engine. */
 static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
 
-/* Offer it, and again until it is over. */
+/* Offer it. */
 static coll_status coll__offload_advance(coll_request *r)
 {
     const coll__session *session = r->comm->session;
@@ -17,6 +17,17 @@ static coll_status coll__offload_advance(coll_request *r)
     r->task.ahead = 0;
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return status;
     return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
+}
+
+/* Offer one again that it has begun.  It may decline it yet, on all ranks alike: then the next carrier begins. */
+static coll_status coll__offload_again(coll_request *r)
+{
+    const coll_status status = coll__offload_advance(r);
+
+    if (status != COLL_ERR_UNSUPPORTED) return status;
+    r->is_started = false;
+    (void)coll__next_carrier(r);
+    return coll__carry_on(r);
 }
 
 /* The task behind it may begin as soon as this one has. */

@@ -155,18 +155,14 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
     return ++r->carrier;
 }
 
-/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline.  A carrier may also
- * decline later, on all ranks alike; the call then begins again with the next one. */
+/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
     if (r->strided && !r->is_started) coll__strides_start(r);
-    coll_status status = r->is_started ? r->carrier->advance(r) : r->carrier->start(r);
+    coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
-    while (status == COLL_ERR_UNSUPPORTED) {
-        r->is_started = false;
-        status = coll__next_carrier(r)->start(r);
-    }
-    if (status != COLL_PENDING || r->is_started) return status;
+    while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
+    if (status != COLL_PENDING) return status;
     r->is_started = true;
     return r->carrier->advance(r);
 }
