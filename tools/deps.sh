@@ -99,6 +99,17 @@ unpack_sshd() {
 # ---- >>installing
 
 missing() { cut -f 1 "$list" | xargs; }
+choose() { # packages...: into $packages those that this system has got
+    packages=
+    ls /var/lib/apt/lists/*_Packages* > /dev/null 2>&1 || { packages=" $*"; return; }     # it is not known
+    for package in "$@"; do
+        [ "$package" != libclang-rt-N-dev ] || package=$(clang_runtime)
+        case $(apt-cache policy "$package" 2> /dev/null | sed -n 's/^  Candidate: //p') in
+        '' | '(none)') echo "deps: left out: this system has no package $package" ;;
+        *) packages="$packages $package" ;;
+        esac
+    done
+}
 
 [ "$want" != rest ] || has_sshd || wants_sshd=yes
 [ -s "$list" ] || [ "$wants_sshd" ] || exit 0
@@ -114,7 +125,10 @@ as_root=
 if [ "$(id -u)" != 0 ]; then
     if has sudo && sudo -n true 2> /dev/null; then as_root='sudo -n'
     else
-        [ ! -s "$list" ] || echo "deps: to install them:  sudo sh -c 'apt-get update && apt-get install -y $(missing)'"
+        # shellcheck disable=SC2046
+        choose $(missing)
+        [ ! "$packages" ] || echo "deps: to install them:" \
+            "sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$packages'"
         [ ! "$wants_sshd" ] || unpack_sshd
         exit 0
     fi
@@ -128,14 +142,8 @@ install() { # packages...
 echo "deps: ${as_root:+$as_root }apt-get update"
 # shellcheck disable=SC2086
 $as_root apt-get update -q -o DPkg::Lock::Timeout=120 || echo "deps: that failed; going on with the lists that are there"
-packages=
-for package in $(missing) ${wants_sshd:+$(sshd_libraries)}; do
-    [ "$package" != libclang-rt-N-dev ] || package=$(clang_runtime)
-    case $(apt-cache policy "$package" 2> /dev/null | sed -n 's/^  Candidate: //p') in
-    '' | '(none)') echo "deps: left out: this system has no package $package" ;;
-    *) packages="$packages $package" ;;
-    esac
-done
+# shellcheck disable=SC2046
+choose $(missing) ${wants_sshd:+$(sshd_libraries)}
 if [ "$packages" ]; then
     echo "deps: ${as_root:+$as_root }apt-get install$packages"
     # shellcheck disable=SC2086
