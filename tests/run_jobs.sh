@@ -74,6 +74,7 @@ all_written() {
 }
 
 gone_in_time() {
+    [ $# -gt 0 ] || { echo 'no process was there'; return; }
     if until_true gone "$@"; then
         echo gone
     else

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_ssh.sh - coll-run -H by ssh itself, with keys of this run's own, on a free port of 127.0.0.1.
+# test_ssh.sh - coll-run -H by ssh itself, with keys of this run's own, on a free port of 127.0.0.1 and 127.0.0.2.
 #
 # The daemon is this script's child and ends with it.  It is sshd of this machine, or the one that tools/deps.sh has unpacked,
 # and not installed, in build/openssh.  As root sshd takes a user of that name, and /run/sshd; where the machine has not got
@@ -29,8 +29,8 @@ missing=$(ldd "$sshd" | sed -n 's/^[[:space:]]*\(.*\) => not found/\1/p' | xargs
 
 for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/ssh_$key"; done
 port=$("$child" port)
-set -- "$sshd" -D -e -f /dev/null -p "$port" -h "$dir/ssh_host" -o ListenAddress=127.0.0.1 -o PidFile=none -o UsePAM=no \
-    -o "AuthorizedKeysFile=$dir/ssh_user.pub" -o StrictModes=no
+set -- "$sshd" -D -e -f /dev/null -p "$port" -h "$dir/ssh_host" -o ListenAddress=127.0.0.1 -o ListenAddress=127.0.0.2 \
+    -o PidFile=none -o UsePAM=no -o "AuthorizedKeysFile=$dir/ssh_user.pub" -o StrictModes=no
 for part in Session Auth; do                    # programs that newer versions run
     program=$unpacked/usr/lib/openssh/sshd-$(echo $part | tr SA sa)
     [ "$sshd" != "$unpacked/usr/sbin/sshd" ] || [ ! -x "$program" ] || set -- "$@" -o "Sshd${part}Path=$program"
@@ -51,15 +51,15 @@ if ! until_true "$child" knock "$port" 2> /dev/null; then
 fi
 
 ssh="ssh -p $port -i '$dir/ssh_user' -F none -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o LogLevel=ERROR"
-"$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 "$child" words "it's" '"a  b"' > ssh.out 2> ssh.err
-check 'ssh: two hosts' '0 4' "$? $(grep -cE "^\[(0 127\.0\.0\.1|1 localhost)\] (it's|\"a  b\")$" ssh.out)"
-"$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 sh -c "$family" ssh "$child" > /dev/null 2>&1 &
+"$run" --rsh "$ssh" -H 127.0.0.1,127.0.0.2 "$child" words "it's" '"a  b"' > ssh.out 2> ssh.err
+check 'ssh: two hosts' '0 4' "$? $(grep -cE "^\[(0 127\.0\.0\.1|1 127\.0\.0\.2)\] (it's|\"a  b\")$" ssh.out)"
+"$run" --rsh "$ssh" -H 127.0.0.1,127.0.0.2 sh -c "$family" ssh "$child" > /dev/null 2>&1 &
 job=$!
-until_true all_family ssh
+check 'ssh: ranks run' 0 "$(until_true all_family ssh; echo $?)"
 kill -9 $job
 wait $job
 check 'ssh: coll-run is killed, nothing is left' gone "$(gone_in_time $(family_of ssh) $(cat ssh.keeper.?))"
-"$run" --rsh "$ssh" -H nobody@localhost true 2> ssh.err
+"$run" --rsh "$ssh" -H nobody@127.0.0.1 true 2> ssh.err
 check 'ssh: one that may not come in' '1 1' "$? $(grep -c 'what connects to it exited with status 255' ssh.err)"
 [ $failed -eq 0 ] || cat sshd.log
 kill $daemon
