@@ -90,7 +90,15 @@
  * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
  * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
  * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
- *   A rank that needs nothing from the one that errs may finish before the error shows.
+ *   A rank that needs nothing from the one that errs may finish before the error shows: the root of a broadcast or scatter, the
+ * others in a reduce or gather, ranks of a scan.  If two ranks take themselves for the root, every rank may return COLL_OK with
+ * different data.  Then the next collective in which these ranks exchange messages, or wait for one another in memory, returns
+ * COLL_ERR_MISMATCH; or coll_free does, on at least one rank.  Later calls compare a hash of 16 bits of the calls before, and
+ * coll_free one of 64.  Not found, for that would take a message more:
+ *     at coll_free     over MPI and transports of the program's own; in communicators of some ranks of a job, calls that go by
+ *                      messages, unless one has come already; prepared calls that go by messages; and where some ranks have made
+ *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
+ *     at a next call   where none of those that disagreed waits for another again, as in the same mistaken broadcast once more
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
@@ -366,7 +374,8 @@
  * this one.
  *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once, and only
  * coll_free and coll_shrink are left to do.  A rank that has not heard of it yet may still finish a call for which it has all
- * it needs, while the same call fails on another rank.  recv is undefined after an error.
+ * it needs, while the same call fails on another rank.  A call that begins after the news has come never returns COLL_OK: between
+ * ranks that share memory, after any rank has returned the error.  recv is undefined after an error.
  *   coll_error(comm) is one sentence that says which rank, which call, which address and why.  A communicator that cannot be
  * made is also a line on the log, for programs that do not look at the status (COLL_DEBUG=none: it is not).
  *   coll_abort ends the communicator on purpose: from any thread, and over TCP (but with liveness_timeout_ms < 0) and between
@@ -729,7 +738,8 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
  * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,
- * or 10 s where it still has a message to deliver (see Messages). */
+ * or 10 s where it still has a message to deliver (see Messages).  Returns COLL_ERR_MISMATCH if other ranks have made other
+ * collectives than this one (see Agreement), with coll_error(NULL) and a line on the log; the communicator is freed anyway. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for

@@ -290,8 +290,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 COLL_API coll_status coll_free(coll_comm *comm)
 {
     if (comm && coll__is_called_back()) return coll__stay_out(comm);
-    if (comm) coll__comm_close(comm);
-    return COLL_OK;
+    return comm ? coll__comm_close(comm) : COLL_OK;
 }
 
 /* ---- >>deriving ---- */

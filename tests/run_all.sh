@@ -220,6 +220,7 @@ waits matrix             program release test_matrix
 suite bykey              program release test_bykey
 waits waiting            program asan test_waiting
 waits orders             program asan test_orders
+waits disagree           program asan test_disagree
 suite queued             program asan test_queued
 suite strides            program asan test_strides
 suite stores             program asan test_stores

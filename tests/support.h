@@ -299,6 +299,9 @@ SUPPORT int support_reserve_port(char *address, size_t length)
     return fd;
 }
 
+/* What is told how coll_free ends on each rank; NULL: nothing.  Not in a simulated world. */
+static void (*support_on_free)(int rank, coll_status status);
+
 SUPPORT void *support_rank_main(void *arg)
 {
     support_rank *r = arg;
@@ -310,8 +313,10 @@ SUPPORT void *support_rank_main(void *arg)
                 coll_status_text(r->joined), coll_error(NULL));
         return NULL;
     }
+    const int rank = coll_rank(r->comm);
     r->result = r->worker(r->comm, r->arg);
-    coll_free(r->comm);
+    const coll_status status = coll_free(r->comm);
+    if (support_on_free) support_on_free(rank, status);
     return NULL;
 }
 

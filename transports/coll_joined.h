@@ -212,6 +212,16 @@ static void *coll__joined_group(void *context, uint64_t id, uint32_t number, con
     return group;
 }
 
+static coll_status coll__joined_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    const coll__joined *me = (const coll__joined *)context;
+
+    if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i] && coll__threads_part(me->hubs[i], NULL, made, failure) < 0) return failure->status;
+    return coll__tcp_part(me->tcp, NULL, made, failure);
+}
+
 static void coll__joined_ungroup(void *context, void *group)
 {
     (void)context;
@@ -562,6 +572,7 @@ static void coll__joined_opened(coll__opened *opened, coll__joined *me, const co
 {
     *opened = comer->opened;
     opened->context = me;
+    opened->part = coll__joined_part;
     opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
@@ -594,6 +605,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 
     if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
+    out->part = coll__tcp_part;
     out->context = me->tcp;
     coll__give(me);
     return COLL_OK;

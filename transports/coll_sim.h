@@ -243,6 +243,21 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
     return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
 }
 
+/* The first one that parts is the one with which the others are compared. */
+static coll_status coll__sim_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    (void)group;
+    if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
+    w->has_parted = true;
+    if (!coll__heads_disagree(w->made, made)) return COLL_OK;
+    coll__blame_mismatch(failure, made, r->rank, w->made, w->parted);
+    coll__sim_end(w, failure);
+    return failure->status;
+}
+
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
 
 static void coll__sim_charge_reduce(void *context, size_t length)
@@ -386,6 +401,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         world->holders++;
         out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
         coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
+        out[i].part = coll__sim_part;
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;

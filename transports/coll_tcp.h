@@ -167,30 +167,14 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
 }
 
-/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
- * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
-static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
-{
-    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
-    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
-    const int64_t late = dial < most ? dial : most;
-
-    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
-        coll__stream *s = &tcp->streams[i];
-        if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
-        for (int k = 0; k < coll__lane_count(s); k++)
-            coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
-    }
-}
-
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
-    if (tcp->failure.status == COLL_OK) coll__streams_arrive(tcp, deadline);
-    coll__say_bye(tcp, deadline);
+    if (tcp->failure.status == COLL_OK && !tcp->heartbeat.is_leaving) coll__streams_arrive(tcp, deadline);
+    if (!tcp->heartbeat.is_leaving) coll__say_bye(tcp, deadline);
     for (int i = 0; tcp->streams && i < count; i++)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
@@ -321,6 +305,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     (void)count;
     *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
     if (own) status = coll__tcp_join(&tcp, own, out);
+    out->part = coll__tcp_part;
     out->context = tcp;
     if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
     coll__tcp_settings_free(own);

@@ -176,7 +176,7 @@ static void coll__threads_close(void *context)
     while (me->members) coll__threads_ungroup(me, me->members);
     __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     coll__thread_free(me);
     coll__hub_release(hub);
 }
@@ -294,6 +294,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
         hub->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
+        out[rank].part = coll__threads_part;
         coll__opened_at(&out[rank], rank, count);
     }
     if (hub) coll__hub_release(hub);

@@ -12,6 +12,11 @@
 #define COLL__SHRINKS(how) how
 #endif
 
+/* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` tells in the form of a
+ * head which ones it has made of those of all ranks.  Blames in *failure a rank that has made as many, but other ones, as far as
+ * that shows without waiting for anybody, and tells those who are still there. */
+typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
+
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
     const coll_transport *transport;
@@ -23,6 +28,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
+    coll__part_fn *part;                          /* NULL: nobody compares                                    */
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 

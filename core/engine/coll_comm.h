@@ -147,11 +147,13 @@ struct coll_request {
     coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
     int64_t      tested_at;                       /* when a test first found it running; 0: none has          */
     bool         has_head;                        /* the fingerprint is that of a call like this one          */
+    bool         ends_early;                      /* its history grows with it                                */
     uint32_t     sequence;
     uint64_t     record;                          /* the observer's own; 0 in the beginning                   */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
+    const uint64_t *history;                      /* that goes into the fingerprint: its order's, or none     */
     coll__touched touched;                        /* where its buffers are, once that has been asked for      */
     size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
@@ -246,6 +248,7 @@ typedef struct coll__order {
     const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
                                                      of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
+    uint64_t  history;                            /* of its calls that end early on some ranks, by messages: a hash */
     coll_request *queue, **queue_end;             /* the first one is running; some behind it may be (coll_abreast.h) */
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
@@ -310,6 +313,7 @@ struct coll__session {
     coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
+    coll__part_fn *part;                          /* the transport's: what to do before a group is given up   */
     bool  has_membarrier;                         /* the kernel                                               */
     const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
     int   carrier_count;
@@ -351,6 +355,8 @@ struct coll__session {
     char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
     coll__comm_ids ids;                           /* and which communicators it has                           */
+    uint32_t  made_calls;                         /* in the communicators of all ranks that are freed: collectives, */
+    uint64_t  made_history;                       /* and a sum of their histories                             */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
@@ -506,7 +512,9 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 
 /* ---- >>naming a call ---- */
 
-enum { COLL__MAGIC = 0xc011 };
+enum { COLL__MAGIC = 0xc011, COLL__PARTED_MAGIC = 0xc014 };
+
+#define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 
 static uint32_t coll__hash_counts(const size_t *counts, int n)
 {
@@ -559,12 +567,13 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
- *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count
+ *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
  *
  * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
  * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
  * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
- * type. */
+ * type.  History: 16 bits of a hash of earlier calls that end early on some ranks, among those that go by messages in the order
+ * of the communicator: ranks that disagreed in one find it when they next compare fingerprints, in whatever call. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;
@@ -597,11 +606,57 @@ static inline void coll__head_of_part(unsigned char *head, const unsigned char *
 
 /* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
  * written in several waits until it has left for the caches. */
-static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count)
+static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count, uint64_t history)
 {
     coll__put32(head + 8, sequence);
     coll__put32(head + 20, (uint32_t)root);
-    coll__put64(head + 24, count);
+    coll__put64(head + 24, count | history << 48);
+}
+
+/* Set the count alone. */
+static inline void coll__head_set_count(unsigned char *head, uint64_t count)
+{
+    coll__put64(head + 24, (count & COLL__COUNT_MASK) | (coll__get64(head + 24) & ~COLL__COUNT_MASK));
+}
+
+static inline uint64_t coll__head_count(const unsigned char *head) { return coll__get64(head + 24) & COLL__COUNT_MASK; }
+
+/* May a rank end a call of this kind before its fingerprint has been compared, through others, with those of all ranks?  As the
+ * root of a broadcast does, and each other rank in a reduce. */
+static inline bool coll__ends_early(coll_kind kind)
+{
+    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || kind == COLL_SCAN || kind == COLL_EXSCAN;
+}
+
+/* What `history` becomes with a call of this fingerprint. */
+static inline uint64_t coll__history_with(uint64_t history, const unsigned char *head)
+{
+    const uint64_t sum = coll__get64(head + 8) + coll__get64(head + 16) * UINT64_C(0xbf58476d1ce4e5b9) + coll__get64(head + 24);
+
+    history = (history ^ sum) * UINT64_C(0x94d049bb133111eb);
+    return history ^ history >> 32;
+}
+
+/* All collectives of the communicators of all ranks, in the form of a head: how many there were, and their history.  No call has
+ * this mark. */
+static void coll__head_of_made(unsigned char *head, const coll__session *session)
+{
+    coll__put64(head, COLL__PARTED_MAGIC | (uint64_t)UINT32_MAX << 32);
+    coll__put64(head + 8, session->made_calls);
+    coll__put64(head + 16, 0);
+    coll__put64(head + 24, session->made_history);
+}
+
+/* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
+static void coll__made_add(coll__session *session, const coll_comm *comm)
+{
+    unsigned char head[COLL_HEAD_LENGTH] = { 0 };
+
+    coll__put64(head + 8, comm->sequence);
+    coll__put64(head + 16, comm->mark);
+    coll__put64(head + 24, comm->main.history);
+    session->made_calls += comm->sequence;
+    session->made_history += coll__history_with(0, head);
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }

@@ -139,7 +139,7 @@ static void coll__head_set_block(unsigned char *head, const coll__layout *l, int
 {
     const size_t count = coll__count_of_block(l, block);
 
-    coll__put64(head + 24, count);
+    coll__head_set_count(head, count);
     if (l->types) coll__put32(head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
 }
 

@@ -220,7 +220,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     coll__call_set(&r->call, send, recv, count, root);
     memset(r->task.state, 0, sizeof r->task.state);
     r->sequence = ++comm->sequence;
-    coll__head_set_next(r->head, r->sequence, root, count);
+    coll__head_set_next(r->head, r->sequence, root, count, 0);
     coll_status status = plan->start(plan->bound, &r->task, &failure);
     if (status != COLL_OK) {
         r->carrier = plan->carrier;

@@ -580,6 +580,22 @@ static bool coll__messages_are_moving(const coll_comm *comm)
     return false;
 }
 
+/* A message of a collective that is over for us, but was never received: its sender has made another call. */
+static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure *failure)
+{
+    const coll__session *session = comm->session;
+    char call[COLL__CALL_ROOM];
+
+    for (const coll__message *m = session->messages ? session->messages->arrived.first : NULL; m; m = m->next) {
+        const bool is_collective = m->comm == comm->id && m->space != COLL__SPACE_USER && m->tag == 0;
+        if (!is_collective || coll__get32(m->body.head + 8) > comm->sequence) continue;
+        coll__head_describe(m->body.head, call, sizeof call);
+        return coll__blame(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
+                           m->peer, call, session->rank);
+    }
+    return COLL_OK;
+}
+
 /* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
  * with whom it exchanged messages are told. */
 static void coll__messages_close(coll_comm *comm, coll_status status)

@@ -90,7 +90,7 @@ static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got
     memcpy(ours, r->head, sizeof ours);
     memcpy(theirs, r->head, sizeof theirs);
     coll__head_set_block(ours, l, block);
-    coll__put64(theirs + 24, got->count);
+    coll__head_set_count(theirs, got->count);
     if (l->types) coll__put32(theirs + 16, got->type);
     coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
     return coll__comm_fail(r->comm, &failure);

@@ -142,9 +142,9 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     if (!coll__kind_has_root(call->kind)) own->call.root = 0;
     coll__request_init(own, comm);
     own->is_blocking = true;
-    coll__name_request(own, 0);
-    own->has_head = true;
     own->carrier = plan->carrier = coll__carrier_of(own);
+    coll__name_first(own, 0);
+    own->has_head = true;
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;

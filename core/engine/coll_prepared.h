@@ -76,6 +76,8 @@ static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan 
     coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
     coll__copy_struct(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
+    r->history = plan->request.history;
+    r->ends_early = plan->request.ends_early;
     coll__task_init(r);
     r->carrier = plan->carrier;
 }

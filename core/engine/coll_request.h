@@ -46,21 +46,32 @@ static inline void coll__task_init(coll_request *r)
     task->is_blocking = r->is_blocking;
 }
 
+/* The first time.  What the transport carries as a whole has no history, for it compares all fingerprints; nor have prepared
+ * calls, which are alike. */
+static void coll__name_first(coll_request *r, uint32_t sequence)
+{
+    static const uint64_t none = 0;
+    coll_comm *comm = r->comm;
+    const coll__order *order = r->order;
+    const bool has_history = order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+
+    r->history = has_history ? &comm->main.history : &none;
+    r->ends_early = has_history && coll__ends_early(r->call.kind);
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
+    coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
+    if (r->whole) coll__head_of_part(r->head, r->whole->head);
+    coll__task_init(r);
+}
+
 /* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
 static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
-    const coll_comm *comm = r->comm;
-    const coll__order *order = r->order;
-
     r->sequence = sequence;
     if (r->has_head) {
-        coll__head_set_next(r->head, sequence, r->call.root, r->call.count);
+        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, *r->history);
         memset(r->task.state, 0, sizeof r->task.state);
-        return;
-    }
-    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
-    if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    coll__task_init(r);
+    } else coll__name_first(r, sequence);
+    if (r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }

@@ -46,11 +46,11 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
     if (prepared)
         coll__append(text, room, " (prepared call %u%s)", prepared, prepared < COLL__PREPARED_MOST ? "" : " or a later one");
-    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__get64(head + 24) == 0;       /* no one pair is meant */
+    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__head_count(head) == 0;       /* no one pair is meant */
     if (is_any && coll__get32(head + 16))
         coll__append(text, room, " of %s", coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     else if (kind != COLL_BARRIER && coll__get32(head + 16))
-        coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24),
+        coll__append(text, room, " of %llu x %s", (unsigned long long)coll__head_count(head),
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
     if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
@@ -80,9 +80,16 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
         heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
+    if (coll__get16(ours) == COLL__PARTED_MAGIC)
+        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d have made %u collectives each, but not the "
+                           "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
+                           (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
                            peer);
+    if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
+        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
+                           "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer, mine);
     if (!strcmp(mine, other))
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                            (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
@@ -162,7 +169,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
                                         int peer)
 {
-    const bool is_ours = coll__get16(theirs) == COLL__MAGIC && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
+    const bool is_ours = coll__get16(theirs) == coll__get16(ours) && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
 
     (void)me;
     return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");

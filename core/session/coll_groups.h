@@ -84,6 +84,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
+    session->part = o->part;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
@@ -379,10 +380,33 @@ static void coll__comm_forget(coll_comm *comm)
     for (coll__prepared *p = comm->prepared; p; p = p->next) coll__order_forget(&p->order);
 }
 
+/* Have others made other collectives than this rank in a communicator that it frees?  As far as that shows without waiting. */
+static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_failure *failure)
+{
+    coll__session *session = comm->session;
+    void *const context = session->context, *const group = comm->main.group;
+    unsigned char made[COLL_HEAD_LENGTH];
+
+    if (comm->size == session->size) coll__made_add(session, comm);
+    coll__head_of_made(made, session);
+    if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
+    if (session->part && group && session->part(context, group, made, failure) < 0) return failure->status;
+    return session->part && is_last ? session->part(context, NULL, made, failure) : COLL_OK;
+}
+
+/* It has turned out when a communicator was freed. */
+static coll_status coll__part_failed(coll__session *session, const coll_failure *failure, bool is_last)
+{
+    coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure->text);
+    if (!is_last) coll__session_fail(session, failure);
+    return coll__start_failed(failure->status, "coll_free: %s", failure->text);
+}
+
 /* Leave: what others await is delivered first; what is still running then is given up, which ends the session, if others of its
  * communicators live on. */
-static void coll__comm_leave(coll_comm *comm, bool is_last)
+static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
 {
+    coll_status status = COLL_OK;
     coll__session *session = comm->session;
     const int64_t began = coll__clock(session);
     coll_failure failure = { COLL_OK, -1, "" };
@@ -399,12 +423,15 @@ static void coll__comm_leave(coll_comm *comm, bool is_last)
                     session->rank);
         coll__session_fail(session, &failure);
     }
+    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
+        status = coll__part_failed(session, &failure, is_last);
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
-    if (!is_last) return;
+    if (!is_last) return status;
     coll__comm_forget(comm);
     session->transport->close(session->context);
     coll__session_end(session, COLL_ERR_ABORTED);
+    return status;
 }
 
 /* Requests that outlive their communicator must not find it. */
@@ -421,17 +448,18 @@ static void coll__prepared_orphan(coll_comm *comm)
 }
 
 /* The end of a communicator for this rank, and of its transport with the last one. */
-static void coll__comm_close(coll_comm *comm)
+static coll_status coll__comm_close(coll_comm *comm)
 {
     coll__session *session = comm->session;
     const bool is_forked = !*comm->guard;
+    coll_status status = COLL_OK;
 
     if (!is_forked && coll__is_shared(session)) coll__session_take(comm);
     const bool is_last = session->comms == comm && !comm->next;
     coll_comm *const successor = is_last ? session->successor : NULL;
     if (!is_forked && is_last) coll__background_stop(session);
     if (is_forked) coll__comm_forget(comm);
-    else coll__comm_leave(comm, is_last);
+    else status = coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
     coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
     coll__comm_unlink(comm);
@@ -440,7 +468,8 @@ static void coll__comm_close(coll_comm *comm)
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);
-    if (successor) coll__comm_close(successor);
+    if (successor) (void)coll__comm_close(successor);
+    return status;
 }
 
 #endif /* COLL_GROUPS_H */

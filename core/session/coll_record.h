@@ -124,7 +124,7 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
     char text[40], flags[COLL__CALL_ROOM] = "";
 
     fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
-            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__get64(at->head + 24));
+            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
     fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ",
             coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",

@@ -268,9 +268,9 @@ static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *
 
     if (!coll__hub_has_failed(hub)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
-        (void)__atomic_exchange_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+        coll__hub_set_failed(hub);
     }
-    coll__hub_ring(thread);
+    (void)coll__hub_ring(thread);
     coll__hub_quiesce(thread);
 }
 

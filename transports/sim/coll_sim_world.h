@@ -116,6 +116,9 @@ typedef struct coll__sim {
     char            hint[96];                     /* what was done to this world, for the sentence of a standstill */
     char            text[64];
     int             left_count, unseen;           /* unseen: ranks with news                                  */
+    bool            has_parted;                   /* a rank has freed its last communicator: which, and what it had made */
+    int             parted;
+    unsigned char   made[COLL_HEAD_LENGTH];
     uint64_t        patience, idle;
     bool            is_asking;                    /* nothing can move, and all who wait were woken to ask who has freed what */
     coll__sim_event *events;                      /* a heap                                                   */

@@ -168,6 +168,49 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
         if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
+/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
+ * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
+static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
+{
+    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
+    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
+    const int64_t late = dial < most ? dial : most;
+
+    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        coll__stream *s = &tcp->streams[i];
+        if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
+        for (int k = 0; k < coll__lane_count(s); k++)
+            coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
+    }
+}
+
+/* Has who leaves made other collectives than we?  Rank 0 compares all, and each other rank compares itself with rank 0. */
+static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
+    if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
+    if (p->verdict.status == COLL_ERR_MISMATCH) *failure = p->verdict;
+    else if (p->rank != 0 && coll__heads_disagree(p->judge_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
+        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->judge_made + COLL_HEAD_LENGTH, 0);
+    pthread_mutex_unlock(&p->lock);
+    return failure->status;
+}
+
+/* What a good-bye says is at the other side before we look for theirs: so of two that leave at once one sees the other's. */
+static coll_status coll__tcp_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
+
+    (void)group;
+    memcpy(tcp->heartbeat.made + COLL_HEAD_LENGTH, made, COLL_HEAD_LENGTH);
+    if (coll__made_differ(&tcp->heartbeat, failure) < 0) return failure->status;
+    coll__streams_arrive(tcp, deadline);
+    coll__say_bye(tcp, deadline);
+    return coll__made_differ(&tcp->heartbeat, failure);
+}
+
 /* Will nothing more come from this rank?  It has left, and its stream of messages has ended, or there never was one.  An end
  * without a good-bye is a death, which is told with more to say about it (coll_tcp_heartbeat.h); but when rank 0 has left, nobody
  * passes good-byes on. */

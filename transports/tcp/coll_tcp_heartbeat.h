@@ -78,6 +78,8 @@ typedef struct coll__heartbeat {
     unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
     unsigned char  waiting[COLL__WAITING_LENGTH];
+    unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
+    unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
     const coll_doing *doing;
     uint64_t doing_turn;
@@ -167,6 +169,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
     } else if (all & coll__bit_of(COLL__CONTROL_BYE)) {
         note = COLL__CONTROL_BYE;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
+        memcpy(line->out + COLL__CONTROL_TEXT, p->made, sizeof p->made);
     } else {
         return false;
     }
@@ -404,13 +407,13 @@ static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned
     coll_failure failure = { COLL_OK, -1, "" };
 
     memcpy(mine, heads, COLL__WAITING_LENGTH);
-    for (int i = 0; i < 3 * p->size; i++) {
-        const int pair = i % 3;                   /* of two that have been through nobody waits               */
-        const unsigned char *const other = p->reports + (size_t)(i / 3) * COLL__WAITING_LENGTH;
-        const unsigned char *const ours = mine + (pair == 1 ? COLL_HEAD_LENGTH : 0);
-        const unsigned char *const theirs = other + (pair == 2 ? COLL_HEAD_LENGTH : 0);
+    for (int i = 0; i < 4 * p->size; i++) {
+        const int pair = i % 4;
+        const unsigned char *const other = p->reports + (size_t)(i / 4) * COLL__WAITING_LENGTH;
+        const unsigned char *const ours = mine + (pair & 1 ? COLL_HEAD_LENGTH : 0);
+        const unsigned char *const theirs = other + (pair & 2 ? COLL_HEAD_LENGTH : 0);
         if (!coll__heads_disagree(ours, theirs)) continue;
-        coll__blame_mismatch(&failure, theirs, i / 3, ours, rank);
+        coll__blame_mismatch(&failure, theirs, i / 4, ours, rank);
         coll__heartbeat_decide(p, &failure, false);
         return;
     }
@@ -429,7 +432,11 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     const int rank = is_of_judge ? control.what.rank : index % p->size;
     line->is_met = true;
     switch (control.note) {
-    case COLL__CONTROL_BYE: coll__bye_heard(p, rank); break;
+    case COLL__CONTROL_BYE:
+        if (is_of_judge && rank == 0) memcpy(p->judge_made, bytes + COLL__CONTROL_TEXT, sizeof p->judge_made);
+        if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
+        coll__bye_heard(p, rank);
+        break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
     case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_judge); break;
     case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__heartbeat_report(p, &control.what, true); break;

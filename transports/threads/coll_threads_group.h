@@ -194,7 +194,7 @@ static void coll__group_leave(coll__thread *thread, coll__group *group, int me)
         coll__group_free(hub, group);
     }
     if (has_lock) coll__hub_unlock(hub);
-    coll__hub_ring(thread);                       /* some may wait for us there                               */
+    (void)coll__hub_ring(thread);                 /* some may wait for us there                               */
 }
 
 static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)

@@ -270,15 +270,31 @@ static void coll__hub_wake_by(const coll__thread *me, void (*wake)(uint32_t *wor
 
 static void coll__hub_wake(const coll__thread *me) { coll__hub_wake_by(me, coll__word_wake); }
 
-static inline void coll__hub_ring(const coll__thread *me)
+/* Somebody sleeps, or the hub has failed. */
+static __attribute__((noinline)) bool coll__hub_ring_late(const coll__thread *me)
 {
-    if (__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(me);
+    coll__hub_wake(me);
+    return !__atomic_load_n(&me->hub->has_failed, __ATOMIC_SEQ_CST);
+}
+
+/* false: the hub has failed, after which somebody is always taken to sleep: so whoever publishes looks at one word for both. */
+static inline bool coll__hub_ring(const coll__thread *me)
+{
+    return __builtin_expect(__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) == 0, 1) || coll__hub_ring_late(me);
+}
+
+/* From here on no rank begins a turn. */
+static void coll__hub_set_failed(coll__hub *hub)
+{
+    __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
  * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
- * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
-static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+ * for all, and publishing is a plain store, which need not wait for the cache lines written before.
+ * false: the hub has failed. */
+static inline bool coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->hub->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -286,7 +302,7 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
-    coll__hub_ring(me);
+    return coll__hub_ring(me);
 }
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
@@ -318,7 +334,7 @@ static void coll__hub_fail(coll__hub *hub, coll_status status, int rank, const c
     hub->failure.rank = rank;
     for (; text[n] && n + 1 < sizeof hub->failure.text; n++) hub->failure.text[n] = text[n];
     hub->failure.text[n] = '\0';
-    __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    coll__hub_set_failed(hub);
 }
 
 static const coll_failure *coll__threads_fail(void *context, const coll_failure *cause)
@@ -329,7 +345,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (cause) coll__hub_fail(hub, cause->status, cause->rank, cause->text);
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     coll__hub_quiesce(me);
     return &hub->failure;
 }

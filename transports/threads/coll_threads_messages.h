@@ -57,7 +57,7 @@ static coll_status coll__threads_send(void *context, coll_xfer *x)
     coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
     __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&to->lock);
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     return COLL_OK;
 }
 
@@ -181,7 +181,7 @@ static coll_status coll__mail_look(coll__thread *me)
         any |= coll__receive_all(me);
         coll__work_end(me);
     }
-    if (any) coll__hub_ring(me);
+    if (any) (void)coll__hub_ring(me);
     if (me->outgoing) coll__reap_sends(me);
     if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return COLL_OK;

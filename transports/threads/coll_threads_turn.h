@@ -216,7 +216,9 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
     whom = coll__whom_of(m, whom);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->seats[i].done;
-        if (!coll__waits_for(t, whom, i) || coll__has_come(done, phase, m->looks)) continue;
+        if (!coll__waits_for(t, whom, i)) continue;
+        const coll__slot *slot = coll__slot_in(m, i, t->number);
+        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_turn(t))) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
@@ -226,8 +228,8 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
     return COLL_OK;
 }
 
-/* Publish the next turn, which is in our slot. */
-static inline void coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
+/* Publish the next turn, which is in our slot.  false: the hub has failed before. */
+static inline bool coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
 {
     coll__seat *const own = m->own;
 
@@ -235,12 +237,15 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
                  (unsigned long long)turn, (unsigned long long)m->turn);
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
-    coll__hub_publish(m->thread, &slot->posted, turn);
+    if (__builtin_expect(!coll__hub_publish(m->thread, &slot->posted, turn), 0)) return false;
     coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
+    return true;
 }
 
+static __attribute__((noinline)) coll_status coll__turn_is_over(const coll__member *m) { return m->thread->hub->failure.status; }
+
 /* Eagerly: our input, short as it is, goes into our slot, or beside it: to our place among those of our next turn. */
-static inline __attribute__((always_inline)) void coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
+static inline __attribute__((always_inline)) bool coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
                                                                   size_t length, const coll__eagers *eager)
 {
     const coll_call *call = task->call;
@@ -251,7 +256,7 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 
     if (length > COLL__EAGER_SHORT) m->last_bag = turn;
     if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
-    coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
+    return coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
 }
 
 /* What is left of a turn is done when the task is offered again. */
@@ -287,9 +292,8 @@ static coll_status coll__turn_begin(coll__turn *t)
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
-    coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
-    return COLL_OK;
+    return coll__turn_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__turn_is_over(t->m);
 }
 
 /* Apart, behind a phase in which this rank has read the memory of others: what it has read is good only if nobody has failed or
@@ -319,7 +323,7 @@ static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn
     if (coll__is_apart(t->m) && status == COLL_OK) status = coll__check_read(t);
     if (status != COLL_OK) return status;
     t->task->state[0] = state;
-    coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
+    (void)coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
     return COLL_OK;
 }
 
@@ -429,9 +433,9 @@ static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, c
     const uint64_t turn = m->turn + 1;
     const coll__eagers eager = coll__eagers_of(m, form, turn, length);
 
-    coll__turn_post(m, form, task, length, &eager);
+    const bool goes_on = coll__turn_post(m, form, task, length, &eager);
     coll__turn_posted(task, turn, COLL__TURN_EAGER);
-    return COLL_PENDING;
+    return goes_on ? COLL_PENDING : coll__turn_is_over(m);
 }
 
 /* What the others wait for comes first: our input, if it goes eagerly. */
@@ -452,7 +456,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eagers_of(m, form, turn, length), .unit = task->codec->type_size };
-    if (is_new) coll__turn_post(m, form, task, length, &t.eager);
+    if (is_new && __builtin_expect(!coll__turn_post(m, form, task, length, &t.eager), 0)) return coll__turn_is_over(m);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
     else if (is_new) coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return status;
@@ -501,6 +505,26 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     case COLL_ALLTOALL:       return coll__take_alltoall;
     default:                  return NULL;
     }
+}
+
+/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once each has published all it
+ * made before it looks. */
+static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__thread *me = (coll__thread *)context;
+    const coll__member *m = group ? (const coll__member *)group : &me->all;
+
+    (void)made;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
+        for (int i = 0; i < m->count; i++) {
+            const coll__slot *const slot = coll__slot_in(m, i, turn);
+            if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) != turn) continue;
+            if (coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, i, turn, failure) == COLL_OK) continue;
+            if (!m->is_apart) (void)coll__threads_fail(me, failure);
+            return failure->status;
+        }
+    return COLL_OK;
 }
 
 /* A task that has not begun waits for room. */
