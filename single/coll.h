@@ -96,7 +96,15 @@
  * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
  * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
  * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
- *   A rank that needs nothing from the one that errs may finish before the error shows.
+ *   A rank that needs nothing from the one that errs may finish before the error shows: the root of a broadcast or scatter, the
+ * others in a reduce or gather, ranks of a scan.  If two ranks take themselves for the root, every rank may return COLL_OK with
+ * different data.  Then the next collective in which these ranks exchange messages, or wait for one another in memory, returns
+ * COLL_ERR_MISMATCH; or coll_free does, on at least one rank.  Later calls compare a hash of 16 bits of the calls before, and
+ * coll_free one of 64.  Not found, for that would take a message more:
+ *     at coll_free     over MPI and transports of the program's own; in communicators of some ranks of a job, calls that go by
+ *                      messages, unless one has come already; prepared calls that go by messages; and where some ranks have made
+ *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
+ *     at a next call   where none of those that disagreed waits for another again, as in the same mistaken broadcast once more
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
@@ -261,8 +269,9 @@
  *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
  *   One thread at a time uses a communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
- * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
- * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
+ * different threads at once, also to make others from them.  coll_abort may come from any thread at any time but during
+ * coll_free.  In a simulated world all ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED);
+ * only coll_free works there.
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];
@@ -371,7 +380,8 @@
  * this one.
  *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once, and only
  * coll_free and coll_shrink are left to do.  A rank that has not heard of it yet may still finish a call for which it has all
- * it needs, while the same call fails on another rank.  recv is undefined after an error.
+ * it needs, while the same call fails on another rank.  A call that begins after the news has come never returns COLL_OK: between
+ * ranks that share memory, after any rank has returned the error.  recv is undefined after an error.
  *   coll_error(comm) is one sentence that says which rank, which call, which address and why.  A communicator that cannot be
  * made is also a line on the log, for programs that do not look at the status (COLL_DEBUG=none: it is not).
  *   coll_abort ends the communicator on purpose: from any thread, and over TCP (but with liveness_timeout_ms < 0) and between
@@ -389,7 +399,10 @@
  * 0 sends them to all: eight times in liveness_timeout_ms.
  *   Silence counts from the last heartbeat received, and is judged at the limit and one such interval.  So a rank that is
  * stopped for less than the limit is never dead; one that is silent for good always is by then, and all know a round trip
- * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.
+ * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.  Ranks
+ * that fall silent after the first failure are judged in the same way: coll_failed_ranks has them.
+ *   If a process is stopped while it has the lock of the memory that its host's ranks share, calls that make communicators fail
+ * after 10 s (twice liveness_timeout_ms, if that is more), and coll_free goes on without the lock after 10 s.
  *   All survivors name the same rank in the same words: rank, host, process, address.  Where not even the other host answers,
  * they name the link between two ranks, since nobody can tell which end of it is gone.
  *   The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe
@@ -397,8 +410,9 @@
  * cannot be made, for want of an answer, is tried for four times the limit (4 s at least), as others may crowd the port.
  *   When rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds
  * to those that wait for it.
- *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and let ranks
- * connect only while they are in a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
+ *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and
+ * ranks that are silent in coll_shrink for 10 s, or when its start_timeout_ms end.  They let ranks connect only while they are in
+ * a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
  * 15 minutes for which Linux repeats what is on its way.
  *
  * AFTER A FAILURE
@@ -468,15 +482,17 @@
  * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
  * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
  * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
- *   Where hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
+ *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
  * ranks 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all from there on.  Such words stand in rising order, and ranks
- * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
- * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
- * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
+ * without one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: with one link of
+ * four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
  *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
- * what is between sites: the time until a message is there, and what the link of a site carries.  coll_measure finds all three
- * where latencies are of two sorts, one three times the other or more, and no host is alone at its site; it says so, and the
- * next job with that text as its file goes by sites.
+ * what is between sites: the time until a message is there, and what the link of a site carries.
+ *   coll-check measures the links between every two ranks, and writes all of this for jobs on the same hosts:
+ *     coll-run -H a:4,b:4,c:4 coll-check --tuning job.tuning
+ *     COLL_TUNING=job.tuning coll-run -H a:4,b:4,c:4 ./program
+ * coll_measure leaves faster=, site=, far_latency= and far_gbit= as they are.  If rank 0 knows its site, it measures with ranks
+ * of that site, provided that the ranks of each site follow one another.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -1434,7 +1450,8 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
  * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,
- * or 10 s where it still has a message to deliver (see Messages). */
+ * or 10 s where it still has a message to deliver (see Messages).  Returns COLL_ERR_MISMATCH if other ranks have made other
+ * collectives than this one (see Agreement), with coll_error(NULL) and a line on the log; the communicator is freed anyway. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for
@@ -1465,7 +1482,9 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
  * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
  * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
- * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.
+ * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.  After an error coll_shrink may be called
+ * again, on `comm` or on any communicator with the same ranks: at most one communicator follows, whoever retries and whoever
+ * comes late.  A rank that has been given up stays so.
  * Most ranks of `comm` must be left, or half of them with rank 0: the rest might be alive and go on as well, elsewhere.
  * COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
@@ -1789,10 +1808,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster, and which hosts are
- * far from one another; choose algorithms and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`;
- * takes some 10 ms on a fast network, and some 400 times the latency between sites.  Communicators that are made from this one
- * afterwards inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by
+ * what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators
+ * that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
@@ -1879,20 +1897,28 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena);
  * need no longer one. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
-/* ---- >>buffers that the ranks of a host read and write in place ----
+/* ---- >>buffers that the ranks of a host read in place ----
  *
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
  *     ...
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
  *     coll_alloc_free(comm, gradients);
  *
- * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  In memory
- * from coll_alloc they are read where they are, as between threads.  Any rank may have it or not, for any buffer, by itself; the
- * results are the same.  Elsewhere it is memory like any other. */
+ * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  Memory from
+ * coll_alloc is read where it is, as between threads.  The other processes cannot write to it.  Any rank may have it or not, for
+ * any buffer, by itself; the results are the same.  Elsewhere it is memory like any other.
+ *
+ * Memory from coll_alloc outlives coll_shrink.  The ranks of the new communicator read it in place, also when the old one is
+ * freed.  Both communicators give such memory, and each takes back what the other gave.
+ *
+ * coll_init reserves 64 GiB of addresses for it, or less: an eighth of RLIMIT_AS for all processes of the host together, and no
+ * more than RLIMIT_FSIZE.  What does not fit comes from the communicator's allocator, and is not read in place.  Memory is taken
+ * when it is used; mlockall locks what has been allocated, not what is reserved. */
 
 /* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
- * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator.  It goes back with
- * coll_alloc_free, and at the latest before the last communicator is freed that was made from the same coll_init. */
+ * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator, if it fits.  It goes back
+ * with coll_alloc_free, and at the latest before the last communicator of this rank is freed that was made from the same
+ * coll_init, also by coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
 /* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */
@@ -1968,29 +1994,13 @@ typedef struct coll_failure {
     char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
-enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };
-
-/* In `below`: there are too many for a list. */
-#define COLL_DOING_MAP 0x80000000u
-
-/* Which communicators a rank has. */
-typedef struct coll_doing_comms {
-    uint64_t below;                               /* a number below this one that is not listed is of one that has been
-                                                     freed; 0: nothing is known                               */
-    uint64_t numbers[COLL_DOING_COMMS];           /* of those that there are, plus 1; 0: no more.  With COLL_DOING_MAP:
-                                                     bit i of all, COLL_DOING_BITS of each, is of the number below - 1 - i;
-                                                     nothing is known of older ones                           */
-} coll_doing_comms;
-
 /* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
- * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do.  `comms` is whole only if
- * `comms_turn` is even, and the same before and after. */
+ * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
 typedef struct coll_doing {
     uint64_t turn;
     uint64_t inside;                              /* > 0: waits in the call `now`                             */
     uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
-    uint64_t comms_turn;
-    coll_doing_comms comms;
+    struct coll__comm_ids *comms;                 /* the library's own: which communicators it has            */
 } coll_doing;
 
 /* Those who go on after a failure. */
@@ -2045,9 +2055,10 @@ typedef struct coll_transport {
     int         (*can_offload)(const void *context, const coll_call *call, int size, char *why, size_t room);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
-     * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
-     * on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
-    void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
+     * `ranks`, and nobody else, make it with the same id of a communicator and number of an order there, which is 0 for its own
+     * order; `me` is our place among them.  No group with a member in common has the same id and number.  NULL: their collectives
+     * go by messages, on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
+    void       *(*group)   (void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
     /* Optional: where memory comes from that other ranks read in place.  From any thread.  NULL: there is none. */
@@ -2073,10 +2084,10 @@ typedef struct coll_transport {
      * text NULL: that will be asked soon. */
     void        (*peer_status)(void *context, const unsigned char *is_late, char *text, size_t room);
 
-    /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its
+    /* Optional: has this peer, which lives, freed its communicator with this id, and is nothing that it sent before on its
      * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
      * first: is it time to ask about any? */
-    bool        (*has_freed)(void *context, int peer, uint64_t number);
+    bool        (*has_freed)(void *context, int peer, uint64_t id);
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);
@@ -2297,8 +2308,6 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
- *     coll_measure_runs.h           the rounds that are timed for that
- *     coll_measure_hosts.h          whose links are faster, and which hosts are far from one another
  *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
@@ -3097,6 +3106,14 @@ static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 static inline uint64_t coll__hash_with(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(1099511628211); }
 static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ hash >> 32); }
 
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each bit depends on all. */
+static inline uint64_t coll__mix64(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
 /* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
@@ -3875,6 +3892,7 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 #if COLL__HAS_SHM && !defined(COLL_NO_TCP)
 
 #include <linux/memfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -3890,19 +3908,30 @@ enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
 
-/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had. */
+/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had.  A file
+ * longer than RLIMIT_FSIZE is not tried, because that raises a signal. */
 static int coll__segment_make(size_t length)
 {
-    int fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct rlimit most;
+    const bool is_too_long = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < length;
+    int fd = is_too_long ? -1 : (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
     coll__close_fd(&fd);
     return -1;
 }
 
-/* Open one of another process, and say how long it is.  It is looked at by name first, because opening some things has
- * consequences.  -1: there is none that could be trusted. */
-static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
+/* By this number the system tells a segment from all others, whatever descriptor it has.  0: of none. */
+static uint64_t coll__segment_id(int fd)
+{
+    struct stat s;
+
+    return fstat(fd, &s) ? 0 : (uint64_t)s.st_ino;
+}
+
+/* Open one of another process, to write to it or only to read it, and say which it is and how long.  It is looked at by name
+ * first, because opening some things has consequences.  -1: there is none that could be trusted. */
+static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uint64_t *id, size_t *length)
 {
     char path[64], link[sizeof coll__segment_link + 1];
     struct stat s;
@@ -3910,8 +3939,9 @@ static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
     coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
     const ssize_t n = readlink(path, link, sizeof link);
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
+        *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
         return fd;
     }
@@ -3919,11 +3949,14 @@ static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
     return -1;
 }
 
-static void *coll__segment_map(int fd, size_t length)
+/* Map a part of one, which may be read, or also written (PROT_...). */
+static void *coll__segment_map_part(int fd, uint64_t offset, size_t length, int access)
 {
-    void *const at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *const at = mmap(NULL, length, access, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
+
+static void *coll__segment_map(int fd, size_t length) { return coll__segment_map_part(fd, 0, length, PROT_READ | PROT_WRITE); }
 
 static void coll__segment_unmap(void *at, size_t length)
 {
@@ -5542,14 +5575,7 @@ COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src
 
 /* ---- >>random: 32 bits of a seed and a number ---- */
 
-/* The upper half of the number and the seed make two keys, by the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
-COLL__INLINE uint64_t coll__mix64(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
+/* The upper half of the number and the seed make two keys. */
 COLL__INLINE uint64_t coll__stochastic_keys(uint64_t seed, uint64_t upper)
 {
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);
@@ -9328,8 +9354,8 @@ typedef struct coll__link {
 /* Between sites: until a message is there; and what the link carries that all hosts of a site share.  0: as between hosts. */
 typedef struct coll__far { double latency, per_byte; } coll__far;
 
-/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say, and what can be
- * measured; ranks that are told where they are (coll_config.site) may be in any order. */
+/* Sites that are ranks in a row, each: where the second one begins, and so on.  They bound what a file can say; ranks that are
+ * told where they are (coll_config.site) may be in any order. */
 typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 
 /* Who said so. */
@@ -9341,8 +9367,8 @@ enum { COLL__FILE_NAME_ROOM = 1 };
 enum { COLL__FILE_NAME_ROOM = 64 };
 #endif
 
-/* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
- * `link` is that, or what has been measured since. */
+/* What a communicator believes of its wire.  `nominal`, shares, far and sites are the same in every run, and so may decide about
+ * bits (coll_tuner.h); `link` is `nominal`, or what has been measured since. */
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* where some are faster                                    */
@@ -10354,7 +10380,6 @@ typedef struct coll__query {
     const coll__link *link;                       /* to be fast by                                            */
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
     const coll__shares *shares;                   /* of ranks that are not alike; NULL: they are              */
-    bool      are_measured;                       /* so they do not settle bits                               */
     double    share;                              /* of a processor that a rank has; 0: one of its own        */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
 } coll__query;
@@ -10680,7 +10705,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.link = query->nominal;
     narrow.share = 0;
-    if (query->are_measured) narrow.shares = NULL;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
@@ -10689,7 +10713,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     }
     narrow.link = query->link;
     narrow.share = query->share;
-    narrow.shares = query->shares;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }
@@ -11512,6 +11535,11 @@ typedef struct coll__settings {
 #define COLL__SHRINKS(how) how
 #endif
 
+/* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` tells in the form of a
+ * head which ones it has made of those of all ranks.  Blames in *failure a rank that has made as many, but other ones, as far as
+ * that shows without waiting for anybody, and tells those who are still there. */
+typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
+
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
     const coll_transport *transport;
@@ -11523,6 +11551,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
+    coll__part_fn *part;                          /* NULL: nobody compares                                    */
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 
@@ -11836,11 +11865,13 @@ struct coll_request {
     coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
     int64_t      tested_at;                       /* when a test first found it running; 0: none has          */
     bool         has_head;                        /* the fingerprint is that of a call like this one          */
+    bool         ends_early;                      /* its history grows with it                                */
     uint32_t     sequence;
     uint64_t     record;                          /* the observer's own; 0 in the beginning                   */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
+    const uint64_t *history;                      /* that goes into the fingerprint: its order's, or none     */
     coll__touched touched;                        /* where its buffers are, once that has been asked for      */
     size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
@@ -11879,8 +11910,8 @@ enum {
 };
 
 /* Who carries a call out: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  A call goes to the first of the
- * session's carriers that takes it, and where that one declines, to the next.  Other errors of start and advance are the end of
- * the communicator, which they have brought about. */
+ * session's carriers that takes it, and where that one declines when it starts, to the next.  Other errors of start and advance
+ * are the end of the communicator, which they have brought about. */
 struct coll__carrier {
     const char *name;
     unsigned traits;
@@ -11888,7 +11919,7 @@ struct coll__carrier {
     coll_status (*bind)   (coll_request *r);      /* make a checked one ready; an error has a sentence.  NULL: it is */
     coll_status (*start)  (coll_request *r);      /* COLL_PENDING: it goes on with advance, at once; COLL_OK: it is over;
                                                      COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
-    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING; likewise                      */
+    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
     bool     (*passes)(const coll_request *r);    /* will it decline?  NULL: that is not known before         */
     uint64_t (*later)(const coll_request *r);     /* of one that has started: with whom it has still to queue messages
@@ -11930,10 +11961,12 @@ typedef struct coll__order {
     bool      is_active;                          /* is in it                                                 */
     bool      is_keyed;                           /* by keys, not on COLL_CHANNEL_CALLS                       */
     coll__space space;
-    uint32_t  number;                             /* 0: the communicator's own; otherwise of a prepared call  */
+    uint64_t  number;                             /* 0: the communicator's own; otherwise of a prepared call; of
+                                                     COLL__SPACE_CREATE a hash                                */
     const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
                                                      of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
+    uint64_t  history;                            /* of its calls that end early on some ranks, by messages: a hash */
     coll_request *queue, **queue_end;             /* the first one is running; some behind it may be (coll_abreast.h) */
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
@@ -11977,6 +12010,15 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
+/* The communicators that this rank has, for other threads to read. */
+typedef struct coll__comm_ids {
+    coll__lock lock;                              /* guards the rest                                          */
+    uint64_t  *ids;
+    size_t     count, room;
+    uint32_t   turn;                              /* how often this has changed                               */
+    bool       is_known;                          /* one that is not here is freed; not so while some are being made */
+} coll__comm_ids;
+
 struct coll__session {
     const coll_transport *transport;
     void *context;
@@ -11989,6 +12031,7 @@ struct coll__session {
     coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
+    coll__part_fn *part;                          /* the transport's: what to do before a group is given up   */
     bool  has_membarrier;                         /* the kernel                                               */
     const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
     int   carrier_count;
@@ -12007,7 +12050,7 @@ struct coll__session {
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
-    uint32_t  next_id;                            /* of communicators made from here on                       */
+    uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
@@ -12029,6 +12072,9 @@ struct coll__session {
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
+    coll__comm_ids ids;                           /* and which communicators it has                           */
+    uint32_t  made_calls;                         /* in the communicators of all ranks that are freed: collectives, */
+    uint64_t  made_history;                       /* and a sum of their histories                             */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
@@ -12084,8 +12130,8 @@ struct coll_comm {
     coll_comm *next;                              /* in the session                                           */
     coll_comm **owner;                            /* where coll_spawn keeps it, to free it; NULL: the program does */
     int  *members;                                /* what our ranks are called in the session; NULL: the same */
-    uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
-    uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
+    uint64_t id;                                  /* 0: of coll_init; no other communicator of the session has it */
+    uint32_t mark;                                /* a hash of it, in fingerprints                            */
     const coll__extension *extension;             /* NULL: buffers are in the memory of this process          */
     void *extended;                               /* the extension's own                                      */
     bool  is_by_host;                             /* the call that is being made is as if there were none     */
@@ -12139,26 +12185,18 @@ static int coll__rank_here(const coll_comm *comm, int world)
     return COLL_NO_RANK;
 }
 
-/* What another rank has published of its communicators, read whole; false: it is being written. */
-static COLL__UNUSED bool coll__comms_read(const coll_doing *d, coll_doing_comms *out)
+/* Has the rank that this is of freed a communicator?  The caller has that communicator, so that rank has begun to make it. */
+static COLL__UNUSED bool coll__comm_is_freed(const coll_doing *d, uint64_t id)
 {
-    const uint64_t turn = __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST);
+    coll__comm_ids *const own = d->comms;
+    bool is_there = false;
 
-    out->below = __atomic_load_n(&d->comms.below, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) out->numbers[i] = __atomic_load_n(&d->comms.numbers[i], __ATOMIC_SEQ_CST);
-    return turn % 2 == 0 && __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST) == turn;
-}
-
-/* Has who published this had a communicator of this number, and freed it? */
-static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_t number)
-{
-    const uint64_t below = comms->below & ~(uint64_t)COLL_DOING_MAP, back = below - 1 - number;
-
-    if (number >= below) return false;
-    if ((comms->below & COLL_DOING_MAP) && back >= COLL_DOING_COMMS * COLL_DOING_BITS) return false;
-    if (comms->below & COLL_DOING_MAP) return !(comms->numbers[back / COLL_DOING_BITS] >> back % COLL_DOING_BITS & 1);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) if (comms->numbers[i] == number + 1) return false;
-    return true;
+    if (!own) return false;
+    coll__lock_take(&own->lock);
+    for (size_t i = 0; i < own->count && !is_there; i++) is_there = own->ids[i] == id;
+    const bool is_freed = own->is_known && !is_there;
+    coll__lock_drop(&own->lock);
+    return is_freed;
 }
 
 /* ---- >>sides ---- */
@@ -12192,7 +12230,9 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 
 /* ---- >>naming a call ---- */
 
-enum { COLL__MAGIC = 0xc011 };
+enum { COLL__MAGIC = 0xc011, COLL__PARTED_MAGIC = 0xc014 };
+
+#define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 
 static uint32_t coll__hash_counts(const size_t *counts, int n)
 {
@@ -12233,21 +12273,25 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
 
+/* The mark of the communicator with this id.  0: of coll_init. */
+static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix64(id) >> 32); }
+
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
-static inline uint32_t coll__head_mark(const coll_comm *comm, uint32_t prepared)
+static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
 {
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (prepared < COLL__PREPARED_MOST ? prepared : COLL__PREPARED_MOST);
+    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (uint32_t)coll__least(prepared, COLL__PREPARED_MOST);
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
- *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count
+ *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
  *
  * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
  * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
  * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
- * type. */
+ * type.  History: 16 bits of a hash of earlier calls that end early on some ranks, among those that go by messages in the order
+ * of the communicator: ranks that disagreed in one find it when they next compare fingerprints, in whatever call. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;
@@ -12280,11 +12324,57 @@ static inline void coll__head_of_part(unsigned char *head, const unsigned char *
 
 /* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
  * written in several waits until it has left for the caches. */
-static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count)
+static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count, uint64_t history)
 {
     coll__put32(head + 8, sequence);
     coll__put32(head + 20, (uint32_t)root);
-    coll__put64(head + 24, count);
+    coll__put64(head + 24, count | history << 48);
+}
+
+/* Set the count alone. */
+static inline void coll__head_set_count(unsigned char *head, uint64_t count)
+{
+    coll__put64(head + 24, (count & COLL__COUNT_MASK) | (coll__get64(head + 24) & ~COLL__COUNT_MASK));
+}
+
+static inline uint64_t coll__head_count(const unsigned char *head) { return coll__get64(head + 24) & COLL__COUNT_MASK; }
+
+/* May a rank end a call of this kind before its fingerprint has been compared, through others, with those of all ranks?  As the
+ * root of a broadcast does, and each other rank in a reduce. */
+static inline bool coll__ends_early(coll_kind kind)
+{
+    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || kind == COLL_SCAN || kind == COLL_EXSCAN;
+}
+
+/* What `history` becomes with a call of this fingerprint. */
+static inline uint64_t coll__history_with(uint64_t history, const unsigned char *head)
+{
+    const uint64_t sum = coll__get64(head + 8) + coll__get64(head + 16) * UINT64_C(0xbf58476d1ce4e5b9) + coll__get64(head + 24);
+
+    history = (history ^ sum) * UINT64_C(0x94d049bb133111eb);
+    return history ^ history >> 32;
+}
+
+/* All collectives of the communicators of all ranks, in the form of a head: how many there were, and their history.  No call has
+ * this mark. */
+static void coll__head_of_made(unsigned char *head, const coll__session *session)
+{
+    coll__put64(head, COLL__PARTED_MAGIC | (uint64_t)UINT32_MAX << 32);
+    coll__put64(head + 8, session->made_calls);
+    coll__put64(head + 16, 0);
+    coll__put64(head + 24, session->made_history);
+}
+
+/* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
+static void coll__made_add(coll__session *session, const coll_comm *comm)
+{
+    unsigned char head[COLL_HEAD_LENGTH] = { 0 };
+
+    coll__put64(head + 8, comm->sequence);
+    coll__put64(head + 16, comm->mark);
+    coll__put64(head + 24, comm->main.history);
+    session->made_calls += comm->sequence;
+    session->made_history += coll__history_with(0, head);
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
@@ -12347,11 +12437,11 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
     if (prepared)
         coll__append(text, room, " (prepared call %u%s)", prepared, prepared < COLL__PREPARED_MOST ? "" : " or a later one");
-    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__get64(head + 24) == 0;       /* no one pair is meant */
+    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__head_count(head) == 0;       /* no one pair is meant */
     if (is_any && coll__get32(head + 16))
         coll__append(text, room, " of %s", coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     else if (kind != COLL_BARRIER && coll__get32(head + 16))
-        coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24),
+        coll__append(text, room, " of %llu x %s", (unsigned long long)coll__head_count(head),
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
     if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
@@ -12381,9 +12471,16 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
         heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
+    if (coll__get16(ours) == COLL__PARTED_MAGIC)
+        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d have made %u collectives each, but not the "
+                           "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
+                           (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
                            peer);
+    if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
+        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
+                           "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer, mine);
     if (!strcmp(mine, other))
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                            (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
@@ -12463,7 +12560,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
                                         int peer)
 {
-    const bool is_ours = coll__get16(theirs) == COLL__MAGIC && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
+    const bool is_ours = coll__get16(theirs) == coll__get16(ours) && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
 
     (void)me;
     return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
@@ -12768,21 +12865,32 @@ static inline void coll__task_init(coll_request *r)
     task->is_blocking = r->is_blocking;
 }
 
+/* The first time.  What the transport carries as a whole has no history, for it compares all fingerprints; nor have prepared
+ * calls, which are alike. */
+static void coll__name_first(coll_request *r, uint32_t sequence)
+{
+    static const uint64_t none = 0;
+    coll_comm *comm = r->comm;
+    const coll__order *order = r->order;
+    const bool has_history = order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+
+    r->history = has_history ? &comm->main.history : &none;
+    r->ends_early = has_history && coll__ends_early(r->call.kind);
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
+    coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
+    if (r->whole) coll__head_of_part(r->head, r->whole->head);
+    coll__task_init(r);
+}
+
 /* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
 static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
-    const coll_comm *comm = r->comm;
-    const coll__order *order = r->order;
-
     r->sequence = sequence;
     if (r->has_head) {
-        coll__head_set_next(r->head, sequence, r->call.root, r->call.count);
+        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, *r->history);
         memset(r->task.state, 0, sizeof r->task.state);
-        return;
-    }
-    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
-    if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    coll__task_init(r);
+    } else coll__name_first(r, sequence);
+    if (r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -12871,7 +12979,7 @@ static void coll__order_append(coll__order *order, coll_request *r)
 
     COLL__ASSERT(r->status == COLL_PENDING, "%s %u is queued with status %d", coll_kind_name(r->call.kind), r->sequence,
                  (int)r->status);
-    COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
+    COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", (unsigned)order->number);
     r->next = NULL;
     r->is_over = r->touched.is_known = false;
     r->workspace = 0;
@@ -12888,7 +12996,7 @@ static void coll__order_rest(coll__order *order)
 {
     coll__order **at = &order->comm->session->orders;
 
-    COLL__ASSERT(order->is_active && !order->queue, "order %u rests, and is %s", order->number,
+    COLL__ASSERT(order->is_active && !order->queue, "order %u rests, and is %s", (unsigned)order->number,
                  order->queue ? "not empty" : "not among the active");
     while (*at != order) at = &(*at)->next;
     *at = order->next;
@@ -12967,14 +13075,11 @@ static __attribute__((noinline)) coll_status coll__has_no_memory(coll_comm *comm
 #ifndef COLL_ORDER_H
 #define COLL_ORDER_H
 
-static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint32_t number, bool is_keyed)
+static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint64_t number, bool is_keyed)
 {
     *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
     order->queue_end = &order->queue;
 }
-
-/* An id that no two orders share which have a rank in common: its communicator's, and its number. */
-static inline uint64_t coll__order_id(const coll__order *order) { return (uint64_t)order->comm->id << 32 | order->number; }
 
 /* Is the transport offered the collectives of an order? */
 static inline bool coll__order_is_offered(const coll__order *order)
@@ -12996,8 +13101,8 @@ static coll_status coll__order_join(coll__order *order)
         if (!everyone) return COLL_ERR_MEMORY;
         for (int i = 0; i < comm->size; i++) everyone[i] = i;
     }
-    order->group = session->transport->group(session->context, coll__order_id(order), everyone ? everyone : comm->members,
-                                             comm->size, comm->rank);
+    order->group = session->transport->group(session->context, comm->id, (uint32_t)order->number,
+                                             everyone ? everyone : comm->members, comm->size, comm->rank);
     coll__give(everyone);
     return COLL_OK;
 }
@@ -13017,7 +13122,7 @@ static void coll__numbers_divide(coll_comm *comm)
     const double faster = coll__shares_settle(&n->shares, comm->size);
 
     n->link.per_byte /= faster;
-    if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
+    n->nominal.per_byte /= faster;
 }
 
 /* The numbers of `all`, for so many of its ranks: number i is called ranks[i] there. */
@@ -13122,18 +13227,14 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
     return ++r->carrier;
 }
 
-/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline.  A carrier may also
- * decline later, on all ranks alike; the call then begins again with the next one. */
+/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
     if (r->strided && !r->is_started) coll__strides_start(r);
-    coll_status status = r->is_started ? r->carrier->advance(r) : r->carrier->start(r);
+    coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
-    while (status == COLL_ERR_UNSUPPORTED) {
-        r->is_started = false;
-        status = coll__next_carrier(r)->start(r);
-    }
-    if (status != COLL_PENDING || r->is_started) return status;
+    while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
+    if (status != COLL_PENDING) return status;
     r->is_started = true;
     return r->carrier->advance(r);
 }
@@ -13284,9 +13385,9 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     if (!coll__kind_has_root(call->kind)) own->call.root = 0;
     coll__request_init(own, comm);
     own->is_blocking = true;
-    coll__name_request(own, 0);
-    own->has_head = true;
     own->carrier = plan->carrier = coll__carrier_of(own);
+    coll__name_first(own, 0);
+    own->has_head = true;
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
@@ -13707,7 +13808,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
-        .shares = numbers->shares.count ? &numbers->shares : NULL, .are_measured = numbers->origin == COLL__BY_MEASURING,
+        .shares = numbers->shares.count ? &numbers->shares : NULL,
         .share = comm->session->share, .counts = comm->counts };
 }
 
@@ -14102,7 +14203,7 @@ enum { COLL__OPEN_PEER = 1, COLL__OPEN_TAG = 2, COLL__WAYS = 4 };
 /* Spaces of this table alone: long messages by number, on their way out and in. */
 enum { COLL__SPACE_OUT = 64, COLL__SPACE_IN };
 
-typedef struct coll__match_key { uint32_t space, comm; int tag, peer; } coll__match_key;
+typedef struct coll__match_key { uint64_t comm; int64_t tag; uint32_t space; int peer; } coll__match_key;
 
 /* Messages of one key. */
 typedef struct coll__bin {
@@ -14125,8 +14226,8 @@ struct coll__message {
     coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
     int       peer;                               /* in the session; wanted from COLL__ANY                    */
     coll__space space;
-    uint32_t  comm;
-    int       tag;
+    uint64_t  comm;
+    int64_t   tag;                                /* of a collective's: the number of its order               */
     coll_type type;
     uint64_t  count;                              /* elements; of a collective's: bytes                       */
     size_t    length;                             /* bytes                                                    */
@@ -14158,9 +14259,9 @@ static inline bool coll__is_same_key(const coll__match_key *a, const coll__match
 
 static inline coll__bin **coll__bin_bucket(const coll__bins *t, const coll__match_key *key)
 {
-    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 | (uint32_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 ^ (uint64_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
 
-    x = (x ^ (x >> 29) ^ ((uint64_t)key->comm << 8 | key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 29) ^ (key->comm << 8 ^ key->comm >> 32 ^ key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
     return &t->buckets[(x ^ (x >> 32)) & (t->length - 1)];
 }
 
@@ -14229,7 +14330,7 @@ static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key
     coll__bin_link *link = &m->links[way];
 
     if (!bin) return false;
-    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", m->tag, m->peer);
+    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", (int)m->tag, m->peer);
     *link = (coll__bin_link){ bin, NULL, bin->lists[m->is_want].last };
     if (link->prev) link->prev->links[way].next = m;
     else bin->lists[m->is_want].first = m;
@@ -14268,7 +14369,7 @@ static void coll__bins_free(coll__bins *t)
 
 static inline coll__match_key coll__match_key_of(const coll__message *m)
 {
-    return (coll__match_key){ m->space, m->comm, m->tag, m->peer };
+    return (coll__match_key){ m->comm, m->tag, m->space, m->peer };
 }
 
 /* What a receive leaves open. */
@@ -14281,7 +14382,7 @@ static inline int coll__want_way(const coll__match_key *key)
 /* The key by which a receive that leaves so much open asks for a message. */
 static inline coll__match_key coll__match_key_by(const coll__match_key *key, int way)
 {
-    return (coll__match_key){ key->space, key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag,
+    return (coll__match_key){ key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag, key->space,
                               way & COLL__OPEN_PEER ? COLL__ANY : key->peer };
 }
 
@@ -14334,7 +14435,7 @@ static bool coll__match_message(coll__bins *t, coll__message *m)
 
 static inline coll__match_key coll__number_key(uint32_t space, int peer, uint32_t id)
 {
-    return (coll__match_key){ space, id, 0, peer };
+    return (coll__match_key){ id, 0, space, peer };
 }
 
 /* Put a long message where its number finds it; false: no memory. */
@@ -14350,7 +14451,7 @@ static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
 
 static void coll__message_append(coll__message_list *list, coll__message *m)
 {
-    COLL__ASSERT(!m->list, "a message with tag %d of peer %d is in a list already", m->tag, m->peer);
+    COLL__ASSERT(!m->list, "a message with tag %d of peer %d is in a list already", (int)m->tag, m->peer);
     m->list = list;
     m->next = NULL;
     m->prev = list->last;
@@ -14424,7 +14525,7 @@ typedef struct coll__peer {
 } coll__peer;
 
 /* A communicator that a peer has freed, after it had started so many collectives in it. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm, sequence; } coll__gone;
+typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t sequence; uint64_t comm; } coll__gone;
 
 struct coll__messages {
     coll__peer    *peers;
@@ -14492,18 +14593,23 @@ static void coll__message_free_all(coll__message *m)
 
 /* ---- >>notes ----
  *
- *      0 magic    2 body follows    4 communicator    8 id    12 note    13 space    14 zero    16 type    20 tag    24 count */
+ *      0 u16 magic    2 note    3 space, and COLL__NOTE_IS_BODY    4 u64 communicator    12 id    16 u32 type    20 u32 tag
+ *     24 u64 count
+ *
+ * Of a collective's, number u64 of the order stands in the place of type and tag. */
+
+enum { COLL__NOTE_IS_BODY = 0x80 };               /* the head of a body is its note with this                 */
 
 static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
 {
     memset(head, 0, COLL_HEAD_LENGTH);
     coll__put16(head, COLL__NOTE_MAGIC);
-    coll__put32(head + 4, m->comm);
-    coll__put32(head + 8, m->id);
-    head[12] = (unsigned char)note;
-    head[13] = (unsigned char)m->space;
-    coll__put32(head + 16, (uint32_t)m->type);
-    coll__put32(head + 20, (uint32_t)m->tag);
+    head[2] = (unsigned char)note;
+    head[3] = (unsigned char)m->space;
+    coll__put64(head + 4, m->comm);
+    coll__put32(head + 12, m->id);
+    if (m->space == COLL__SPACE_USER) coll__put64(head + 16, (uint32_t)m->type | (uint64_t)m->tag << 32);
+    else coll__put64(head + 16, (uint64_t)m->tag);
     coll__put64(head + 24, m->count);
 }
 
@@ -14547,7 +14653,7 @@ static coll_status coll__body_post(coll__session *session, coll__message *m, col
     const bool is_user = m->space == COLL__SPACE_USER;
 
     memcpy(x->head, head, COLL_HEAD_LENGTH);
-    if (is_user) coll__put16(x->head + 2, 1);
+    if (is_user) x->head[3] |= COLL__NOTE_IS_BODY;
     x->peer = m->peer;
     x->channel = COLL_CHANNEL_MESSAGES;
     x->buffer = buffer;
@@ -14647,7 +14753,7 @@ static coll_status coll__message_go(coll__session *session, coll__message *m)
         m->xfer = NULL;
         m->request = NULL;
     }
-    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[12]);
+    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[2]);
     if (status < 0 || !coll__is_followed(m)) return status;
     return coll__body_post(session, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
 }
@@ -14690,8 +14796,8 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 
 #if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
- * made; the others are over, for numbers are given in rising order. */
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come while some are being
+ * made. */
 static void coll__gone_sweep(coll__session *session)
 {
     coll__gone **at = session->messages ? &session->messages->gone : NULL;
@@ -14700,7 +14806,7 @@ static void coll__gone_sweep(coll__session *session)
         coll__gone *g = *at;
         const coll_comm *comm = session->comms;
         while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || g->comm >= session->next_id) {
+        if (comm) {
             at = &g->next;
             continue;
         }
@@ -14709,7 +14815,7 @@ static void coll__gone_sweep(coll__session *session)
     }
 }
 
-static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+static coll_status coll__note_gone(coll__session *session, int peer, uint64_t comm, uint64_t sequence)
 {
     coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
 
@@ -14724,7 +14830,7 @@ static coll_status coll__note_gone(coll__session *session, int peer, uint32_t co
 }
 
 /* This rank frees a communicator. */
-static void coll__gone_forget(coll__messages *all, uint32_t comm)
+static void coll__gone_forget(coll__messages *all, uint64_t comm)
 {
     for (coll__gone **at = &all->gone; *at;) {
         coll__gone *g = *at;
@@ -14746,7 +14852,7 @@ static void coll__gone_free(coll__messages *all)
 }
 
 /* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
     const coll__gone *g = session->messages ? session->messages->gone : NULL;
 
@@ -14769,16 +14875,16 @@ static coll_status coll__messages_hear(const coll_comm *comm)
 #else
 
 static inline void coll__gone_sweep(const coll__session *session) { (void)session; }
-static inline void coll__gone_forget(const coll__messages *all, uint32_t comm) { (void)all, (void)comm; }
+static inline void coll__gone_forget(const coll__messages *all, uint64_t comm) { (void)all, (void)comm; }
 static inline void coll__gone_free(const coll__messages *all) { (void)all; }
 static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
 
-static inline coll_status coll__note_gone(const coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+static inline coll_status coll__note_gone(const coll__session *session, int peer, uint64_t comm, uint64_t sequence)
 {
     return (void)session, (void)peer, (void)comm, (void)sequence, COLL_OK;
 }
 
-static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
     return (void)session, (void)peer, (void)comm, NULL;
 }
@@ -14833,7 +14939,7 @@ static void coll__message_done(coll__message *m, coll_status status)
         const int asked = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
         r->receiving = NULL;
         r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
-        r->got_tag = m->tag;
+        r->got_tag = (int)m->tag;
         r->got_count = (size_t)m->count;
     }
     if (!r->sending && !r->receiving) coll__request_finish(r, status);
@@ -14849,8 +14955,8 @@ static coll_status coll__message_misfit(coll__session *session, coll__message *w
     if (!m->list) coll__message_append(&session->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
                 "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
-                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, m->tag, m->peer,
-                (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
+                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
+                m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
     return coll__session_fail(session, &failure);
 }
 
@@ -14974,7 +15080,7 @@ static coll_status coll__note_wrong(coll__session *session, int peer, const unsi
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                session->rank, peer, head[1], head[0], head[12]);
+                session->rank, peer, head[1], head[0], head[2]);
     return coll__session_fail(session, &failure);
 }
 
@@ -15025,12 +15131,14 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
 {
     coll__messages *all = session->messages;
     const uint64_t count = coll__get64(head + 24);
-    coll__message m = { .peer = peer, .space = (coll__space)head[13], .comm = coll__get32(head + 4),
-                        .tag = (int)coll__get32(head + 20), .type = (coll_type)coll__get32(head + 16), .count = count,
-                        .id = coll__get32(head + 8), .is_long = head[12] == COLL__NOTE_LONG };
-    const size_t unit = m.space == COLL__SPACE_USER ? coll_type_size(m.type) : 1;
+    const bool is_user = head[3] == COLL__SPACE_USER;
+    coll__message m = { .peer = peer, .space = (coll__space)head[3], .comm = coll__get64(head + 4),
+                        .tag = is_user ? (int)coll__get32(head + 20) : (int64_t)coll__get64(head + 16),
+                        .type = is_user ? (coll_type)coll__get32(head + 16) : 0, .count = count,
+                        .id = coll__get32(head + 12), .is_long = head[2] == COLL__NOTE_LONG };
+    const size_t unit = is_user ? coll_type_size(m.type) : 1;
 
-    if (m.space > COLL__SPACE_CREATE || !unit || (m.space == COLL__SPACE_USER && m.tag < 0) || count > SIZE_MAX / unit
+    if (m.space > COLL__SPACE_CREATE || !unit || (is_user && m.tag < 0) || count > SIZE_MAX / unit
         || (!m.is_long && count * unit > COLL__SHORT_MOST))
         return coll__note_wrong(session, peer, head);
     m.length = (size_t)count * unit;
@@ -15068,12 +15176,12 @@ static coll_status coll__note_credit(coll__session *session, int peer, const uns
 static coll_status coll__note_arrived(coll__session *session, int peer, const unsigned char *head)
 {
     coll__messages *all = session->messages;
-    const uint32_t id = coll__get32(head + 8);
+    const uint32_t id = coll__get32(head + 12);
     coll__match_key key;
     coll__message *m;
 
-    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(session, peer, head);
-    switch (head[12]) {
+    if (coll__get16(head) != COLL__NOTE_MAGIC || head[3] & COLL__NOTE_IS_BODY) return coll__note_wrong(session, peer, head);
+    switch (head[2]) {
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
         return coll__note_message(session, peer, head);
     case COLL__NOTE_GO:
@@ -15091,7 +15199,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(session, peer, coll__get32(head + 4), coll__get64(head + 24));
+        return coll__note_gone(session, peer, coll__get64(head + 4), coll__get64(head + 24));
     default:
         return coll__note_wrong(session, peer, head);
     }
@@ -15229,7 +15337,7 @@ static coll_status coll__key_post(const coll__order *order, coll_xfer *x, bool i
     m->xfer = x;
     m->space = order->space;
     m->comm = order->comm->id;
-    m->tag = (int)order->number;
+    m->tag = (int64_t)order->number;
     m->count = x->length;
     if (!is_send) return coll__message_want(session, m);
     const coll_status sent = coll__message_send(session, m);
@@ -15366,6 +15474,22 @@ static bool coll__messages_are_moving(const coll_comm *comm)
         for (const coll__message *m = lists[i]; m; m = m->next)
             if (m->comm == comm->id && (m->request || m->xfer)) return true;
     return false;
+}
+
+/* A message of a collective that is over for us, but was never received: its sender has made another call. */
+static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure *failure)
+{
+    const coll__session *session = comm->session;
+    char call[COLL__CALL_ROOM];
+
+    for (const coll__message *m = session->messages ? session->messages->arrived.first : NULL; m; m = m->next) {
+        const bool is_collective = m->comm == comm->id && m->space != COLL__SPACE_USER && m->tag == 0;
+        if (!is_collective || coll__get32(m->body.head + 8) > comm->sequence) continue;
+        coll__head_describe(m->body.head, call, sizeof call);
+        return coll__blame(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
+                           m->peer, call, session->rank);
+    }
+    return COLL_OK;
 }
 
 /* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
@@ -15630,12 +15754,11 @@ static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabou
     return divided;
 }
 
-/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once.  Sites that were
- * measured do not count, for they would show in the bits. */
+/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.origin == COLL__BY_FILE && comm->numbers.sites.count > 0;
+    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.sites.count > 0;
     const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
@@ -16121,7 +16244,7 @@ static void coll__head_set_block(unsigned char *head, const coll__layout *l, int
 {
     const size_t count = coll__count_of_block(l, block);
 
-    coll__put64(head + 24, count);
+    coll__head_set_count(head, count);
     if (l->types) coll__put32(head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
 }
 
@@ -16467,6 +16590,11 @@ static inline bool coll__messages_are_there(const coll__session *session) { retu
 static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
 static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
 static inline bool coll__messages_are_moving(const coll_comm *comm) { return (void)comm, false; }
+static inline coll_status coll__messages_unmatched(const coll_comm *comm, const coll_failure *failure)
+{
+    return (void)comm, (void)failure, COLL_OK;
+}
+
 static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
 static inline void coll__messages_free(const coll__session *session) { (void)session; }
 
@@ -16480,7 +16608,7 @@ static inline void coll__messages_free(const coll__session *session) { (void)ses
 
 #if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
 
-static bool coll__has_comm(const coll__session *session, uint32_t id)
+static bool coll__has_comm(const coll__session *session, uint64_t id)
 {
     const coll_comm *comm = session->comms;
 
@@ -16488,51 +16616,60 @@ static bool coll__has_comm(const coll__session *session, uint32_t id)
     return comm != NULL;
 }
 
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
+/* Add an id to the list; false: no memory. */
+static bool coll__comm_id_add(coll__session *session, uint64_t id)
 {
-    const uint64_t back = out->below - 1 - number;
+    coll__comm_ids *const own = &session->ids;
 
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
+    if (own->count == own->room) {
+        const size_t room = own->room ? 2 * own->room : 8;
+        uint64_t *more = (uint64_t *)coll__take_more(coll__like(session), own->ids, room * sizeof *more);
+        if (!more) return false;
+        own->ids = more;
+        own->room = room;
+    }
+    own->ids[own->count++] = id;
+    return true;
 }
 
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
+/* Communicators have come or gone.  Listed are those that there are, and those that are freed while something sent in them is
+ * still to arrive.  Without memory for the list nothing is known. */
+static void coll__doing_comms(coll__session *session)
 {
-    int n = 0;
+    coll__comm_ids *const own = &session->ids;
 
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
+    coll__lock_take(&own->lock);
+    own->turn++;
+    own->count = 0;
+    own->is_known = session->deriving == 0;
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) own->is_known &= coll__comm_id_add(session, comm->id);
     session->lingers = false;
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
         if (coll__has_comm(session, m->comm)) continue;
         session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
+        own->is_known &= coll__comm_id_add(session, m->comm);
     }
-    return n;
+    coll__lock_drop(&own->lock);
 }
 
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
+static void coll__comm_ids_open(coll__session *session)
 {
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
+    coll__lock_init(&session->ids.lock);
+    session->doing.comms = &session->ids;
+}
 
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+/* In a forked child the lock stays as it is. */
+static void coll__comm_ids_close(coll__session *session)
+{
+    coll__give(session->ids.ids);
+    if (*session->guard) coll__lock_free(&session->ids.lock);
 }
 
 #else
 
-static void coll__doing_comms(coll__session *session) { (void)session; }
+static inline void coll__doing_comms(coll__session *session) { (void)session; }
+static inline void coll__comm_ids_open(coll__session *session) { (void)session; }
+static inline void coll__comm_ids_close(coll__session *session) { (void)session; }
 
 #endif
 #endif /* COLL_DOING_COMMS_H */
@@ -16631,7 +16768,7 @@ static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got
     memcpy(ours, r->head, sizeof ours);
     memcpy(theirs, r->head, sizeof theirs);
     coll__head_set_block(ours, l, block);
-    coll__put64(theirs + 24, got->count);
+    coll__head_set_count(theirs, got->count);
     if (l->types) coll__put32(theirs + 16, got->type);
     coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
     return coll__comm_fail(r->comm, &failure);
@@ -17767,10 +17904,10 @@ enum {
                                                      are made by hosts where the others are by sites, twice as high */
 
 /* An order's number for its stages. */
-static uint32_t coll__number_of_stage(uint32_t number, bool is_inter)
+static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
 {
     const bool is_stage = number >= COLL__NUMBER_OF_STAGES;
-    const uint32_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
+    const uint64_t base = is_stage ? 2 * COLL__NUMBER_OF_STAGES : COLL__NUMBER_OF_STAGES;
 
     COLL__ASSERT(number < 2 * COLL__NUMBER_OF_STAGES, "a stage of a stage of a stage, of order %u", (unsigned)number);
     return base + 2 * (is_stage ? number - COLL__NUMBER_OF_STAGES : number) + is_inter;
@@ -19060,6 +19197,8 @@ static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan 
     coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
     coll__copy_struct(r->head, plan->request.head, sizeof r->head);
     r->has_head = true;
+    r->history = plan->request.history;
+    r->ends_early = plan->request.ends_early;
     coll__task_init(r);
     r->carrier = plan->carrier;
 }
@@ -19395,7 +19534,7 @@ COLL__FOR_SPEED
 /* A call that names an algorithm wants the engine. */
 static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
 
-/* Offer it, and again until it is over. */
+/* Offer it. */
 static coll_status coll__offload_advance(coll_request *r)
 {
     const coll__session *session = r->comm->session;
@@ -19407,6 +19546,17 @@ static coll_status coll__offload_advance(coll_request *r)
     r->task.ahead = 0;
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return status;
     return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
+}
+
+/* Offer one again that it has begun.  It may decline it yet, on all ranks alike: then the next carrier begins. */
+static coll_status coll__offload_again(coll_request *r)
+{
+    const coll_status status = coll__offload_advance(r);
+
+    if (status != COLL_ERR_UNSUPPORTED) return status;
+    r->is_started = false;
+    (void)coll__next_carrier(r);
+    return coll__carry_on(r);
 }
 
 /* The task behind it may begin as soon as this one has. */
@@ -19519,7 +19669,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .advance = coll__offload_again, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
@@ -20129,12 +20279,16 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The same with buffers in the memory of this process, whatever the communicator's own are in. */
+/* The same with buffers in the memory of this process, whatever the communicator's own are in, for callers that go on inside: a
+ * thread whose wait another one has ended does not hold the session when it returns, and takes it again. */
 static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
 {
+    const bool was_holder = comm->is_holder;
+
     comm->is_by_host = true;
     const coll_status status = coll__run_inside(comm, r);
     comm->is_by_host = false;
+    if (COLL__MANY_THREADS && was_holder && !comm->is_holder) coll__session_take(comm);
     return status;
 }
 
@@ -20252,7 +20406,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     coll__call_set(&r->call, send, recv, count, root);
     memset(r->task.state, 0, sizeof r->task.state);
     r->sequence = ++comm->sequence;
-    coll__head_set_next(r->head, r->sequence, root, count);
+    coll__head_set_next(r->head, r->sequence, root, count, 0);
     coll_status status = plan->start(plan->bound, &r->task, &failure);
     if (status != COLL_OK) {
         r->carrier = plan->carrier;
@@ -20415,7 +20569,7 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
     char text[40], flags[COLL__CALL_ROOM] = "";
 
     fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
-            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__get64(at->head + 24));
+            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
     fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ",
             coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
@@ -20434,8 +20588,8 @@ static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
 {
     const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
 
-    fprintf(file, "    {\"id\": %u, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ", (unsigned)comm->id, comm->rank,
-            comm->size, (unsigned)comm->sequence);
+    fprintf(file, "    {\"id\": %llu, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ",
+            (unsigned long long)comm->id, comm->rank, comm->size, (unsigned)comm->sequence);
     coll__json_text(file, coll__sentence_of(comm));
     fprintf(file, ",\n     \"operations\": [");
     for (uint64_t n = recorder ? coll__record_first(recorder) : 1, first = n; recorder && n <= recorder->count; n++) {
@@ -21304,6 +21458,7 @@ static void coll__session_free(coll__session *session)
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);
+    coll__comm_ids_close(session);
     if (*session->guard) {
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
@@ -21370,15 +21525,16 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;
-    session->next_id = 1;
     session->processors = o->processors;
     session->share = coll__processor_share(o);
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
+    session->part = o->part;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
+    coll__comm_ids_open(session);
     if (transport->watch) transport->watch(o->context, &session->doing);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
@@ -21389,17 +21545,9 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
 
 /* ---- >>communicators ---- */
 
-/* A number for (tag, ranks), equal on all who give the same. */
-static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
-{
-    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)tag;
-    for (int i = 0; i < count; i++) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
-    return coll__hash_end(hash) & 0x7fffffff;
-}
-
 /* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.
  * The numbers are those of a communicator that calls them `ranks` (NULL: the same). */
-static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
+static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint64_t id,
                                 const coll__numbers *numbers, const int *ranks)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
@@ -21411,7 +21559,7 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->rank = rank;
     comm->size = size;
     comm->id = id;
-    comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
+    comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
     if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
     else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
@@ -21447,7 +21595,19 @@ static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
     return NULL;
 }
 
-/* ---- >>deriving ---- */
+/* ---- >>deriving ----
+ *
+ * The first rank of a communicator names it: by its own rank in the session, and by how many it has named.  So no two
+ * communicators of a session ever have the same id, whatever other threads make meanwhile.  The members hear it in the call in
+ * which they meet: nobody has a communicator before all of its members have begun to make it. */
+
+enum { COLL__NAMES_BITS = 40 };                  /* of an id: the count of the rank that names it            */
+
+/* An id that no communicator of the session has had. */
+static uint64_t coll__name_comm(coll__session *session)
+{
+    return (uint64_t)session->rank << COLL__NAMES_BITS | ++session->named;
+}
 
 /* Extend a communicator that has just been made.  Where it cannot be, that is a failure of all. */
 static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
@@ -21465,16 +21625,36 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
     return status;
 }
 
+/* Has the transport a group for a communicator, or none for any of its ranks?  Else it has failed. */
+static bool coll__has_joined(const coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
+}
+
+/* Two communicators with one id would take each other's messages. */
+static coll_status coll__check_id(coll__session *session, uint64_t id)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    const coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    if (!comm) return COLL_OK;
+    coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
+                "another one with the same id: free that one first", session->rank, (unsigned long long)id);
+    return coll__session_fail(session, &failure);
+}
+
 /* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
-static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
+static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint64_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
+    if (coll__check_id(session, id) < 0) return session->failure.status;
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
-    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
-        if (session->next_id <= id) session->next_id = id + 1;
+    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
@@ -21502,8 +21682,8 @@ static void coll__derived(coll__session *session)
     coll__gone_sweep(session);
 }
 
-/* What a rank says in a split. */
-typedef struct coll__ballot { int32_t color, key; uint32_t next_id; } coll__ballot;
+/* What a rank says in a split; `id`: what the communicator is called of which it is the first rank. */
+typedef struct coll__ballot { int32_t color, key; uint64_t id; } coll__ballot;
 
 /* Our communicator, once all ballots are in: those of our color, by key and then by rank.  Writes their ranks. */
 static int coll__count_ballots(const coll__ballot *ballots, int size, int rank, int *ranks, int *me)
@@ -21526,23 +21706,20 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     coll__ballot *ballots = (coll__ballot *)coll__take(coll__like(comm), size * sizeof *ballots);
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
-    uint32_t id = 0;
 
     coll__deriving(comm->session);
     if (ballots && ranks) {
         coll_request r;
-        ballots[comm->rank] = (coll__ballot){ color, key, comm->session->next_id };
+        ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
         r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = ballots, .count = 1,
                               .type = COLL_BLOB(sizeof *ballots), .name = "split" };
         status = coll__run_by_host(comm, &r);
     } else {
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
-    for (int i = 0; status == COLL_OK && i < comm->size; i++) if (ballots[i].next_id > id) id = ballots[i].next_id;
-    if (status == COLL_OK && comm->session->next_id <= id) comm->session->next_id = id + 1;
     if (status == COLL_OK && color != COLL_NO_COLOR) {
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
-        status = coll__derive(comm, ranks, count, me, id, out);
+        status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
     coll__derived(comm->session);
     coll__give(ballots);
@@ -21552,11 +21729,20 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 
 #if !defined(COLL_NO_MESSAGES)
 
-/* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
+/* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
+static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
+{
+    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag);
+
+    for (int i = 0; i < count; i++) hash = coll__mix64(hash ^ ((uint64_t)(unsigned)ranks[i] + 1));
+    return hash;
+}
+
+/* The members, and only they, meet in an allreduce among them, in a space of its own; all but the first give 0. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
-    uint64_t id = comm->session->next_id;
+    uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
@@ -21565,17 +21751,18 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
         coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
     }
-    coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
+    coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__meeting_of(ranks, count, tag), true);
+    meeting->mark = coll__mark_of(meeting->main.number);
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
     coll__deriving(comm->session);
-    coll_status status = coll__run_inside(meeting, &r);
+    coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
-    if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);
+    if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
     coll__derived(comm->session);
     return status;
 }
@@ -21639,10 +21826,33 @@ static void coll__comm_forget(coll_comm *comm)
     for (coll__prepared *p = comm->prepared; p; p = p->next) coll__order_forget(&p->order);
 }
 
+/* Have others made other collectives than this rank in a communicator that it frees?  As far as that shows without waiting. */
+static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_failure *failure)
+{
+    coll__session *session = comm->session;
+    void *const context = session->context, *const group = comm->main.group;
+    unsigned char made[COLL_HEAD_LENGTH];
+
+    if (comm->size == session->size) coll__made_add(session, comm);
+    coll__head_of_made(made, session);
+    if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
+    if (session->part && group && session->part(context, group, made, failure) < 0) return failure->status;
+    return session->part && is_last ? session->part(context, NULL, made, failure) : COLL_OK;
+}
+
+/* It has turned out when a communicator was freed. */
+static coll_status coll__part_failed(coll__session *session, const coll_failure *failure, bool is_last)
+{
+    coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure->text);
+    if (!is_last) coll__session_fail(session, failure);
+    return coll__start_failed(failure->status, "coll_free: %s", failure->text);
+}
+
 /* Leave: what others await is delivered first; what is still running then is given up, which ends the session, if others of its
  * communicators live on. */
-static void coll__comm_leave(coll_comm *comm, bool is_last)
+static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
 {
+    coll_status status = COLL_OK;
     coll__session *session = comm->session;
     const int64_t began = coll__clock(session);
     coll_failure failure = { COLL_OK, -1, "" };
@@ -21659,12 +21869,15 @@ static void coll__comm_leave(coll_comm *comm, bool is_last)
                     session->rank);
         coll__session_fail(session, &failure);
     }
+    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
+        status = coll__part_failed(session, &failure, is_last);
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
-    if (!is_last) return;
+    if (!is_last) return status;
     coll__comm_forget(comm);
     session->transport->close(session->context);
     coll__session_end(session, COLL_ERR_ABORTED);
+    return status;
 }
 
 /* Requests that outlive their communicator must not find it. */
@@ -21681,25 +21894,28 @@ static void coll__prepared_orphan(coll_comm *comm)
 }
 
 /* The end of a communicator for this rank, and of its transport with the last one. */
-static void coll__comm_close(coll_comm *comm)
+static coll_status coll__comm_close(coll_comm *comm)
 {
     coll__session *session = comm->session;
     const bool is_forked = !*comm->guard;
+    coll_status status = COLL_OK;
 
     if (!is_forked && coll__is_shared(session)) coll__session_take(comm);
     const bool is_last = session->comms == comm && !comm->next;
     coll_comm *const successor = is_last ? session->successor : NULL;
     if (!is_forked && is_last) coll__background_stop(session);
     if (is_forked) coll__comm_forget(comm);
-    else coll__comm_leave(comm, is_last);
+    else status = coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
+    coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
     coll__comm_unlink(comm);
     if (!is_last && !is_forked) coll__doing_comms(session);
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);
-    if (successor) coll__comm_close(successor);
+    if (successor) (void)coll__comm_close(successor);
+    return status;
 }
 
 #endif /* COLL_GROUPS_H */
@@ -21828,7 +22044,7 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     coll__opened o = { .transport = t, .context = who->context, .rank = who->rank, .size = who->count,
                        .processors = session->processors, .share = session->share, .numbers = comm->numbers,
                        .spin_us = session->spin_us > 0 ? session->spin_us : -1, .offloads_all = session->offloads_all,
-                       .is_synchronous = session->is_synchronous };
+                       .is_synchronous = session->is_synchronous, .part = session->part };
     int local_rank = 0, local_size = 0;
 
     for (int i = 0; i < who->count; i++) {
@@ -21919,6 +22135,9 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     if (why->rank == session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
     fresh = coll__shrink_resume(comm);
+    if (session->successor)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led "
+                                   "to a new world, and failed since: call it again, on the communicator that it was called on");
     bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
     coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {
@@ -21984,21 +22203,25 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 }
 
 #endif /* COLL_SHRINK_H */
-/* ---- core/session/coll_measure_runs.h ---- */
-/* coll_measure_runs.h - the rounds by which the wire is measured, and how their time is taken.
+/* ---- core/session/coll_measure.h ---- */
+/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; and a
+ * barrier, where the transport has one.
  *
- * What the model prices are rounds of the engine, so rounds of the engine are what is timed: algorithms that compute nothing, in
- * the vocabulary of all the others, between rank 0 and a few ranks, or between the ranks of a pair.  The rest of the communicator
- * walks through the same rounds with nothing to do in them.
+ * The model prices rounds of the engine, so rounds of the engine are timed: algorithms that compute nothing, between rank 0 and a
+ * few ranks.  The other ranks of the communicator run the same rounds with nothing to do in them.
  *
  *     ping       rank 0 -> peer -> rank 0 -> ...               a trip: 2 latency
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
- *     pairs      a rank of each host, two and two at once      a round: what the slower host of the two can carry
  *
- * Both directions of an exchange are busy at once, as they are in nearly all algorithms. */
-#ifndef COLL_MEASURE_RUNS_H
-#define COLL_MEASURE_RUNS_H
+ * Both directions of an exchange are busy at once, as they are in nearly all algorithms.  A large message is as long as the link
+ * carries in 1.5 ms.
+ *
+ * Each number is the median of several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells
+ * the others.  Which links are faster and which ranks are at another site is not measured here: a tuning file says it, which
+ * tools/coll-check.c writes. */
+#ifndef COLL_MEASURE_H
+#define COLL_MEASURE_H
 
 #if !defined(COLL_NO_TUNER)
 
@@ -22047,34 +22270,12 @@ static bool coll__measure_exchange(coll__round *now, int k)
     return true;
 }
 
-/* The radix: 1 + the rank with which this one is paired; 0: none. */
-static bool coll__measure_pairs(coll__round *now, int k)
-{
-    if (k > 0) return false;
-    if (now->radix == 0) return true;
-    coll__send(now, now->radix - 1, coll__block(COLL__INPUT, 0));
-    coll__recv(now, now->radix - 1, coll__block(COLL__RESULT, 0));
-    return true;
-}
-
 static const coll__algorithm coll__measure_ways[] = {
     { .kind = COLL_ALLTOALL, .name = "measure:ping", .round = coll__measure_ping, .cut = COLL__CUT_PER_RANK },
     { .kind = COLL_ALLTOALL, .name = "measure:burst", .round = coll__measure_burst, .cut = COLL__CUT_PER_RANK },
-    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK },
-    { .kind = COLL_ALLTOALL, .name = "measure:pairs", .round = coll__measure_pairs, .cut = COLL__CUT_PER_RANK }
+    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK }
 };
-enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE, COLL__MEASURE_PAIRS };
-
-/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
-static int coll__measure_peers(int size, int *peers)
-{
-    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
-    int count = 0;
-
-    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
-        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
-    return count;
-}
+enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
 
 /* ---- >>runs ---- */
 
@@ -22174,393 +22375,78 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
     return coll__median(times, COLL__MEASURE_RUNS);
 }
 
-#endif
-#endif /* COLL_MEASURE_RUNS_H */
-/* ---- core/session/coll_measure_hosts.h ---- */
-/* coll_measure_hosts.h - what pairs of hosts show: whose links are faster than those of others, and which hosts are far from one
- * another, at different sites.
- *
- * A host is in a pair with several others, and as fast as the best of them shows; all tell all.  However many ranks there are,
- * that is fifteen large messages for each host, and some more empty ones.  One that is faster than all that it is paired with is
- * not found: a file can say so.
- *
- * Pairs are near or far where there is a wide gap between the latencies of the two sorts.  Hosts are at one site where near pairs
- * lead from one to the other; no far pair may be at one site then.  In the last pairing each host is paired with one of the other
- * half of all: what crosses the links between sites then shows what they carry. */
-#ifndef COLL_MEASURE_HOSTS_H
-#define COLL_MEASURE_HOSTS_H
-
-#if !defined(COLL_NO_TUNER)
-
-enum {
-    COLL__MEASURE_PAIRINGS = 5, COLL__MEASURE_HALVES = COLL__MEASURE_PAIRINGS - 1,    /* halves: the last pairing */
-    COLL__MEASURE_PAIR_RUNS = 2, COLL__MEASURE_EMPTY_RUNS = 4
-};
-
-#define COLL__MEASURE_ALIKE 1.25                  /* by how much the rates of ranks may differ that count as alike */
-#define COLL__MEASURE_GAP   3                     /* by how much latencies of far pairs differ from those of near ones, */
-#define COLL__MEASURE_FAR   20e-6                 /* and by how many seconds, at least                        */
-
-/* What a host has seen of the one that it is paired with: seconds of a large message, and of an empty one; 0: of nobody. */
-typedef struct coll__pair_seen { double large, empty; } coll__pair_seen;
-
-typedef struct coll__host_seen { coll__pair_seen pairs[COLL__MEASURE_PAIRINGS]; } coll__host_seen;
-
-/* What all ranks know in the end. */
-typedef struct coll__hosts_seen {
-    int     hosts;                                /* in an order that all ranks share                         */
-    size_t  bytes;                                /* of a large message                                       */
-    double  latency;                              /* s; of the near pairs, where some are far                 */
-    coll__host_seen *of_ranks;                    /* those that are the first of their hosts have seen something */
-    double *times;                                /* of all hosts, or of all pairs                            */
-    int    *first, *site;                         /* of each host: its first rank; the first host of its site */
-    int    *host_of;                              /* of each rank                                             */
-} coll__hosts_seen;
-
-/* ---- >>which hosts there are ---- */
-
-/* Bytes that it takes for so many ranks. */
-static inline size_t coll__hosts_seen_bytes(int size)
-{
-    const size_t each = sizeof(coll__host_seen) + COLL__MEASURE_PAIRINGS * sizeof(double) + 3 * sizeof(int);
-    return coll__round_up((size_t)size * each, 64);
-}
-
-/* COLL_ERR_MEMORY: there is none to find the hosts with. */
-static coll_status coll__hosts_find(coll__hosts_seen *all, const coll_comm *comm, void *memory)
-{
-    const size_t n = (size_t)comm->size;
-    coll__topology *const t = comm->session->transport->host ? coll__comm_divided(comm, COLL__HOST) : NULL;
-
-    all->of_ranks = (coll__host_seen *)memory;
-    all->times = (double *)(void *)(all->of_ranks + n);
-    all->first = (int *)(void *)(all->times + COLL__MEASURE_PAIRINGS * n);
-    all->site = all->first + n;
-    all->host_of = all->site + n;
-    all->hosts = t ? t->count : comm->size;
-    if (!t && comm->session->transport->host) return COLL_ERR_MEMORY;
-    for (int host = 0; host < all->hosts; host++) {
-        all->first[host] = t ? coll__rank_at(t, host, 0) : host;
-        for (int i = 0; i < (t ? coll__host_size(t, host) : 1); i++) all->host_of[t ? coll__rank_at(t, host, i) : host] = host;
-    }
-    coll__give(t);
-    return COLL_OK;
-}
-
-/* With whom host `i` of so many is paired: its neighbour on one side, then on the other, the next but one likewise, who is on the
- * other half of the circle.  -1: with nobody. */
-static int coll__measure_partner(int i, int hosts, int pairing)
-{
-    const int half = hosts / 2;
-    const int partners[COLL__MEASURE_PAIRINGS] = {
-        i ^ 1, ((i + 1) ^ 1) - 1, i ^ 2, ((i + 2) ^ 2) - 2, i < half ? i + half : i < 2 * half ? i - half : -1
-    };
-
-    if (pairing == 1 && hosts % 2 == 0 && (i == 0 || i == hosts - 1)) return hosts - 1 - i;
-    return partners[pairing] < hosts ? partners[pairing] : -1;
-}
-
-/* What a host has seen in a pairing. */
-static inline const coll__pair_seen *coll__pair_of(const coll__hosts_seen *all, int host, int pairing)
-{
-    return &all->of_ranks[all->first[host]].pairs[pairing];
-}
-
-/* With whom a host was paired, and at what latency, which both have seen: one later, the other by as much earlier.  -1: with
- * nobody, or with one in front of it, so that each pair is looked at once. */
-static int coll__pair_latency(const coll__hosts_seen *all, int host, int pairing, double *seconds)
-{
-    const int partner = coll__measure_partner(host, all->hosts, pairing);
-
-    if (partner < host) return -1;
-    *seconds = (coll__pair_of(all, host, pairing)->empty + coll__pair_of(all, partner, pairing)->empty) / 2;
-    return partner;
-}
-
-/* ---- >>pairs ---- */
-
-/* Run exchanges of a pair one after the other, for who is late in one of them is early by as much in the next.  Gives the seconds
- * of each. */
-static coll_status coll__measure_row(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes, int runs,
-                                     double *seconds)
-{
-    const int64_t began = coll__clock(comm->session);
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < runs && status == COLL_OK; i++) status = coll__measure_once(comm, way, memory, bytes);
-    *seconds = coll__seconds_since(comm->session, began) / runs;
-    return status;
-}
-
-/* The exchanges of a pair.  Partners begin together; the first run may have to connect. */
-static coll_status coll__measure_pair(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes,
-                                      coll__pair_seen *seen)
-{
-    coll_request r;
-
-    r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
-    coll_status status = coll__run_by_host(comm, &r);
-    if (status == COLL_OK) status = coll__measure_once(comm, way, memory, 0);
-    if (status == COLL_OK) status = coll__measure_row(comm, way, memory, 0, COLL__MEASURE_EMPTY_RUNS, &seen->empty);
-    if (status == COLL_OK) status = coll__measure_once(comm, way, memory, bytes);
-    if (status == COLL_OK) status = coll__measure_row(comm, way, memory, bytes, COLL__MEASURE_PAIR_RUNS, &seen->large);
-    return status;
-}
-
-/* All pairs of this rank's host, whose first rank is in them. */
-static coll_status coll__measure_pairings(coll_comm *comm, const coll__hosts_seen *all, unsigned char *memory,
-                                          coll__host_seen *own)
-{
-    const int host = all->host_of[comm->rank];
-
-    memset(own, 0, sizeof *own);
-    for (int pairing = 0; pairing < COLL__MEASURE_PAIRINGS; pairing++) {
-        const int partner = all->first[host] == comm->rank ? coll__measure_partner(host, all->hosts, pairing) : -1;
-        const coll__choice way = { .algorithm = &coll__measure_ways[COLL__MEASURE_PAIRS],
-                                   .radix = partner < 0 ? 0 : 1 + all->first[partner], .blocks = 1, .slices = 1 };
-        const coll_status status = coll__measure_pair(comm, &way, memory, all->bytes, &own->pairs[pairing]);
-        if (status < 0) return status;
-        if (partner < 0) own->pairs[pairing] = (coll__pair_seen){ 0, 0 };
-    }
-    return COLL_OK;
-}
-
-/* ---- >>sites ---- */
-
-static int coll__compare_times(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The latency from which on a pair is far; 0: none is.  Also that in the middle of the near ones, and of the far ones. */
-static double coll__far_from(const coll__hosts_seen *all, double *near, double *far)
-{
-    double *const times = all->times;
-    int count = 0, gap = 0;
-
-    for (int i = 0; i < all->hosts; i++)
-        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) count += coll__pair_latency(all, i, k, &times[count]) >= 0;
-    qsort(times, (size_t)count, sizeof *times, coll__compare_times);
-    for (int i = 1; i < count; i++)
-        if (gap == 0 || times[i] * times[gap - 1] > times[i - 1] * times[gap]) gap = i;
-    if (gap == 0 || times[gap] < COLL__MEASURE_GAP * times[gap - 1] || times[gap] - times[gap - 1] < COLL__MEASURE_FAR) return 0;
-    *near = times[gap / 2];
-    *far = times[(gap + count) / 2];
-    return times[gap];
-}
-
-/* Join the sites of near pairs.  false: nothing was left to join. */
-static bool coll__sites_join(const coll__hosts_seen *all, double far_from)
-{
-    int *const site = all->site;
-    bool has_joined = false;
-    double seconds;
-
-    for (int i = 0; i < all->hosts; i++)
-        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
-            const int partner = coll__pair_latency(all, i, k, &seconds);
-            if (partner < 0 || seconds >= far_from || site[i] == site[partner]) continue;
-            site[i] = site[partner] = coll__less(site[i], site[partner]);
-            has_joined = true;
-        }
-    return has_joined;
-}
-
-/* No far pair is at one site, and no host is alone: else what has been seen is no map. */
-static bool coll__sites_agree(const coll__hosts_seen *all, double far_from)
-{
-    double seconds;
-
-    for (int i = 0; i < all->hosts; i++) {
-        bool is_alone = true;
-        for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
-            const int other = coll__measure_partner(i, all->hosts, k), partner = coll__pair_latency(all, i, k, &seconds);
-            if (other >= 0 && all->site[other] == all->site[i]) is_alone = false;
-            if (partner >= 0 && all->site[partner] == all->site[i] && seconds >= far_from) return false;
-        }
-        if (is_alone) return false;
-    }
-    return true;
-}
-
-/* Seconds a byte on the link of a site, that all its hosts share: of the slowest, when both halves of the hosts met.  On a link
- * that is always busy the runs of a row overlap, and only one of them waits for the latency. */
-static double coll__far_per_byte(const coll__hosts_seen *all, double latency)
-{
-    double most = 0;
-
-    for (int i = 0; i < all->hosts; i++) {        /* each site once, at its first host                        */
-        double slowest = 0;
-        int crossing = 0;
-        for (int k = i; all->site[i] == i && k < all->hosts; k++) {
-            if (all->site[k] != i) continue;
-            const int partner = coll__measure_partner(k, all->hosts, COLL__MEASURE_HALVES);
-            if (partner < 0 || all->site[partner] == i) continue;
-            slowest = coll__longer(slowest, coll__pair_of(all, k, COLL__MEASURE_HALVES)->large);
-            crossing++;
-        }
-        if (crossing == 0) continue;
-        most = coll__longer(most, (slowest - latency / COLL__MEASURE_PAIR_RUNS) / ((double)all->bytes * crossing));
-    }
-    return most;
-}
-
-/* Where sites begin; none if one is not a row of ranks, or there are too many. */
-static void coll__sites_begin(coll__sites *s, const coll__hosts_seen *all, int size)
-{
-    s->count = 0;
-    for (int i = 1; i < size && s->count >= 0; i++) {
-        const int site = all->site[all->host_of[i]];
-        if (site == all->site[all->host_of[i - 1]]) continue;
-        coll__sites_add(s, i);
-        for (int k = 0; k < i && s->count >= 0; k++) if (all->site[all->host_of[k]] == site) s->count = -1;
-    }
-    if (s->count < 0) s->count = 0;
-}
-
-/* Which sites there are, and what is between them. */
-static void coll__measure_settle_sites(const coll_comm *comm, coll__hosts_seen *all, coll__numbers *found)
-{
-    double near = 0, far = 0;
-    const double far_from = coll__far_from(all, &near, &far);
-
-    for (int i = 0; i < all->hosts; i++) all->site[i] = i;
-    while (far_from > 0 && coll__sites_join(all, far_from)) continue;
-    if (!(far_from > 0) || !coll__sites_agree(all, far_from)) return;
-    coll__sites_begin(&found->sites, all, comm->size);
-    found->far = (coll__far){ far, coll__far_per_byte(all, far) };
-    found->link.latency = all->latency = near;
-}
-
-/* ---- >>rates ---- */
-
-/* Rates that hardly differ become one: that of the slowest of those ranks. */
-static void coll__measure_classes(double *rates, int count)
-{
-    for (double bound = 0, least;; bound = least * COLL__MEASURE_ALIKE) {
-        least = 0;
-        for (int i = 0; i < count; i++) if (rates[i] >= bound && (least <= 0 || rates[i] < least)) least = rates[i];
-        if (least <= 0) return;
-        for (int i = 0; i < count; i++)
-            if (rates[i] >= least && rates[i] < least * COLL__MEASURE_ALIKE) rates[i] = least;
-    }
-}
-
-/* Seconds of a large message, beside the latency, of a host's quickest pair. */
-static double coll__host_seconds(const coll__hosts_seen *all, int host)
-{
-    double least = 0;
-
-    for (int k = 0; k < COLL__MEASURE_PAIRINGS; k++) {
-        const double took = coll__pair_of(all, host, k)->large;
-        if (took > 0 && (least <= 0 || took < least)) least = took;
-    }
-    return coll__longer(0, least - all->latency);
-}
-
-/* What all ranks have found becomes the rates of their hosts, the same everywhere; but where it is hardly longer than the latency
- * they are alike. */
-static void coll__measure_settle_rates(const coll_comm *comm, const coll__hosts_seen *all, coll__numbers *found)
-{
-    double *const times = all->times;
-    int peers[COLL__MEASURE_PEERS];
-    const int count = coll__measure_peers(comm->size, peers);
-    double most = 0, seen = 0;
-
-    for (int i = 0; i < all->hosts; i++) {
-        times[i] = coll__host_seconds(all, i);
-        most = coll__longer(most, times[i]);
-    }
-    if (most < all->latency / 4) return;
-    for (int i = -1; i < count; i++)
-        seen = coll__longer(seen, times[all->host_of[i < 0 ? 0 : peers[i]]]);
-    if (found->far.latency > 0) found->link.per_byte = most / (double)all->bytes;         /* rank 0 has met far ones, too     */
-    else if (seen > 0) found->link.per_byte *= most / seen;       /* rank 0 may not have met the slowest                      */
-    for (int i = 0; i < all->hosts; i++) times[i] = times[i] > 0 ? most / times[i] : 1;
-    coll__measure_classes(times, all->hosts);
-    for (int i = 0; i < comm->size; i++)
-        coll__rates_add(&found->shares, i, coll__rate_in(times[all->host_of[i]]));
-}
-
-/* Whose links are faster, and who is far from whom; `latency`: of rank 0's farthest.  `memory` has coll__hosts_seen_bytes for us,
- * and behind them what messages take. */
-static coll_status coll__measure_hosts(coll_comm *comm, unsigned char *memory, size_t bytes, double latency, coll__numbers *found)
-{
-    coll__hosts_seen all = { .bytes = bytes, .latency = latency };
-    coll__host_seen own;
-    coll_request r;
-
-    found->shares.count = found->sites.count = 0;
-    found->far = (coll__far){ 0, 0 };
-    if (comm->size < 3) return COLL_OK;
-    if (coll__hosts_find(&all, comm, memory) < 0) return coll__has_no_memory(comm);
-    if (all.hosts < 3) return COLL_OK;
-    coll_status status = coll__measure_pairings(comm, &all, memory + coll__hosts_seen_bytes(comm->size), &own);
-    if (status < 0) return status;
-    r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = &own, .recv = all.of_ranks, .count = sizeof own / sizeof(double),
-                          .type = COLL_F64, .name = "measure" };
-    if ((status = coll__run_by_host(comm, &r)) < 0) return status;
-    coll__measure_settle_sites(comm, &all, found);
-    coll__measure_settle_rates(comm, &all, found);
-    return COLL_OK;
-}
-
-#endif
-#endif /* COLL_MEASURE_HOSTS_H */
-/* ---- core/session/coll_measure.h ---- */
-/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; whose
- * links are faster than those of others; and which hosts are far from one another.
- *
- * Each number is the median of several runs (coll_measure_runs.h), of the slowest peer: a collective waits for the last.  Rank 0
- * decides, and tells the others.  A large message is as long as the link carries in 1.5 ms. */
-#ifndef COLL_MEASURE_H
-#define COLL_MEASURE_H
-
-#if !defined(COLL_NO_TUNER)
+/* ---- >>the wire ---- */
 
 #define COLL__MEASURE_LONG 1.5e-3                 /* s that a large message is to take at most                */
 
-/* How long a large message is to be: rank 0 tries a short one with the last rank, and tells all, with the latency. */
-static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes, double *latency)
+/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if the sites are known. */
+static int coll__measure_near(const coll_comm *comm)
 {
-    double told[2] = { 0, COLL__MEASURE_BYTES_LEAST }, seconds = 0;
-    const int peer = comm->size - 1;
+    const coll__topology *const t = comm->topology;
+    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
+
+    return has_sites ? coll__host_size(t, 0) : comm->size;
+}
+
+/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
+static int coll__measure_peers(int size, int *peers)
+{
+    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
+    int count = 0;
+
+    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
+        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
+    return count;
+}
+
+/* How long a large message is to be: rank 0 tries a short one with the last of its peers, and tells all. */
+static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes)
+{
+    double told = COLL__MEASURE_BYTES_LEAST, latency = 0, seconds = 0;
+    const int peer = coll__measure_near(comm) - 1;
     coll_request r;
 
-    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &told[0]);
+    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &latency);
     if (status == COLL_OK)
         status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
                                    &seconds);
     if (status < 0) return status;
-    const double each = (seconds - told[0]) / COLL__MEASURE_BYTES_LEAST;
-    while (told[1] < COLL__MEASURE_BYTES && 2 * told[1] * each <= COLL__MEASURE_LONG) told[1] *= 2;
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 2, .type = COLL_F64, .name = "measure" };
+    const double each = (seconds - latency) / COLL__MEASURE_BYTES_LEAST;
+    while (told < COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = &told, .count = 1, .type = COLL_F64, .name = "measure" };
     status = coll__run_by_host(comm, &r);
-    *latency = told[0];
-    *bytes = (size_t)told[1];
+    *bytes = (size_t)told;
     return status;
+}
+
+/* How much faster than the slowest link of all is what carries messages between rank 0 and a peer? */
+static double coll__measure_rate(const coll__shares *s, int peer)
+{
+    if (s->count == 0) return 1;
+    const uint32_t own = coll__run_of(s, 0)->rate, other = coll__run_of(s, peer)->rate;
+    return (double)(own < other ? own : other) / COLL__RATE_UNIT;
 }
 
 /* Every rank runs this; what rank 0 finds is what counts. */
 static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
 {
-    const int many = comm->size == 2 ? COLL__MEASURE_BURST / 2 : coll__less(comm->size - 1, COLL__MEASURE_BURST);
+    const int near = coll__measure_near(comm);
+    const int many = near == 2 ? COLL__MEASURE_BURST / 2 : coll__less(near - 1, COLL__MEASURE_BURST);
     int peers[COLL__MEASURE_PEERS];
-    const int count = coll__measure_peers(comm->size, peers), last = coll__less(many, comm->size - 1);
-    coll_status status = COLL_OK;
-    double seconds, exchange = 0, latency = 0, burst, reach = 0;
+    const int count = coll__measure_peers(near, peers), last = coll__less(many, near - 1);
+    double ping, seconds, latency = 0, exchange = 0, burst, reach = 0;
 
-    if (count > 0) status = coll__measure_way(comm, COLL__MEASURE_PING, last, memory, 0, 2 * COLL__MEASURE_TRIPS, &reach);
+    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, last, memory, 0, 2 * COLL__MEASURE_TRIPS, &reach);
     for (int i = 0; i < count && status == COLL_OK; i++) {
-        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 0, 2 * COLL__MEASURE_TRIPS, &seconds);
-        if (status == COLL_OK) latency = coll__longer(latency, seconds);
-        if (peers[i] <= last) reach = coll__longer(reach, seconds);
+        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 0, 2 * COLL__MEASURE_TRIPS, &ping);
         if (status < 0) break;
+        latency = coll__longer(latency, ping);
+        if (peers[i] <= last) reach = coll__longer(reach, ping);
         status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
-        if (status == COLL_OK) exchange = coll__longer(exchange, seconds);
+        if (status < 0) break;
+        exchange = coll__longer(exchange, ping + (seconds - ping) * coll__measure_rate(&comm->numbers.shares, peers[i]));
     }
-    if (count == 0 || status < 0) return status;
+    if (status < 0) return status;
     status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, 0, COLL__MEASURE_TRIPS, &burst);
     if (status < 0) return status;
     link->latency = latency;
@@ -22568,6 +22454,8 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
     if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest that the burst goes to    */
     return COLL_OK;
 }
+
+/* ---- >>the numbers ---- */
 
 static double coll__clamped(double value, double least, double most)
 {
@@ -22578,37 +22466,26 @@ static double coll__clamped(double value, double least, double most)
  * rounded, so that the text of coll_link_text is all there is to know. */
 static void coll__numbers_settle(coll__numbers *n)
 {
-    const coll__link nominal = n->nominal;
-    const coll__far nominal_far = n->nominal_far;
-
     n->link.latency = coll__clamped(n->link.latency, 1e-8, 10);
     n->link.overhead = coll__clamped(n->link.overhead, 1e-9, 10 * n->link.latency);
     n->link.per_byte = coll__clamped(n->link.per_byte, 1e-13, 1e-3);
     n->link.per_byte_reduced = coll__clamped(n->link.per_byte_reduced, 1e-13, 1e-3);
     n->barrier = coll__clamped(n->barrier, 0, 10);
-    n->far.per_byte = coll__clamped(n->far.per_byte, 0, 1e-3);
     coll__numbers_round(n);
-    n->nominal = nominal;
-    n->nominal_far = nominal_far;
 }
 
 /* The numbers of rank 0 become everyone's, and choices that were made with others are forgotten. */
 static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *found)
 {
     const coll__link *l = &found->link;
-    double told[7] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier, found->far.latency,
-                       found->far.per_byte };
+    double told[5] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier };
     coll_request r;
 
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 7, .type = COLL_F64, .name = "measure" };
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
     const coll_status status = coll__run_by_host(comm, &r);
     if (status < 0) return status;
     comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
     comm->numbers.barrier = told[4];
-    comm->numbers.far = (coll__far){ told[5], told[6] };
-    comm->numbers.sites = found->sites;
-    comm->numbers.shares = found->shares;
-    (void)coll__shares_settle(&comm->numbers.shares, comm->size);
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
     coll__stages_believe(&comm->main);
@@ -22617,26 +22494,24 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
 
 static coll_status coll__measure_inside(coll_comm *comm)
 {
-    const size_t values = coll__hosts_seen_bytes(comm->size);
+    const bool knows_sites = coll__comm_topology(comm) == COLL_OK;
     size_t bytes = 0;
-    double latency = 0;
     coll__numbers found = comm->numbers;
     coll_failure failure = { COLL_OK, -1, "" };
+    coll_status status = COLL_OK;
     unsigned char *const memory = comm->gauge
-        = (unsigned char *)coll__allocate(coll__like(comm), values + 2 * (size_t)COLL__MEASURE_BYTES + 64);
-    if (!memory) {                                /* the others count on us: this is the end of all           */
+        = (unsigned char *)coll__allocate(coll__like(comm), 2 * (size_t)COLL__MEASURE_BYTES + 64);
+    if (!memory || !knows_sites) {                /* the others count on us: this is the end of all           */
         const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
-    unsigned char *const buffers = memory + values;
-    coll_status status = comm->size > 1 ? coll__measure_length(comm, buffers, &bytes, &latency) : COLL_OK;
-    if (status == COLL_OK) status = coll__measure_wire(comm, buffers, bytes, &found.link);
-    if (status == COLL_OK) status = coll__measure_hosts(comm, memory, bytes, latency, &found);
+    if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);
+    if (status == COLL_OK && comm->size > 1) status = coll__measure_wire(comm, memory, bytes, &found.link);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
-        memset(buffers, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
-        found.link.per_byte_reduced = coll__measure_fold(comm->session, buffers);
+        memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
+        found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
         coll__numbers_settle(&found);
     }
     coll__give(memory);
@@ -22739,7 +22614,7 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 
 #endif /* COLL_EXPLAIN_H */
 /* ---- core/session/coll_buffers.h ---- */
-/* coll_buffers.h - memory that the ranks of a host read and write in place (core/contract/coll_memory.h). */
+/* coll_buffers.h - memory that the ranks of a host read in place (core/contract/coll_memory.h). */
 #ifndef COLL_BUFFERS_H
 #define COLL_BUFFERS_H
 
@@ -22748,8 +22623,9 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length)
     if (!comm || !*comm->guard) return NULL;
     const coll_transport *t = comm->session->transport;
     const coll_allocator *shared = t->memory ? t->memory(comm->session->context) : NULL;
-    void *at = coll__take_lines(shared ? shared : coll__like(comm), length);
+    void *at = shared ? coll__take_lines(shared, length) : NULL;
 
+    if (!at) at = coll__take_lines(coll__like(comm), length);
     if (!at) coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "coll_alloc: no memory for %zu bytes", length);
     return at;
 }
@@ -23037,15 +22913,25 @@ enum {
     COLL__BAGS_ABREAST = 4, COLL__BAG_SLOTS = 2 * COLL__BAGS_ABREAST
 };
 
+/* Memory of a rank that others of its host read in place: a part of a segment that it has made (coll_segment.h). */
+typedef struct coll__region {
+    uint64_t segment;                             /* coll__segment_id                                         */
+    uint64_t base, length;                        /* where it lies in the memory of its process; 0: there is none */
+    uint64_t offset;                              /* and in the segment                                       */
+    uint32_t number;                              /* the descriptor of the segment in that process            */
+} coll__region;
+
+/* Its staging area (coll_threads_staging.h); and what coll_alloc gives, of which the first word says how long it is by now. */
+enum { COLL__REGION_STAGING, COLL__REGION_LENT, COLL__REGIONS };
+
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
+    uint32_t pid;                                 /* apart: of its process                                    */
     int      party;                               /* the first rank of those that have one memory, as threads do */
-    uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
-    uint64_t staging;                             /* apart: its staging area there, in its memory; 0: it has none */
+    coll__region regions[COLL__REGIONS];          /* apart                                                    */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
@@ -23077,6 +22963,7 @@ typedef struct coll__hub {
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
     pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
+    int             locked_by;                    /* the rank that has it, and 1; 0: nobody, or not known     */
     coll_failure    failure;
     int64_t         all, groups;                  /* the group of all ranks; the others, oldest first; 0: none */
     coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
@@ -23133,14 +23020,23 @@ typedef struct coll__member {
     struct coll__member *next;
 } coll__member;
 
+/* A region of another rank, as this one has mapped it, to read it. */
+typedef struct coll__mapping {
+    coll__region         region;                  /* as it was when this rank entered the hub                 */
+    const unsigned char *at;                      /* NULL: not yet                                            */
+    uint64_t             opened;                  /* bytes that may be read                                   */
+    bool                 is_refused;              /* it cannot be mapped, or is not what the region says      */
+} coll__mapping;
+
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
     coll__desk *desk;                             /* ours there                                               */
     coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
-    unsigned char **rooms;                        /* those of others, as we have mapped them, by desk; NULL: not yet */
+    coll__mapping *mappings;                      /* of the regions of others, by desk                        */
     int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
+    bool       has_waited_for_lock;               /* in vain                                                  */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
     bool       has_taken;                         /* messages outside a look, of which nobody has been told   */
     uint32_t   bell_seen;
@@ -23210,17 +23106,36 @@ static inline int coll__desk_name(const coll__hub *hub, int number)
     return hub->has_names ? coll__hub_names(hub)[number] : hub->first + number;
 }
 
-/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found. */
-static inline void coll__hub_lock(coll__hub *hub)
+enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_NAP_US = 500 };
+
+/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found.  It may
+ * also be stopped: false, if the hub fails meanwhile, or after COLL__LOCK_MS, which this rank waits only once. */
+static bool coll__hub_lock(coll__thread *me)
 {
+    coll__hub *const hub = me->hub;
+    const int64_t deadline = me->has_waited_for_lock ? 0 : coll__deadline(COLL__LOCK_MS);
+
+    for (int tries = 0;; tries++) {
+        const int error = hub->is_apart ? pthread_mutex_trylock(&hub->lock) : pthread_mutex_lock(&hub->lock);
 #if defined(EOWNERDEAD)
-    if (pthread_mutex_lock(&hub->lock) == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
-#else
-    (void)pthread_mutex_lock(&hub->lock);
+        if (error == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
 #endif
+        if (error != EBUSY) break;
+        const bool is_late = coll__now() >= deadline;
+        me->has_waited_for_lock |= is_late;
+        if (is_late || __atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return false;
+        if (tries < COLL__LOCK_YIELDS) sched_yield();
+        else coll__nap(COLL__LOCK_NAP_US);
+    }
+    __atomic_store_n(&hub->locked_by, me->rank + 1, __ATOMIC_RELAXED);
+    return true;
 }
 
-static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock(&hub->lock); }
+static inline void coll__hub_unlock(coll__hub *hub)
+{
+    __atomic_store_n(&hub->locked_by, 0, __ATOMIC_RELAXED);
+    (void)pthread_mutex_unlock(&hub->lock);
+}
 
 /* ---- >>bell: waking those who sleep ---- */
 
@@ -23253,15 +23168,31 @@ static void coll__hub_wake_by(const coll__thread *me, void (*wake)(uint32_t *wor
 
 static void coll__hub_wake(const coll__thread *me) { coll__hub_wake_by(me, coll__word_wake); }
 
-static inline void coll__hub_ring(const coll__thread *me)
+/* Somebody sleeps, or the hub has failed. */
+static __attribute__((noinline)) bool coll__hub_ring_late(const coll__thread *me)
 {
-    if (__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(me);
+    coll__hub_wake(me);
+    return !__atomic_load_n(&me->hub->has_failed, __ATOMIC_SEQ_CST);
+}
+
+/* false: the hub has failed, after which somebody is always taken to sleep: so whoever publishes looks at one word for both. */
+static inline bool coll__hub_ring(const coll__thread *me)
+{
+    return __builtin_expect(__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) == 0, 1) || coll__hub_ring_late(me);
+}
+
+/* From here on no rank begins a turn. */
+static void coll__hub_set_failed(coll__hub *hub)
+{
+    __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
  * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
- * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
-static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+ * for all, and publishing is a plain store, which need not wait for the cache lines written before.
+ * false: the hub has failed. */
+static inline bool coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->hub->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -23269,7 +23200,7 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
-    coll__hub_ring(me);
+    return coll__hub_ring(me);
 }
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
@@ -23301,7 +23232,7 @@ static void coll__hub_fail(coll__hub *hub, coll_status status, int rank, const c
     hub->failure.rank = rank;
     for (; text[n] && n + 1 < sizeof hub->failure.text; n++) hub->failure.text[n] = text[n];
     hub->failure.text[n] = '\0';
-    __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    coll__hub_set_failed(hub);
 }
 
 static const coll_failure *coll__threads_fail(void *context, const coll_failure *cause)
@@ -23312,7 +23243,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (cause) coll__hub_fail(hub, cause->status, cause->rank, cause->text);
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     coll__hub_quiesce(me);
     return &hub->failure;
 }
@@ -23333,7 +23264,7 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
     coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__hub_lock(hub);
+    if (!coll__hub_lock(me)) return;
     memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
     for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
         const unsigned char *const report = coll__hub_desks(hub)[i].report;
@@ -23439,7 +23370,7 @@ static coll_status coll__threads_send(void *context, coll_xfer *x)
     coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
     __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&to->lock);
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     return COLL_OK;
 }
 
@@ -23563,7 +23494,7 @@ static coll_status coll__mail_look(coll__thread *me)
         any |= coll__receive_all(me);
         coll__work_end(me);
     }
-    if (any) coll__hub_ring(me);
+    if (any) (void)coll__hub_ring(me);
     if (me->outgoing) coll__reap_sends(me);
     if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return COLL_OK;
@@ -23631,9 +23562,9 @@ COLL__FOR_SIZE
 /* ---- transports/threads/coll_threads_group.h ---- */
 /* coll_threads_group.h - groups: some ranks of the hub with seats of their own, so that their turns are counted apart.
  *
- * Whoever comes first makes the group and the others find it, by its id and its members: two groups without a common member
- * may have the same id.  A group that some have left already, and others have not yet entered, is older than its successor of
- * the same name; so the oldest one in which our seat is still free is ours. */
+ * The rank that comes first makes the group and the others find it, by its id, its number and its members: two groups without a
+ * common member may have the same id and number.  A group that some have left already, and others have not yet entered, is older
+ * than its successor of the same name; so the oldest one in which our seat is still free is ours. */
 #ifndef COLL_THREADS_GROUP_H
 #define COLL_THREADS_GROUP_H
 
@@ -23707,7 +23638,8 @@ typedef struct coll__eagerness {
 
 /* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
-    uint64_t id;
+    uint64_t id;                                  /* of the communicator, ...                                 */
+    uint32_t number;                              /* ... and of the order there                               */
     coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
@@ -23778,7 +23710,7 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
 }
 
 /* A group of these ranks; `ranks` NULL: of all of the hub. */
-static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
+static coll__group *coll__group_new(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count)
 {
     const coll__eager_limits *const limits = &coll__eager_room[hub->is_apart][hub->is_crowded];
     const size_t each = coll__least(limits->longest, limits->all / (size_t)count) / COLL__LINE * COLL__LINE;
@@ -23787,41 +23719,44 @@ static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *rank
     if (!group) group = coll__group_take(hub, count, 0);
     if (!group) return NULL;
     group->id = id;
+    group->number = number;
     group->count = group->holders = count;
     group->next = 0;
     for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
 
-/* The group with this id and these members in which seat `me` is free, made if need be.  The caller holds the hub's lock. */
-static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ranks, int count, int me)
+/* The group with this id, this number and these members in which seat `me` is free, made if need be.  The caller holds the
+ * hub's lock. */
+static coll__group *coll__group_find(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     int64_t *at = &hub->groups;
 
     for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, *at)) != NULL; at = &g->next) {
-        const bool is_ours = g->id == id && g->count == count
+        const bool is_ours = g->id == id && g->number == number && g->count == count
                           && !memcmp(coll__group_ranks(g), ranks, (size_t)count * sizeof *ranks);
         if (is_ours && !coll__group_seats(g)[me].is_taken) return g;
     }
-    coll__group *const made = coll__group_new(hub, id, ranks, count);
+    coll__group *const made = coll__group_new(hub, id, number, ranks, count);
     *at = coll__hub_place(hub, made);
     return made;
 }
 
-static void coll__group_leave(const coll__thread *thread, coll__group *group, int me)
+/* Where the lock cannot be had the group stays in the list, with one holder too many. */
+static void coll__group_leave(coll__thread *thread, coll__group *group, int me)
 {
     coll__hub *hub = thread->hub;
+    const bool has_lock = coll__hub_lock(thread);
 
-    coll__hub_lock(hub);
     __atomic_store_n(&coll__group_seats(group)[me].has_left, 1, __ATOMIC_SEQ_CST);
-    if (--group->holders == 0) {
+    if (has_lock && --group->holders == 0) {
         int64_t *at = &hub->groups;
         while (coll__hub_at(hub, *at) != group) at = &((coll__group *)coll__hub_at(hub, *at))->next;
         *at = group->next;
         coll__group_free(hub, group);
     }
-    coll__hub_unlock(hub);
-    coll__hub_ring(thread);                       /* some may wait for us there                               */
+    if (has_lock) coll__hub_unlock(hub);
+    (void)coll__hub_ring(thread);                 /* some may wait for us there                               */
 }
 
 static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
@@ -23856,17 +23791,29 @@ static void coll__member_end(coll__member *m)
     coll__give(m->held);
 }
 
+/* The lock of the hub cannot be had. */
+static void coll__blame_lock(coll__thread *thread)
+{
+    const int rank = __atomic_load_n(&thread->hub->locked_by, __ATOMIC_RELAXED) - 1;
+    char who[40] = "a rank";
+
+    if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);
+    coll__blame(&thread->suspicion, COLL_ERR_PEER, rank, "%s has had the lock of the memory that this host's ranks share for "
+                "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
+}
+
 /* Without memory for our side of it, it is the end of all: the others count on us. */
-static void *coll__threads_group(void *context, uint64_t id, const int *ranks, int count, int me)
+static void *coll__threads_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
     coll__member *m = (coll__member *)coll__allocate(coll__like(thread), sizeof *m);
 
-    coll__hub_lock(hub);
-    coll__group *group = coll__group_find(hub, id, ranks, count, me);
+    const bool has_lock = coll__hub_lock(thread);
+    coll__group *group = has_lock ? coll__group_find(hub, id, number, ranks, count, me) : NULL;
     if (group) coll__group_seats(group)[me].is_taken = true;
-    coll__hub_unlock(hub);
+    if (has_lock) coll__hub_unlock(hub);
+    else coll__blame_lock(thread);
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
@@ -23911,7 +23858,7 @@ COLL__FOR_SPEED
 /* coll_threads_reach.h - how a rank reads what lies in the memory of another.
  *
  *     it is of our process                 where it says
- *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
+ *     it lies in a region of the other one in the same place of that region, which this rank has mapped to read it (coll_alloc)
  *     anywhere else                        the kernel copies it (process_vm_readv)
  *
  * A rank never writes into another process: it may be stopped in the middle of that, given up by the others, and continued when
@@ -23932,44 +23879,73 @@ enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a 
 
 static void coll__reach_close(coll__thread *me)
 {
-    for (int i = 0; me->rooms && i < me->hub->size; i++)
-        coll__segment_unmap(me->rooms[i], (size_t)coll__hub_desks(me->hub)[i].room_length);
+    for (int i = 0; me->mappings && i < COLL__REGIONS * me->hub->size; i++)
+        coll__segment_unmap((void *)(uintptr_t)me->mappings[i].at, (size_t)me->mappings[i].region.length);
     for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
-    coll__give(me->rooms);
+    coll__give(me->mappings);
     coll__give(me->ropes);
     coll__give(me->fetched);
 }
 
-/* Of a hub that is_apart; false: no memory. */
+/* Of a hub that is_apart, when all ranks are there; false: no memory. */
 static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
 {
     const size_t size = (size_t)me->hub->size;
 
-    me->rooms = (unsigned char **)coll__allocate(memory, size * sizeof *me->rooms);
+    me->mappings = (coll__mapping *)coll__allocate(memory, COLL__REGIONS * size * sizeof *me->mappings);
     me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
     for (int i = 0; me->ropes && i < me->hub->size; i++) (void)coll__rope_to(me, i);
-    return me->rooms && me->ropes && me->fetched;
+    for (size_t i = 0; me->mappings && i < COLL__REGIONS * size; i++)
+        me->mappings[i].region = coll__hub_desks(me->hub)[i / COLL__REGIONS].regions[i % COLL__REGIONS];
+    return me->mappings && me->ropes && me->fetched;
+}
+
+/* Map a region of process `pid`.  Under its number there may be another segment by now: its rank has left, or is in another
+ * world. */
+static void coll__mapping_open(coll__mapping *m, uint32_t pid, bool can_grow)
+{
+    const coll__region *const r = &m->region;
+    uint64_t id = 0;
+    size_t length = 0;
+    int fd = coll__segment_open(pid, r->number, false, &id, &length);
+
+    if (fd >= 0 && id == r->segment && r->length <= length && r->offset <= length - r->length)
+        m->at = (const unsigned char *)coll__segment_map_part(fd, r->offset, (size_t)r->length, can_grow ? PROT_NONE : PROT_READ);
+    coll__close_fd(&fd);
+    if (m->at) m->opened = can_grow ? 0 : r->length;
+    m->is_refused = !m->at;
+}
+
+/* Of one that grows: open as much as its rank has opened, if the system lets us. */
+static void coll__mapping_grow(coll__mapping *m)
+{
+    void *const at = (void *)(uintptr_t)m->at;
+
+    if (!m->opened && mprotect(at, COLL__PAGE, PROT_READ)) return;
+    const uint64_t said = __atomic_load_n((const uint64_t *)(const void *)m->at, __ATOMIC_ACQUIRE);
+    const uint64_t to = said < m->region.length ? said : m->region.length;
+    if (to > m->opened && !mprotect(at, (size_t)to, PROT_READ)) m->opened = to;
 }
 
 /* What lies at `at` in the memory of the rank with this desk, in ours.  NULL: it is not there. */
 static const void *coll__reach_at(coll__thread *me, int number, const void *at, size_t length)
 {
-    unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
-    const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
     if (desk->party == me->desk->party) return at;
-    if (distance >= desk->room_length || length > desk->room_length - distance) return NULL;
-    if (!*room) {
-        size_t is_long = 0;
-        int fd = coll__segment_open(desk->pid, desk->room_number, &is_long);
-        if (fd >= 0 && is_long == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, is_long);
-        coll__close_fd(&fd);
+    for (int i = 0; i < COLL__REGIONS; i++) {
+        coll__mapping *const m = &me->mappings[number * COLL__REGIONS + i];
+        const uint64_t distance = (uint64_t)(uintptr_t)at - m->region.base, end = distance + length;
+        const bool can_grow = i == COLL__REGION_LENT;
+        if (distance >= m->region.length || length > m->region.length - distance) continue;
+        if (!m->at && !m->is_refused) coll__mapping_open(m, desk->pid, can_grow);
+        if (m->at && end > m->opened && can_grow) coll__mapping_grow(m);
+        return m->at && end <= m->opened ? m->at + distance : NULL;
     }
-    return *room ? *room + distance : NULL;
+    return NULL;
 }
 
 #else
@@ -23989,11 +23965,11 @@ static inline const void *coll__reach_at(const coll__thread *me, int number, con
 
 COLL__FOR_SPEED
 
-/* Does `at` lie in the room of this member?  Asked of a rank's own memory: then the others reach it there. */
+/* Has coll_alloc given this to a member?  Asked of a rank's own memory: then the others reach it there. */
 static inline bool coll__is_in_room(const coll__member *m, int rank, const void *at)
 {
-    const coll__desk *const desk = coll__desk_of(m->thread->hub, m->ranks[rank]);
-    return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
+    const coll__region *const r = &coll__desk_of(m->thread->hub, m->ranks[rank])->regions[COLL__REGION_LENT];
+    return (uint64_t)(uintptr_t)at - r->base < r->length;
 }
 
 /* What lies at `at` in the memory of a member of the group, in ours, to be read.  NULL: it is not there. */
@@ -25184,7 +25160,7 @@ enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together: w
 /* Where ours is; NULL: we have none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
 {
-    return (unsigned char *)(uintptr_t)m->thread->desk->staging;
+    return (unsigned char *)(uintptr_t)m->thread->desk->regions[COLL__REGION_STAGING].base;
 }
 
 /* Copy our input there: all that others read of it. */
@@ -25606,7 +25582,9 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
     whom = coll__whom_of(m, whom);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->seats[i].done;
-        if (!coll__waits_for(t, whom, i) || coll__has_come(done, phase, m->looks)) continue;
+        if (!coll__waits_for(t, whom, i)) continue;
+        const coll__slot *slot = coll__slot_in(m, i, t->number);
+        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_turn(t))) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
@@ -25616,8 +25594,8 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
     return COLL_OK;
 }
 
-/* Publish the next turn, which is in our slot. */
-static inline void coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
+/* Publish the next turn, which is in our slot.  false: the hub has failed before. */
+static inline bool coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
 {
     coll__seat *const own = m->own;
 
@@ -25625,12 +25603,15 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
                  (unsigned long long)turn, (unsigned long long)m->turn);
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
-    coll__hub_publish(m->thread, &slot->posted, turn);
+    if (__builtin_expect(!coll__hub_publish(m->thread, &slot->posted, turn), 0)) return false;
     coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
+    return true;
 }
 
+static __attribute__((noinline)) coll_status coll__turn_is_over(const coll__member *m) { return m->thread->hub->failure.status; }
+
 /* Eagerly: our input, short as it is, goes into our slot, or beside it: to our place among those of our next turn. */
-static inline __attribute__((always_inline)) void coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
+static inline __attribute__((always_inline)) bool coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
                                                                   size_t length, const coll__eagers *eager)
 {
     const coll_call *call = task->call;
@@ -25641,7 +25622,7 @@ static inline __attribute__((always_inline)) void coll__turn_post(coll__member *
 
     if (length > COLL__EAGER_SHORT) m->last_bag = turn;
     if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
-    coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
+    return coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
 }
 
 /* What is left of a turn is done when the task is offered again. */
@@ -25677,9 +25658,8 @@ static coll_status coll__turn_begin(coll__turn *t)
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
-    coll__turn_publish(t->m, t->task, slot, t->number);
     coll__turn_posted(t->task, t->number, COLL__TURN_POSTED);
-    return COLL_OK;
+    return coll__turn_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__turn_is_over(t->m);
 }
 
 /* Apart, behind a phase in which this rank has read the memory of others: what it has read is good only if nobody has failed or
@@ -25709,7 +25689,7 @@ static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn
     if (coll__is_apart(t->m) && status == COLL_OK) status = coll__check_read(t);
     if (status != COLL_OK) return status;
     t->task->state[0] = state;
-    coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
+    (void)coll__hub_publish(thread, &t->m->own->done, coll__phase(t->number, state));
     return COLL_OK;
 }
 
@@ -25819,9 +25799,9 @@ static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, c
     const uint64_t turn = m->turn + 1;
     const coll__eagers eager = coll__eagers_of(m, form, turn, length);
 
-    coll__turn_post(m, form, task, length, &eager);
+    const bool goes_on = coll__turn_post(m, form, task, length, &eager);
     coll__turn_posted(task, turn, COLL__TURN_EAGER);
-    return COLL_PENDING;
+    return goes_on ? COLL_PENDING : coll__turn_is_over(m);
 }
 
 /* What the others wait for comes first: our input, if it goes eagerly. */
@@ -25842,7 +25822,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     const uint64_t turn = is_new ? m->turn + 1 : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eagers_of(m, form, turn, length), .unit = task->codec->type_size };
-    if (is_new) coll__turn_post(m, form, task, length, &t.eager);
+    if (is_new && __builtin_expect(!coll__turn_post(m, form, task, length, &t.eager), 0)) return coll__turn_is_over(m);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
     else if (is_new) coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return status;
@@ -25891,6 +25871,26 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     case COLL_ALLTOALL:       return coll__take_alltoall;
     default:                  return NULL;
     }
+}
+
+/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once each has published all it
+ * made before it looks. */
+static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__thread *me = (coll__thread *)context;
+    const coll__member *m = group ? (const coll__member *)group : &me->all;
+
+    (void)made;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
+        for (int i = 0; i < m->count; i++) {
+            const coll__slot *const slot = coll__slot_in(m, i, turn);
+            if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) != turn) continue;
+            if (coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, i, turn, failure) == COLL_OK) continue;
+            if (!m->is_apart) (void)coll__threads_fail(me, failure);
+            return failure->status;
+        }
+    return COLL_OK;
 }
 
 /* A task that has not begun waits for room. */
@@ -26129,13 +26129,12 @@ static void coll__threads_watch(void *context, const coll_doing *doing)
 }
 
 /* What it has published or sent before is in memory, and is seen by the next look. */
-static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
+static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
 {
     coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
-    coll_doing_comms comms;
 
     pthread_mutex_lock(&desk->lock);
-    const bool has_freed = desk->doing && coll__comms_read(desk->doing, &comms) && coll__comms_lack(&comms, number);
+    const bool has_freed = desk->doing && coll__comm_is_freed(desk->doing, id);
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
@@ -26155,9 +26154,10 @@ static void coll__hub_free(coll__hub *hub)
 /* Of a hub that is_apart nobody frees anything: it goes when the last process unmaps it. */
 static void coll__hub_release(coll__hub *hub)
 {
-    coll__hub_lock(hub);
-    const bool is_last = --hub->holders == 0 && !hub->is_apart;
-    coll__hub_unlock(hub);
+    if (hub->is_apart) return;
+    pthread_mutex_lock(&hub->lock);
+    const bool is_last = --hub->holders == 0;
+    pthread_mutex_unlock(&hub->lock);
     if (!is_last) return;
     for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, hub->groups)) != NULL;) {      /* some members never entered */
         hub->groups = g->next;
@@ -26192,7 +26192,7 @@ static void coll__threads_close(void *context)
     while (me->members) coll__threads_ungroup(me, me->members);
     __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
-    coll__hub_ring(me);
+    (void)coll__hub_ring(me);
     coll__thread_free(me);
     coll__hub_release(hub);
 }
@@ -26247,7 +26247,7 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
     hub->holders = 1;
     hub->failure.rank = -1;
     hub->is_crowded = is_crowded;
-    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
+    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, 0, NULL, hub->size));
     return hub->all != 0;
 }
 
@@ -26310,6 +26310,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
         hub->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
+        out[rank].part = coll__threads_part;
         coll__opened_at(&out[rank], rank, count);
     }
     if (hub) coll__hub_release(hub);
@@ -27343,7 +27344,7 @@ static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
+    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 3: 0.3.0                     */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
     COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
@@ -27545,16 +27546,49 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
- *  120 u32 below   124 u32 numbers[8]: which communicators it has (coll_doing_comms)
+ *  120 u32 number of the beat   124 u32 turn of its list of communicators; 0: nothing is known
+ *  128 u64 comms[8]: which these are, a bit for each (coll__comm_bit)
  */
+
+enum { COLL__COMMS_WORDS = 8 };
 
 typedef struct coll__beat {
     bool          is_inside;                      /* it waits in the call `now`; else the program computes    */
     uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
     char          name[COLL__NAME_LENGTH];
-    coll_doing_comms comms;
+    uint32_t      number, turn;                   /* of its beats; of its list of communicators, 0: nothing is known */
+    uint64_t      comms[COLL__COMMS_WORDS];       /* a set of these, which may also hold others               */
 } coll__beat;
+
+/* The bit of a communicator in the set of a beat.  It is another one in each beat: one that is not there is found missing soon,
+ * however many there are. */
+static inline unsigned coll__comm_bit(uint64_t id, uint32_t beat)
+{
+    return (unsigned)(coll__mix64(id + beat * UINT64_C(0x9e3779b97f4a7c15)) % (COLL__COMMS_WORDS * 64));
+}
+
+static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
+{
+    const unsigned bit = coll__comm_bit(id, beat->number);
+    return beat->comms[bit / 64] >> bit % 64 & 1;
+}
+
+/* The next beat, with the communicators that this rank has. */
+static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
+{
+    beat->number++;
+    beat->turn = 0;
+    memset(beat->comms, 0, sizeof beat->comms);
+    if (!own) return;
+    coll__lock_take(&own->lock);
+    for (size_t i = 0; i < own->count; i++) {
+        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
+        beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
+    }
+    if (own->is_known) beat->turn = own->turn;
+    coll__lock_drop(&own->lock);
+}
 
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
 {
@@ -27568,8 +27602,9 @@ static void coll__beat_write(unsigned char *note, int rank, const coll__beat *be
     memcpy(at + 16, beat->now, COLL_HEAD_LENGTH);
     memcpy(at + 48, beat->last, COLL_HEAD_LENGTH);
     coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", beat->name);
-    coll__put32(at + 120, (uint32_t)beat->comms.below);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)beat->comms.numbers[i]);
+    coll__put32(at + 120, beat->number);
+    coll__put32(at + 124, beat->turn);
+    for (int i = 0; i < COLL__COMMS_WORDS; i++) coll__put64(at + 128 + 8 * i, beat->comms[i]);
 }
 
 static void coll__beat_read(const unsigned char *note, coll__beat *beat)
@@ -27583,8 +27618,9 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
     memcpy(beat->now, at + 16, COLL_HEAD_LENGTH);
     memcpy(beat->last, at + 48, COLL_HEAD_LENGTH);
     coll__printable(beat->name, sizeof beat->name, at + 80, COLL__NAME_LENGTH);
-    beat->comms.below = coll__get32(at + 120);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) beat->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
+    beat->number = coll__get32(at + 120);
+    beat->turn = coll__get32(at + 124);
+    for (int i = 0; i < COLL__COMMS_WORDS; i++) beat->comms[i] = coll__get64(at + 128 + 8 * i);
 }
 
 /* ---- >>endpoint: where a rank listens, and what it is ----
@@ -29126,8 +29162,9 @@ static bool coll__memory_make(coll__memory *m)
 /* Open the memory that is on offer. */
 static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
 {
+    uint64_t id;
     size_t length = 0;
-    int fd = coll__segment_open(pid, number, &length);
+    int fd = coll__segment_open(pid, number, true, &id, &length);
     const bool is_good = fd >= 0 && length == coll__memory_size(m) && coll__memory_map(m, fd, false);
 
     coll__close_fd(&fd);
@@ -29548,24 +29585,19 @@ COLL__FOR_SIZE
  *
  *     head                what it is, and how the ranks of the host come to terms about their hub (coll_joined_hub.h)
  *     hub                 of the first rank of a host: the hub of all that live there
- *     the rest            memory that the program asks for (coll_alloc), which the others read and write in place
+ *     staging             copies of what the others read (coll_threads_staging.h)
  *
- * It is long and takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for
- * more than "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  In a world after a
- * failure a rank has a new room, under the same descriptor. */
+ * It takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for more than
+ * "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  It is of one world: after a failure a
+ * rank has a new one, under the same descriptor, and who opens that compares the head. */
 #ifndef COLL_TCP_ROOM_H
 #define COLL_TCP_ROOM_H
 
 #if COLL__HAS_HUB
 
-#include <sys/resource.h>
-
 enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
-/* Bytes of the hub, and the most and the least of a room. */
-#define COLL__ROOM_HUB   ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
-#define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
-#define COLL__ROOM_LEAST (2 * COLL__ROOM_HUB)
+#define COLL__ROOM_LENGTH ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
 typedef enum coll__host_room_word {
@@ -29579,44 +29611,39 @@ typedef enum coll__host_room_word {
 typedef struct coll__host_room_head {
     uint32_t magic, rank;
     unsigned char world[COLL__WORLD_LENGTH];
-    uint64_t base, length;                        /* where it lies in the memory of its process               */
+    uint64_t base;                                /* where it lies in the memory of its process               */
     uint32_t word;                                /* coll__host_room_word                                          */
 } coll__host_room_head;
 
 typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
+    uint64_t       id;                            /* coll__segment_id                                         */
     unsigned char *at;
-    size_t         length;
 } coll__host_room;
 
-static const coll__host_room coll__no_room = { -1, NULL, 0 };
+static const coll__host_room coll__no_room = { -1, 0, NULL };
 
 static void coll__host_room_close(coll__host_room *room)
 {
-    coll__segment_unmap(room->at, room->length);
+    coll__segment_unmap(room->at, COLL__ROOM_LENGTH);
     coll__close_fd(&room->fd);
     *room = coll__no_room;
 }
 
-/* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
+/* coll__no_room: there is no memory of that sort. */
 static coll__host_room coll__host_room_open(void)
 {
-    coll__host_room room = coll__no_room;
-    struct rlimit most;
-    const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
-    /* to go beyond that limit is a signal */
+    coll__host_room room = { coll__segment_make(COLL__ROOM_LENGTH), 0, NULL };
 
-    for (size_t length = COLL__ROOM_MOST; !room.at && length >= COLL__ROOM_LEAST; length /= 2) {
-        if (has_limit && length > most.rlim_cur) continue;
-        room.fd = coll__segment_make(length);
-        room.at = room.fd < 0 ? NULL : (unsigned char *)coll__segment_map(room.fd, length);
-        room.length = length;
-        if (!room.at) coll__close_fd(&room.fd);
+    if (room.fd >= 0) room.at = (unsigned char *)coll__segment_map(room.fd, COLL__ROOM_LENGTH);
+    if (!room.at) {
+        coll__close_fd(&room.fd);
+        return coll__no_room;
     }
-    if (!room.at) return coll__no_room;
 #if defined(MADV_DONTDUMP)
-    (void)madvise(room.at, room.length, MADV_DONTDUMP);
+    (void)madvise(room.at, COLL__ROOM_LENGTH, MADV_DONTDUMP);
 #endif
+    room.id = coll__segment_id(room.fd);
     *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }
@@ -29629,7 +29656,6 @@ static void coll__host_room_sign(const coll__host_room *room, int rank, const un
     if (!head) return;
     head->rank = (uint32_t)rank;
     head->base = (uint64_t)(uintptr_t)room->at;
-    head->length = room->length;
     memcpy(head->world, world, sizeof head->world);
 }
 
@@ -31496,11 +31522,11 @@ COLL__FOR_SIZE
  * Every rank has a line to rank 0.  Over it each says COLL__BEATS times in liveness_timeout_ms that it lives and what it does.
  * Silence counts from the last that has come.  It is judged at liveness_timeout_ms and one such interval, so that a rank that is
  * stopped for less never is dead; and what has come is read before anybody is judged, for the judge may have been stopped
- * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
- * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
- * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
- * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, and has lines of
- * its own to those it waits for (coll_tcp_probe.h).
+ * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0 sees or is told of is the
+ * verdict, which it sends to all; of those who die later it sends them the ranks.  When rank 0 is the dead one, all find that by
+ * themselves, and say it in the same words.  A connection between two other ranks over which nothing passes any more is noticed
+ * by its own ends, from what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by
+ * itself, and has lines of its own to those it waits for (coll_tcp_probe.h).
  *
  * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
  * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
@@ -31532,7 +31558,7 @@ typedef struct coll__control_line {
     int64_t       call_at;
     size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
     unsigned      wants;                          /* notes that are to be said, a bit for each                */
-    int           byes_told;                      /* how many of those who have left                          */
+    int           byes_told, deaths_told;         /* how many of those who have left, and who have died       */
     int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
     int64_t       heard_at;
     int64_t       lost_at;                        /* in the bootstrap: this one came, and has gone again; 0: no */
@@ -31566,10 +31592,13 @@ typedef struct coll__heartbeat {
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
     bool    has_abort_told;
     int    *departed, departed_count;             /* who has said good-bye, in that order                     */
+    int    *dead, dead_count;                     /* who has died, in that order                              */
     unsigned char *has_left, *is_dead;
     unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
     unsigned char  waiting[COLL__WAITING_LENGTH];
+    unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
+    unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
     const coll_doing *doing;
     uint64_t doing_turn;
@@ -31639,6 +31668,9 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
         note = COLL__CONTROL_FAIL;
         const bool is_suspicion = what == &p->report && p->is_suspicion;
         coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
+    } else if (p->rank == 0 && p->verdict.status != COLL_OK && line->deaths_told < p->dead_count) {
+        note = COLL__CONTROL_FAIL;                /* after the verdict: it is dead, too                       */
+        coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
         note = COLL__CONTROL_WAITING;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
@@ -31656,6 +31688,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
     } else if (all & coll__bit_of(COLL__CONTROL_BYE)) {
         note = COLL__CONTROL_BYE;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
+        memcpy(line->out + COLL__CONTROL_TEXT, p->made, sizeof p->made);
     } else {
         return false;
     }
@@ -31676,6 +31709,7 @@ static void coll__line_flush(coll__heartbeat *p, int index)
             line->unsent = line->wants = 0;
             line->asked_count = 0;
             line->byes_told = p->departed_count;
+            line->deaths_told = p->dead_count;
             return;
         }
         line->unsent -= (size_t)n;
@@ -31700,17 +31734,25 @@ static bool coll__heartbeat_slept(const coll__heartbeat *p)
     return p->has_slept || (p->liveness_ms > 0 && coll__now() - p->turned_at > coll__liveness(p) / 2);
 }
 
+/* A rank is dead, whatever the verdict is: nobody waits for it. */
+static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
+{
+    if (!p->is_dead[rank]) p->dead[p->dead_count++] = rank;
+    p->is_dead[rank] = 1;
+}
+
 /* The verdict.  It is told to all lines but one that brought it.  Rank 0, when it comes back to life after the others have given
  * it up, finds what they have said since, and the ends of those who have left for it: that it is dead is then the verdict, in
  * whatever order the news is read. */
 static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
+    const bool is_first = p->verdict.status == COLL_OK || is_given_up;
+    const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
 
-    if (p->verdict.status != COLL_OK && !is_given_up) return;
+    if (is_death && (is_first || is_told)) coll__heartbeat_dies(p, failure->rank);
+    if (!is_first) return;
     p->verdict = *failure;
-    if ((failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0)
-        p->is_dead[failure->rank] = 1;
     if (!is_told) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
 }
@@ -31785,10 +31827,14 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     coll_failure failure = { COLL_OK, -1, "" };
     int count = 0;
 
-    if (first < 0 || p->verdict.status != COLL_OK) return;
+    if (first < 0) return;
+    if (p->verdict.status != COLL_OK) {
+        coll__heartbeat_dies(p, first);
+        return;
+    }
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
         if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
-        p->is_dead[i] = 1;
+        coll__heartbeat_dies(p, i);
         count++;
     }
     if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
@@ -31852,8 +31898,10 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
  * waited for too long in coll_shrink, and comes when these ranks meet again.  So it is not called dead. */
 static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
+    const int before = p->dead_count;
+
     coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
-    p->is_dead[rank] = 0;
+    while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
 /* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
@@ -31866,7 +31914,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
-    p->is_dead[index] = 1;
+    coll__heartbeat_dies(p, index);
     coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
@@ -31878,13 +31926,13 @@ static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned
     coll_failure failure = { COLL_OK, -1, "" };
 
     memcpy(mine, heads, COLL__WAITING_LENGTH);
-    for (int i = 0; i < 3 * p->size; i++) {
-        const int pair = i % 3;                   /* of two that have been through nobody waits               */
-        const unsigned char *const other = p->reports + (size_t)(i / 3) * COLL__WAITING_LENGTH;
-        const unsigned char *const ours = mine + (pair == 1 ? COLL_HEAD_LENGTH : 0);
-        const unsigned char *const theirs = other + (pair == 2 ? COLL_HEAD_LENGTH : 0);
+    for (int i = 0; i < 4 * p->size; i++) {
+        const int pair = i % 4;
+        const unsigned char *const other = p->reports + (size_t)(i / 4) * COLL__WAITING_LENGTH;
+        const unsigned char *const ours = mine + (pair & 1 ? COLL_HEAD_LENGTH : 0);
+        const unsigned char *const theirs = other + (pair & 2 ? COLL_HEAD_LENGTH : 0);
         if (!coll__heads_disagree(ours, theirs)) continue;
-        coll__blame_mismatch(&failure, theirs, i / 3, ours, rank);
+        coll__blame_mismatch(&failure, theirs, i / 4, ours, rank);
         coll__heartbeat_decide(p, &failure, false);
         return;
     }
@@ -31903,7 +31951,11 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     const int rank = is_of_judge ? control.what.rank : index % p->size;
     line->is_met = true;
     switch (control.note) {
-    case COLL__CONTROL_BYE: coll__bye_heard(p, rank); break;
+    case COLL__CONTROL_BYE:
+        if (is_of_judge && rank == 0) memcpy(p->judge_made, bytes + COLL__CONTROL_TEXT, sizeof p->judge_made);
+        if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
+        coll__bye_heard(p, rank);
+        break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
     case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_judge); break;
     case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__heartbeat_report(p, &control.what, true); break;
@@ -31963,7 +32015,7 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
         memcpy(p->own.last, words, sizeof words);
     }
     p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
-    if (!coll__comms_read(d, &p->own.comms)) p->own.comms.below = 0;
+    coll__beat_fill(&p->own, d->comms);
 }
 
 /* coll_abort was called, perhaps in a signal handler. */
@@ -31996,14 +32048,14 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
         coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
         if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
     }
-    if (p->verdict.status == COLL_OK && coll__first_silent(p, now) >= 0) {
+    if (coll__first_silent(p, now) >= 0) {
         for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-        if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+        coll__judge_silence(p, now);
     }
     if (p->verdict.status == COLL_OK || p->is_leaving) coll__probe_due(p, now);
     coll__heartbeat_flush(p);
     next = p->beat_at;
-    for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
+    for (int i = 0; i < p->line_count; i++)
         if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__silence_limit(p) < next)
             next = p->lines[i].heard_at + coll__silence_limit(p) + 1;
     return next;
@@ -32101,7 +32153,8 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     if (!lines) return false;
-    p->departed = (int *)coll__allocate(coll__like(p->lines), n * sizeof *p->departed);
+    p->departed = (int *)coll__allocate(coll__like(p->lines), 2 * n * sizeof *p->departed);
+    p->dead = p->departed ? p->departed + n : NULL;
     p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
@@ -32187,8 +32240,9 @@ enum {
 
 #define COLL__BALLOT_DECIDED UINT64_MAX              /* of a table that is beyond proposals                      */
 
-/* What a rank was last seen to have, to have sent us, and since when that has been so. */
-typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t since; } coll__quiet;
+/* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
+ * been so. */
+typedef struct coll__quiet { uint32_t turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
@@ -32293,6 +32347,22 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 /* ---- >>agreements (coll_tcp_agree.h) ---- */
 
 #if !defined(COLL_NO_SHRINK)
+
+/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
+static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+{
+    coll__acceptor *a = tcp->acceptors;
+
+    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
+    if (a) return a;
+    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
+    if (!a) return NULL;
+    memcpy(a->world, us->world, sizeof a->world);
+    a->count = us->size;
+    a->table = coll__behind(a, sizeof *a);
+    a->next = tcp->acceptors;
+    return tcp->acceptors = a;
+}
 
 /* A note with the number of a proposal, what is promised, and the table of the proposal.  Whoever does not
  * take it in that time has an end of his connection.  false: that is so. */
@@ -33738,8 +33808,9 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent. */
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
+ * may be of a time before it had that communicator: the one that we know of, and the one that was on its way. */
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     coll__heartbeat *p = &tcp->heartbeat;
@@ -33752,13 +33823,15 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
         line->asked[line->asked_count++] = peer;
         coll__heartbeat_tell(p);
     }
-    quiet->comms = p->beats[peer].comms;
+    const coll__beat beat = p->beats[peer];
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
+    quiet->turn = beat.turn;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || memcmp(&last.comms, &quiet->comms, sizeof last.comms)) quiet->since = coll__now();
-    return coll__comms_lack(&quiet->comms, number) && coll__now() - quiet->since >= coll__liveness(p);
+    if (last.received != quiet->received || last.turn != quiet->turn) quiet->since = coll__now(), quiet->beat = beat.number;
+    return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
+        && coll__now() - quiet->since >= coll__liveness(p);
 }
 
 #else                                             /* nobody asks; what others ask is answered all the same    */
@@ -33768,9 +33841,9 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
     (void)context, (void)is_late, (void)text, (void)room;
 }
 
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
-    return (void)context, (void)peer, (void)number, false;
+    return (void)context, (void)peer, (void)id, false;
 }
 
 #endif
@@ -34773,6 +34846,49 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
         if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
+/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
+ * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
+static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
+{
+    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
+    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
+    const int64_t late = dial < most ? dial : most;
+
+    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        coll__stream *s = &tcp->streams[i];
+        if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
+        for (int k = 0; k < coll__lane_count(s); k++)
+            coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
+    }
+}
+
+/* Has who leaves made other collectives than we?  Rank 0 compares all, and each other rank compares itself with rank 0. */
+static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
+    if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
+    if (p->verdict.status == COLL_ERR_MISMATCH) *failure = p->verdict;
+    else if (p->rank != 0 && coll__heads_disagree(p->judge_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
+        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->judge_made + COLL_HEAD_LENGTH, 0);
+    pthread_mutex_unlock(&p->lock);
+    return failure->status;
+}
+
+/* What a good-bye says is at the other side before we look for theirs: so of two that leave at once one sees the other's. */
+static coll_status coll__tcp_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
+
+    (void)group;
+    memcpy(tcp->heartbeat.made + COLL_HEAD_LENGTH, made, COLL_HEAD_LENGTH);
+    if (coll__made_differ(&tcp->heartbeat, failure) < 0) return failure->status;
+    coll__streams_arrive(tcp, deadline);
+    coll__say_bye(tcp, deadline);
+    return coll__made_differ(&tcp->heartbeat, failure);
+}
+
 /* Will nothing more come from this rank?  It has left, and its stream of messages has ended, or there never was one.  An end
  * without a good-bye is a death, which is told with more to say about it (coll_tcp_heartbeat.h); but when rank 0 has left, nobody
  * passes good-byes on. */
@@ -34816,7 +34932,7 @@ static bool coll__tcp_has_left(const void *context, int peer)
  * be called again.  A host need not propose again what it alone has thought of: only that host could have agreed on it.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
- * comes, or a rank that does not answer, is late after `grace_ms`, without a liveness timeout never; and perhaps it is only slow.
+ * comes, or a rank that does not answer, is late after `grace_ms`, and perhaps it is only slow.
  * Those who are late are not waited for by those who are enough without them.  A host that is not enough without them goes on
  * calling, and leaves its place for an earlier host that it hears of: so that all who live meet at one place in the end. */
 #ifndef COLL_TCP_AGREE_H
@@ -34826,7 +34942,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
 
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
-    COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
+    COLL__CALL_AGAIN_MS = 200,                    /* the host calls again who was not ready                   */
+    COLL__SIGNS = 8                               /* of life, in the time after which silence is an end       */
 };
 
 /* A connection that brings notes, of which some have a table behind them. */
@@ -34875,7 +34992,7 @@ typedef struct coll__agreement {
     struct pollfd *fds;
     int            grace_ms;
     int            host;                          /* it has told us what is agreed, over a line that stays; -1: none */
-    bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
+    bool           is_watched;                    /* there is a liveness timeout: the old world judges silence */
     int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
     coll_failure  *failure;
 } coll__agreement;
@@ -34897,6 +35014,15 @@ static void coll__agreement_look(coll__agreement *h)
         if (p->is_dead[rank] && !h->is_said_dead[i]) h->is_said_dead[i] = h->is_late[i] = 1;
     }
     pthread_mutex_unlock(&p->lock);
+}
+
+/* Until when one that answers, or speaks again and again, may be silent.  Towards the end of the time two signs are enough. */
+static int64_t coll__agreement_patience(const coll__agreement *h, int64_t since)
+{
+    const int64_t grace = h->grace_ms * (int64_t)COLL__MS, two_signs = since + 2 * grace / COLL__SIGNS;
+    const int64_t last = two_signs > h->deadline ? two_signs : h->deadline;
+
+    return since + grace < last ? since + grace : last;
 }
 
 /* A rank has called, or answered. */
@@ -35064,7 +35190,7 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 
 /* ---- >>the host ---- */
 
-/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, that it has given up
+/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, which it has ended
  * while this rank was stopped. */
 static void coll__attendee_lost(coll__agreement *h, int place)
 {
@@ -35122,7 +35248,7 @@ static void coll__agreement_hear(coll__agreement *h)
             h->calls[i].turned_away_at = 0;
             coll__agreement_lives(h, i);
         }
-        const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
+        const bool is_late = g->owes > 0 && now > coll__agreement_patience(h, g->silent_since);
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
         if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
@@ -35176,7 +35302,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
     }
     if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
     if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
-    if (h->is_watched && c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
+    if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
     return false;
 }
 
@@ -35202,11 +35328,10 @@ static bool coll__agreement_call_all(coll__agreement *h)
 /* Show all who are there that we live, and ask whether they do: who is to accept a table later has been silent until then. */
 static void coll__agreement_sign(coll__agreement *h)
 {
-    enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
     const int64_t now = coll__now();
 
     if (now < h->sign_at) return;
-    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
+    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / COLL__SIGNS;
     for (int i = 0; i < h->count; i++)
         if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
@@ -35352,7 +35477,6 @@ static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
  * lost.  An error is that of the agreement. */
 static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard)
 {
-    const int64_t patience = h->grace_ms * (int64_t)COLL__MS;
     int64_t heard_at = coll__now();
     coll_status status = COLL_OK;
 
@@ -35371,10 +35495,10 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
             if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
         }
-        const int64_t now = coll__now();
-        if (status < 0 || now - heard_at > (h->is_watched ? patience : h->deadline - heard_at + patience)) return COLL_PENDING;
+        const int64_t until = coll__agreement_patience(h, heard_at);
+        if (status < 0 || coll__now() > until) return COLL_PENDING;
         struct pollfd at = { .fd = heard->pipe.fd, .events = coll__pipe_await(&heard->pipe, POLLIN) };
-        if (at.events) (void)poll(&at, 1, coll__ms_until(heard_at + patience, 1000));
+        if (at.events) (void)poll(&at, 1, coll__ms_until(until, 1000));
         status = coll__heard_next(h, heard);
     }
 }
@@ -35434,7 +35558,24 @@ static coll_status coll__agreement_run(coll__agreement *h)
     return status;
 }
 
-/* ---- >>open, close ---- */
+#else
+
+static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
+
+#endif /* COLL_NO_SHRINK */
+#endif /* COLL_TCP_AGREE_H */
+/* ---- transports/tcp/coll_tcp_shrink.h ---- */
+/* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
+ *
+ * They have agreed on who they are (coll_tcp_agree.h).  The new world takes over the listener, and the connections to the host,
+ * which is its rank 0.  Its name is made of that of the agreement, and of who goes on: what is late of the old world, or of
+ * another agreement, is turned away. */
+#ifndef COLL_TCP_SHRINK_H
+#define COLL_TCP_SHRINK_H
+
+#if !defined(COLL_NO_SHRINK)
+
+/* ---- >>the agreement: open, close ---- */
 
 /* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
  * those who belong here call again. */
@@ -35453,22 +35594,6 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
         coll__greeting_close(tcp, i);
     }
     pthread_mutex_unlock(&tcp->accept_lock);
-}
-
-/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
-static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
-{
-    coll__acceptor *a = tcp->acceptors;
-
-    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
-    if (a) return a;
-    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
-    if (!a) return NULL;
-    memcpy(a->world, us->world, sizeof a->world);
-    a->count = us->size;
-    a->table = coll__behind(a, sizeof *a);
-    a->next = tcp->acceptors;
-    return tcp->acceptors = a;
 }
 
 static bool coll__agreement_open(coll__agreement *h)
@@ -35503,23 +35628,6 @@ static void coll__agreement_close(coll__agreement *h)
     coll__give(h->calls);
     coll__give(h->fds);
 }
-
-#else
-
-static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
-
-#endif /* COLL_NO_SHRINK */
-#endif /* COLL_TCP_AGREE_H */
-/* ---- transports/tcp/coll_tcp_shrink.h ---- */
-/* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
- *
- * They have agreed on who they are (coll_tcp_agree.h).  The new world takes over the listener, and the connections to the host,
- * which is its rank 0.  Its name is made of that of the agreement, and of who goes on: what is late of the old world, or of
- * another agreement, is turned away. */
-#ifndef COLL_TCP_SHRINK_H
-#define COLL_TCP_SHRINK_H
-
-#if !defined(COLL_NO_SHRINK)
 
 /* ---- >>the new world ---- */
 
@@ -35627,7 +35735,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
+        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
+                           "coll_shrink gave; where it gave none, the others go on without this rank");
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;
@@ -35747,30 +35856,14 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
 }
 
-/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
- * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
-static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
-{
-    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
-    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
-    const int64_t late = dial < most ? dial : most;
-
-    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
-        coll__stream *s = &tcp->streams[i];
-        if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
-        for (int k = 0; k < coll__lane_count(s); k++)
-            coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
-    }
-}
-
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
-    if (tcp->failure.status == COLL_OK) coll__streams_arrive(tcp, deadline);
-    coll__say_bye(tcp, deadline);
+    if (tcp->failure.status == COLL_OK && !tcp->heartbeat.is_leaving) coll__streams_arrive(tcp, deadline);
+    if (!tcp->heartbeat.is_leaving) coll__say_bye(tcp, deadline);
     for (int i = 0; tcp->streams && i < count; i++)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
@@ -35901,6 +35994,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     (void)count;
     *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
     if (own) status = coll__tcp_join(&tcp, own, out);
+    out->part = coll__tcp_part;
     out->context = tcp;
     if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
     coll__tcp_settings_free(own);
@@ -35954,6 +36048,140 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 #if !defined(COLL_NO_JOINED)
 
 #include <signal.h>
+/* ---- transports/joined/coll_joined_lent.h ---- */
+/* coll_joined_lent.h - memory that a rank lends: the program has it from coll_alloc, and the other ranks of the host read it in
+ * place.
+ *
+ *     head                how many bytes of the segment may be accessed
+ *     the rest            an arena (core/base/coll_arena.h)
+ *
+ * It is a segment of its own (coll_segment.h), and belongs to no world: a world that coll_shrink makes uses that of the world
+ * before, and the last one that is closed unmaps it.  All its addresses are reserved at the start, but the program and the other
+ * ranks may access no more than has been allocated: so mlockall takes memory for no more. */
+#ifndef COLL_JOINED_LENT_H
+#define COLL_JOINED_LENT_H
+
+#if COLL__HAS_HUB
+
+enum {
+    COLL__LENT_PIECE = 2 << 20,                   /* bytes: it is opened by whole pieces                      */
+    COLL__LENT_PART = 8                           /* of the addresses that a process may have, the segments of a host take one in
+                                                     so many                                                  */
+};
+
+#define COLL__LENT_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
+#define COLL__LENT_LEAST ((size_t)8 << 20)
+
+typedef struct coll__lent {
+    int             users;                        /* worlds                                                   */
+    int             fd;
+    uint64_t        id;                           /* coll__segment_id                                         */
+    unsigned char  *at;
+    size_t          length, opened;
+    coll__lock      lock;                         /* guards `opened`                                          */
+    const coll_allocator *arena;
+    coll_allocator  allocator;                    /* what the program has it from                             */
+} coll__lent;
+
+/* Let the first `end` bytes be accessed; false: the system refuses. */
+static bool coll__lent_open(coll__lent *lent, size_t end)
+{
+    const size_t to = coll__least(coll__round_up(end, COLL__LENT_PIECE), lent->length);
+
+    if (to <= lent->opened) return true;
+    if (mprotect(lent->at, to, PROT_READ | PROT_WRITE)) return false;
+    lent->opened = to;
+    __atomic_store_n((uint64_t *)(void *)lent->at, (uint64_t)to, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* The arena writes a hole behind what it gives, so a little more is opened. */
+static void *coll__lent_allocate(void *context, size_t length, size_t alignment)
+{
+    coll__lent *const lent = (coll__lent *)context;
+    void *at = NULL;
+
+    if (length > lent->length || alignment > lent->length) return NULL;
+    coll__lock_take(&lent->lock);
+    if (coll__lent_open(lent, COLL__LINE + coll_arena_most(lent->arena) + length + alignment + COLL__LINE))
+        at = lent->arena->allocate(lent->arena->context, length, alignment);
+    coll__lock_drop(&lent->lock);
+    return at;
+}
+
+/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
+static void coll__lent_punch(void *at, size_t length)
+{
+    enum { WORTH = 64 << 10 };
+    const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
+    const uintptr_t end = (begin + length) / COLL__PAGE * COLL__PAGE;
+
+    if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
+}
+
+static void coll__lent_free(void *context, void *at, size_t length)
+{
+    const coll__lent *const lent = (const coll__lent *)context;
+
+    coll__lent_punch(at, length);
+    lent->arena->free(lent->arena->context, at, length);
+}
+
+/* One world less uses it. */
+static void coll__lent_drop(coll__lent *lent)
+{
+    if (!lent || __atomic_sub_fetch(&lent->users, 1, __ATOMIC_ACQ_REL) > 0) return;
+    coll__segment_unmap(lent->at, lent->length);
+    coll__close_fd(&lent->fd);
+    coll__lock_free(&lent->lock);
+    coll__give(lent);
+}
+
+/* One world more uses it; gives it. */
+static inline coll__lent *coll__lent_share(coll__lent *lent)
+{
+    if (lent) __atomic_add_fetch(&lent->users, 1, __ATOMIC_RELAXED);
+    return lent;
+}
+
+/* For one of `ranks` ranks of a host: the longest that the limits of this process allow.  NULL: there is none. */
+static coll__lent *coll__lent_new(const coll_allocator *memory, int ranks)
+{
+    coll__lent *const lent = (coll__lent *)coll__allocate(memory, sizeof *lent);
+    struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
+
+    if (!lent) return NULL;
+    *lent = (coll__lent){ .users = 1, .fd = -1, .allocator = { coll__lent_allocate, coll__lent_free, lent } };
+    coll__lock_init(&lent->lock);
+    (void)getrlimit(RLIMIT_AS, &most);
+    for (size_t length = COLL__LENT_MOST; !lent->at && length >= COLL__LENT_LEAST; length /= 2) {
+        if (most.rlim_cur != RLIM_INFINITY && length > most.rlim_cur / COLL__LENT_PART / (rlim_t)ranks) continue;
+        lent->length = length;
+        lent->fd = coll__segment_make(length);
+        if (lent->fd >= 0) lent->at = (unsigned char *)coll__segment_map_part(lent->fd, 0, length, PROT_NONE);
+        if (!lent->at) coll__close_fd(&lent->fd);
+    }
+    if (!lent->at || !coll__lent_open(lent, 1)) {
+        coll__lent_drop(lent);
+        return NULL;
+    }
+#if defined(MADV_DONTDUMP)
+    (void)madvise(lent->at, lent->length, MADV_DONTDUMP);
+#endif
+    lent->id = coll__segment_id(lent->fd);
+    lent->arena = coll_arena_begin(lent->at + COLL__LINE, lent->length - COLL__LINE);
+    return lent;
+}
+
+#else
+
+typedef struct coll__lent { coll_allocator allocator; } coll__lent;
+
+static inline void coll__lent_drop(const coll__lent *lent) { (void)lent; }
+static inline coll__lent *coll__lent_share(coll__lent *lent) { return lent; }
+
+#endif
+#endif /* COLL_JOINED_LENT_H */
 /* ---- transports/joined/coll_joined_hub.h ---- */
 /* coll_joined_hub.h - the hub of all ranks of a host: how they come to have it, and how it ends.
  *
@@ -35977,23 +36205,18 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
-/* What the program may have of our room; arena NULL: nothing. */
-typedef struct coll__lent {
-    const coll_allocator *arena;
-    coll_allocator        allocator;
-} coll__lent;
-
 #if COLL__HAS_HUB
 
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of the hub's part of a room */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of a room            */
 };
 
 /* Those who come to terms. */
 typedef struct coll__meeting {
     coll__tcp *tcp;
+    const coll__lent *lent;                       /* ours; NULL: we have none                                 */
     int       *ranks;                             /* of this host, in ascending order                         */
     int        count, place;                      /* how many, and which of them we are                       */
     int64_t    deadline;
@@ -36014,7 +36237,7 @@ static bool coll__meeting_waits(coll__meeting *meeting)
 
 /* The first `length` bytes of the room of a rank, once its word is no longer `silence`.  NULL: there is no hope of that.  What is
  * found may be of somebody else, where processes have numbers of their own (containers), or, after a failure, still the room of
- * the world before. */
+ * the world before.  The first rank only reads the rooms of the others. */
 static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -36022,9 +36245,12 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
     void *at = NULL;
 
     for (;;) {
+        const bool can_write = meeting->place > 0;
+        uint64_t id = 0;
         size_t is_long = 0;
-        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, &is_long);
-        if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
+        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, can_write, &id, &is_long);
+        if (fd >= 0 && is_long == COLL__ROOM_LENGTH)
+            at = coll__segment_map_part(fd, 0, length, can_write ? PROT_READ | PROT_WRITE : PROT_READ);
         coll__close_fd(&fd);
         if (!at) return NULL;
         const coll__host_room_head *head = coll__host_room_head_at(at);
@@ -36061,23 +36287,30 @@ static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll_
     return is == COLL__ROOM_OPEN ? word : (coll__host_room_word)is;
 }
 
-/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
-static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
+/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory.  false: somebody
+ * else has it, who was stopped in an earlier job of the same name, at the same address. */
+static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
 {
     const coll__tcp *tcp = meeting->tcp;
+    const coll__lent *lent = meeting->lent;
     coll__desk *desk = &coll__hub_desks(hub)[meeting->place];
+    const uint64_t staging = COLL__ROOM_LENGTH - COLL__STAGINGS;
+    uint32_t nobody = 0;
 
-    desk->pid = (uint32_t)getpid();
+    if (!__atomic_compare_exchange_n(&desk->pid, &nobody, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return false;
 #if defined(__SANITIZE_THREAD__)                  /* it does not see that two ranks of a process meet in two mappings of a hub */
     party = tcp->rank;
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
     desk->bell_id = coll__pipe_id(desk->bell.rope);
-    desk->room_number = (uint32_t)tcp->room.fd;
-    desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
-    desk->room_length = tcp->room.length;
-    desk->staging = desk->room_base + COLL__ROOM_HUB - COLL__STAGINGS;
+    desk->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->room.id, .number = (uint32_t)tcp->room.fd,
+                                                          .base = (uint64_t)(uintptr_t)tcp->room.at + staging,
+                                                          .length = COLL__STAGINGS, .offset = staging };
+    if (lent) desk->regions[COLL__REGION_LENT] = (coll__region){ .segment = lent->id, .number = (uint32_t)lent->fd,
+                                                                 .base = (uint64_t)(uintptr_t)lent->at, .length = lent->length };
+    return true;
 }
 
 /* May we copy from the process whose room this is? */
@@ -36098,15 +36331,14 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
     hub->has_names = hub->is_apart = hub->has_bells = true;
     memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
     hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
-    hub->room_end = COLL__ROOM_HUB - COLL__STAGINGS - COLL__ROOM_HEAD;
+    hub->room_end = COLL__ROOM_LENGTH - COLL__STAGINGS - COLL__ROOM_HEAD;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&hub->lock, &shared);
     pthread_mutexattr_destroy(&shared);
-    if (hub->room_at >= hub->room_end || !coll__hub_begin(hub, is_crowded)) return NULL;
-    coll__meeting_sit(meeting, hub, party);
-    return hub;
+    const bool is_made = hub->room_at < hub->room_end && coll__hub_begin(hub, is_crowded);
+    return is_made && coll__meeting_sit(meeting, hub, party) ? hub : NULL;
 }
 
 /* The first rank waits for the others, and says what comes of it. */
@@ -36136,15 +36368,14 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
 static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
 {
     const int first = meeting->ranks[0];
-    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_LENGTH));
     coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
     uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
 
-    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count) {
+    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count || !coll__meeting_sit(meeting, hub, party)) {
         coll__meeting_say(meeting, COLL__ROOM_CANNOT);
         return NULL;
     }
-    coll__meeting_sit(meeting, hub, party);
     coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
                                                                                                : COLL__ROOM_READS);
     while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
@@ -36170,10 +36401,12 @@ static bool coll__meeting_call(coll__meeting *meeting)
     return meeting->ranks != NULL;
 }
 
-/* Our side of the hub of this host; `party`: the first of those of our process.  *mapped: what is ours to unmap.  NULL: there is
- * none, or, *status, no memory. */
-static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, void **mapped, coll_status *status)
+/* Our side of the hub of this host; `party`: the first of those of our process.  *lent: what this rank lends, made if need be;
+ * *mapped: what is ours to unmap.  NULL: there is no hub, or, *status, no memory. */
+static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, coll__lent **lent, void **mapped,
+                                          coll_status *status)
 {
+    const bool has_lent = *lent != NULL;
     coll__meeting meeting = { .tcp = tcp };
     coll__thread *thread = NULL;
     coll__hub *hub = NULL;
@@ -36181,54 +36414,24 @@ static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_cro
 
     *mapped = NULL;
     *status = coll__meeting_call(&meeting) ? COLL_OK : COLL_ERR_MEMORY;
+    if (meeting.count > 0 && !has_lent) *lent = coll__lent_new(coll__like(tcp), meeting.count);
+    meeting.lent = *lent;
     if (meeting.count > 0)
         hub = meeting.place == 0 ? coll__meeting_lead(&meeting, party, is_crowded) : coll__meeting_attend(&meeting, party, &at);
     coll__give(meeting.ranks);
     if (hub && !(thread = coll__thread_open_with(coll__like(tcp), hub, tcp->rank))) *status = COLL_ERR_MEMORY;
     if (thread) *mapped = at;
-    else coll__segment_unmap(at, COLL__ROOM_HUB);
-    return thread;
+    else coll__segment_unmap(at, COLL__ROOM_LENGTH);
+    if (thread || has_lent) return thread;
+    coll__lent_drop(*lent);                       /* nobody would read it                                     */
+    *lent = NULL;
+    return NULL;
 }
 
 static void coll__host_hub_leave(coll__thread *thread, void *mapped)
 {
     coll__threads_close(thread);
-    coll__segment_unmap(mapped, COLL__ROOM_HUB);
-}
-
-/* ---- >>memory of the program in our room ---- */
-
-/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
-static void coll__host_room_punch(void *at, size_t length)
-{
-    enum { WORTH = 64 << 10 };
-    const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
-    const uintptr_t end = (begin + length) / COLL__PAGE * COLL__PAGE;
-
-    if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
-}
-
-static void *coll__host_room_allocate(void *context, size_t length, size_t alignment)
-{
-    const coll_allocator *arena = *(const coll_allocator *const *)context;
-    return arena->allocate(arena->context, length, alignment);
-}
-
-static void coll__host_room_free(void *context, void *at, size_t length)
-{
-    const coll_allocator *arena = *(const coll_allocator *const *)context;
-
-    coll__host_room_punch(at, length);
-    arena->free(arena->context, at, length);
-}
-
-/* What lies behind the hub in our room. */
-static void coll__host_room_lend(const coll__tcp *tcp, coll__lent *lent)
-{
-    unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
-
-    lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
-    lent->allocator = (coll_allocator){ coll__host_room_allocate, coll__host_room_free, &lent->arena };
+    coll__segment_unmap(mapped, COLL__ROOM_LENGTH);
 }
 
 /* ---- >>failure ---- */
@@ -36250,25 +36453,24 @@ static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *
 
     if (!coll__hub_has_failed(hub)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
-        (void)__atomic_exchange_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+        coll__hub_set_failed(hub);
     }
-    coll__hub_ring(thread);
+    (void)coll__hub_ring(thread);
     coll__hub_quiesce(thread);
 }
 
 #else
 
-static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, void **mapped,
-                                                 coll_status *status)
+static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, coll__lent **lent,
+                                                 void **mapped, coll_status *status)
 {
-    (void)tcp, (void)party, (void)is_crowded;
+    (void)tcp, (void)party, (void)is_crowded, (void)lent;
     *mapped = NULL;
     *status = COLL_OK;
     return NULL;
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
-static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }
@@ -36283,7 +36485,7 @@ typedef struct coll__joined {
     coll__tcp    *tcp;
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
-    coll__lent    lent;                           /* memory that the others of the host may use in place      */
+    coll__lent   *lent;                           /* memory that the others of the host read in place; NULL: there is none */
     bool          has_met;                        /* the ranks of this host have a hub, or had one in a world before  */
     bool          is_crowded;                     /* they share processors                                    */
     char          description[200];
@@ -36388,9 +36590,9 @@ static void coll__joined_peer_status(void *context, const unsigned char *is_late
     coll__tcp_peer_status(((coll__joined *)context)->tcp, is_late, text, room);
 }
 
-static bool coll__joined_has_freed(void *context, int peer, uint64_t number)
+static bool coll__joined_has_freed(void *context, int peer, uint64_t id)
 {
-    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, number);
+    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, id);
 }
 
 static void coll__joined_failed(void *context, unsigned char *is_failed)
@@ -36443,17 +36645,31 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
     return 1;
 }
 
-static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
+/* What one alone cannot make ends the world. */
+static void *coll__joined_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
-    const coll__joined *joined = (const coll__joined *)context;
+    coll__joined *joined = (coll__joined *)context;
     bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
 
     for (int i = 0; i < count; i++) {
         is_of_process = is_of_process && coll__is_neighbour(joined, ranks[i]);
         is_of_host = is_of_host && coll__is_of_this_host(joined->tcp, ranks[i]);
     }
-    if (is_of_process) return coll__threads_group(joined->hubs[COLL__HUB_OF_PROCESS], id, ranks, count, me);
-    return is_of_host ? coll__threads_group(joined->hubs[COLL__HUB_OF_HOST], id, ranks, count, me) : NULL;
+    coll__thread *const side = is_of_process ? joined->hubs[COLL__HUB_OF_PROCESS] : is_of_host ? joined->hubs[COLL__HUB_OF_HOST]
+                                                                                              : NULL;
+    void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
+    if (side && !group) (void)coll__joined_fail(joined, &side->suspicion);
+    return group;
+}
+
+static coll_status coll__joined_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    const coll__joined *me = (const coll__joined *)context;
+
+    if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i] && coll__threads_part(me->hubs[i], NULL, made, failure) < 0) return failure->status;
+    return coll__tcp_part(me->tcp, NULL, made, failure);
 }
 
 static void coll__joined_ungroup(void *context, void *group)
@@ -36471,7 +36687,7 @@ static void coll__joined_mark_stragglers(const void *context, const coll_task *t
 static const coll_allocator *coll__joined_memory(void *context)
 {
     coll__joined *me = (coll__joined *)context;
-    return me->lent.arena ? &me->lent.allocator : NULL;
+    return me->lent ? &me->lent->allocator : NULL;
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
@@ -36506,10 +36722,9 @@ static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowde
 {
     coll_status status;
 
-    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->mapped, &status);
+    me->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(me->tcp, party, is_crowded, &me->lent, &me->mapped, &status);
     me->has_met = me->hubs[COLL__HUB_OF_HOST] != NULL;
     me->is_crowded = is_crowded;
-    if (me->has_met) coll__host_room_lend(me->tcp, &me->lent);
     return status;
 }
 
@@ -36520,6 +36735,7 @@ static void coll__joined_close(void *context)
     if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_leave(me->hubs[COLL__HUB_OF_HOST], me->mapped);
     if (me->hubs[COLL__HUB_OF_PROCESS]) coll__threads_close(me->hubs[COLL__HUB_OF_PROCESS]);
     coll__tcp_close(me->tcp);
+    coll__lent_drop(me->lent);
     coll__give(me);
 }
 
@@ -36607,6 +36823,7 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
         return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
     fresh->tcp = (coll__tcp *)out->context;
+    fresh->lent = coll__lent_share(me->lent);
     out->context = fresh;
     status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
     if (status == COLL_OK) return COLL_OK;
@@ -36805,6 +37022,7 @@ static void coll__joined_opened(coll__opened *opened, coll__joined *me, const co
 {
     *opened = comer->opened;
     opened->context = me;
+    opened->part = coll__joined_part;
     opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
@@ -36837,6 +37055,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 
     if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
+    out->part = coll__tcp_part;
     out->context = me->tcp;
     coll__give(me);
     return COLL_OK;
@@ -37010,6 +37229,9 @@ typedef struct coll__sim {
     char            hint[96];                     /* what was done to this world, for the sentence of a standstill */
     char            text[64];
     int             left_count, unseen;           /* unseen: ranks with news                                  */
+    bool            has_parted;                   /* a rank has freed its last communicator: which, and what it had made */
+    int             parted;
+    unsigned char   made[COLL_HEAD_LENGTH];
     uint64_t        patience, idle;
     bool            is_asking;                    /* nothing can move, and all who wait were woken to ask who has freed what */
     coll__sim_event *events;                      /* a heap                                                   */
@@ -38619,14 +38841,28 @@ static void coll__sim_report_stall(void *context, const unsigned char *head)
 static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
 
 /* Nothing is on its way when it is asked. */
-static bool coll__sim_has_freed(void *context, int peer, uint64_t number)
+static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
 {
     const coll__sim *w = ((const coll__sim_rank *)context)->world;
-    coll_doing_comms comms;
 
     if (peer < 0 || !w->is_asking) return w->is_asking;
     const coll__sim_rank *other = &w->ranks[peer];
-    return !other->has_closed && other->doing && coll__comms_read(other->doing, &comms) && coll__comms_lack(&comms, number);
+    return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
+}
+
+/* The first one that parts is the one with which the others are compared. */
+static coll_status coll__sim_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    (void)group;
+    if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
+    w->has_parted = true;
+    if (!coll__heads_disagree(w->made, made)) return COLL_OK;
+    coll__blame_mismatch(failure, made, r->rank, w->made, w->parted);
+    coll__sim_end(w, failure);
+    return failure->status;
 }
 
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
@@ -38772,6 +39008,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         world->holders++;
         out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
         coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
+        out[i].part = coll__sim_part;
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;
@@ -38911,7 +39148,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_VERDICT,                            /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there */
+    COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there, and its number */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -38944,7 +39181,8 @@ typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
-    uint64_t    id;
+    uint64_t    id;                               /* of the communicator, ...                                 */
+    uint32_t    number;                           /* ... and of the order there                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
     MPI_Comm    comm, mother;                     /* for collectives; for the making of others from it, in an order of its own */
@@ -38966,7 +39204,11 @@ typedef struct coll__mpi_group {
 } coll__mpi_group;
 
 /* Word of a group that this rank has not made yet. */
-typedef struct coll__mpi_word_of { struct coll__mpi_word_of *next; uint64_t group, began; int from; } coll__mpi_word_of;
+typedef struct coll__mpi_word_of {
+    struct coll__mpi_word_of *next;
+    uint64_t id, number, began;                   /* of the group; collectives                                */
+    int      from;
+} coll__mpi_word_of;
 
 typedef struct coll__mpi {
     MPI_Comm    comm;                             /* for messages and notes                                   */
@@ -39606,10 +39848,10 @@ static bool coll__mpi_take_back(coll__mpi_group *g)
 
 enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, that have one of MPI                  */
 
-static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, int count, int me)
+static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
-    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .count = count, .me = me, .comm = MPI_COMM_NULL, .mother = MPI_COMM_NULL,
-                            .request = MPI_REQUEST_NULL };
+    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
+                            .mother = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
@@ -39626,11 +39868,11 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     if (g != &g->mpi->all) coll__give(g);
 }
 
-static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
+static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id, uint64_t number)
 {
     coll__mpi_group *g = mpi->groups;
 
-    while (g && g->id != id) g = g->next;
+    while (g && (g->id != id || g->number != number)) g = g->next;
     return g;
 }
 
@@ -39653,7 +39895,7 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
 {
     for (coll__mpi_word_of **at = &mpi->words; *at;) {
         coll__mpi_word_of *w = *at;
-        const int i = w->group == g->id ? coll__mpi_member_of(g, w->from) : -1;
+        const int i = w->id == g->id && w->number == g->number ? coll__mpi_member_of(g, w->from) : -1;
         if (i < 0) {
             at = &w->next;
             continue;
@@ -39665,9 +39907,9 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
 }
 
 /* Somebody has left a group. */
-static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64_t began)
+static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, int rank, uint64_t began)
 {
-    coll__mpi_group *g = coll__mpi_group_of(mpi, group);
+    coll__mpi_group *g = coll__mpi_group_of(mpi, id, number);
 
     if (g) {
         const int i = coll__mpi_member_of(g, rank);
@@ -39676,17 +39918,17 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64
     }
     coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(coll__like(mpi), sizeof *w);
     if (!w) return;
-    *w = (coll__mpi_word_of){ mpi->words, group, began, rank };
+    *w = (coll__mpi_word_of){ mpi->words, id, number, began, rank };
     mpi->words = w;
 }
 
 /* ---- >>making ---- */
 
 /* For a derived communicator: all members are inside the call that makes it.  Gives what MPI says. */
-static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
+static int coll__mpi_make_derived(coll__mpi_group *g)
 {
     MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-    const int tag = (int)((id >> 32) % 32768);
+    const int tag = (int)(coll__mix64(g->id) % 32768);
     int code = MPI_Comm_group(g->mpi->all.mother, &everybody);
 
     if (code == MPI_SUCCESS) code = MPI_Group_incl(everybody, g->count, g->ranks, &some);
@@ -39782,11 +40024,10 @@ static void coll__mpi_make_the_rest(coll__mpi *mpi)
     }
 }
 
-static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, int count, int me)
+static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__mpi *mpi = (coll__mpi *)context;
-    const uint32_t number = (uint32_t)id;
-    coll__mpi_group *const parent = id >> 32 ? coll__mpi_group_of(mpi, id & ~(uint64_t)UINT32_MAX) : &mpi->all;
+    coll__mpi_group *const parent = id ? coll__mpi_group_of(mpi, id, 0) : &mpi->all;
     const bool is_possible = count > 1 && number <= COLL__MPI_PREPARED_MOST && (number == 0 || parent);
 
     if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
@@ -39795,7 +40036,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
     int code = MPI_ERR_NO_MEM;
     if (g) {
-        coll__mpi_group_init(g, mpi, id, count, me);
+        coll__mpi_group_init(g, mpi, id, number, count, me);
         g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
         g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
@@ -39804,7 +40045,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     } else {
         memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (number == 0) coll__mpi_make_the_rest(mpi);
-        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g, id);
+        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g);
         if (number) coll__mpi_make_prepared(g, parent);
     }
     if (code != MPI_SUCCESS) {                    /* there are no more communicators: on all its ranks alike  */
@@ -39827,6 +40068,7 @@ static void coll__mpi_group_say_gone(coll__mpi_group *g)
     if (!parcel) return;
     parcel->note.group = g->id;
     parcel->note.counts[0] = g->turn;
+    parcel->note.counts[1] = g->number;
     for (int i = 0; i < g->count; i++)
         if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
     coll__mpi_parcel_done(parcel);
@@ -39837,8 +40079,8 @@ static void coll__mpi_ungroup(void *context, void *handle)
     coll__mpi *mpi = (coll__mpi *)context;
     coll__mpi_group *g = (coll__mpi_group *)handle, **at = &mpi->groups;
 
-    COLL__ASSERT(coll__mpi_group_of(mpi, g->id), "group %llx is left, and is none of rank %d", (unsigned long long)g->id,
-                 mpi->rank);
+    COLL__ASSERT(coll__mpi_group_of(mpi, g->id, g->number), "group %llx is left, and is none of rank %d",
+                 (unsigned long long)g->id, mpi->rank);
     while (*at != g) at = &(*at)->next;
     *at = g->next;
     const bool may_call = !mpi->is_finalized && coll__mpi_may_call(mpi);
@@ -40386,7 +40628,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     case COLL__MPI_VERDICT: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
     case COLL__MPI_WAITING: if (mpi->rank == 0) coll__mpi_compare(mpi, from, note.head); break;
     case COLL__MPI_BYE:     coll__mpi_bye_heard(mpi, &note, from); break;
-    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, from, note.counts[0]); break;
+    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, note.counts[1], from, note.counts[0]); break;
     default: break;
     }
 }
@@ -40882,7 +41124,7 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     mpi->keyval = MPI_KEYVAL_INVALID;
     mpi->thread = pthread_self();
     mpi->failure.rank = mpi->suspicion.rank = -1;
-    coll__mpi_group_init(&mpi->all, mpi, 0, mpi->size, mpi->rank);
+    coll__mpi_group_init(&mpi->all, mpi, 0, 0, mpi->size, mpi->rank);
     return mpi;
 }
 
@@ -43824,8 +44066,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 COLL_API coll_status coll_free(coll_comm *comm)
 {
     if (comm && coll__is_called_back()) return coll__stay_out(comm);
-    if (comm) coll__comm_close(comm);
-    return COLL_OK;
+    return comm ? coll__comm_close(comm) : COLL_OK;
 }
 
 /* ---- >>deriving ---- */

@@ -128,8 +128,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
     fresh = coll__shrink_resume(comm);
     if (session->successor)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led to "
-                                   "a new world, and failed since: call it again, on the communicator that it was called on");
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led "
+                                   "to a new world, and failed since: call it again, on the communicator that it was called on");
     bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
     coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {

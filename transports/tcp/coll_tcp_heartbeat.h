@@ -478,22 +478,6 @@ static void coll__probe_ends(coll__control_line *line);
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
-/* The next beat, with the communicators that this rank has. */
-static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
-{
-    beat->number++;
-    beat->turn = 0;
-    memset(beat->comms, 0, sizeof beat->comms);
-    if (!own) return;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count; i++) {
-        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
-        beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
-    }
-    if (own->is_known) beat->turn = own->turn;
-    coll__lock_drop(&own->lock);
-}
-
 /* See what our own rank does. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {

@@ -168,8 +168,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that coll_shrink "
-                           "gave; where it gave none, the others go on without this rank");
+        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
+                           "coll_shrink gave; where it gave none, the others go on without this rank");
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;

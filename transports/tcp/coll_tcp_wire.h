@@ -236,6 +236,22 @@ static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
     return beat->comms[bit / 64] >> bit % 64 & 1;
 }
 
+/* The next beat, with the communicators that this rank has. */
+static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
+{
+    beat->number++;
+    beat->turn = 0;
+    memset(beat->comms, 0, sizeof beat->comms);
+    if (!own) return;
+    coll__lock_take(&own->lock);
+    for (size_t i = 0; i < own->count; i++) {
+        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
+        beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
+    }
+    if (own->is_known) beat->turn = own->turn;
+    coll__lock_drop(&own->lock);
+}
+
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
 {
     unsigned char *at = note + COLL__CONTROL_TEXT;
