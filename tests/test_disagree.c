@@ -2,7 +2,7 @@
  * get an error, from that call, from the next one, or from coll_free.  And where all agree, nobody gets one.  Nor does a rank
  * end a call well that it begins when others have given that call up.
  *
- *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 120; 0: all of them)
+ *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 40; 0: all of them)
  *                                                        list: print each case in which nobody is told
  *
  * Every case is a world of its own.  COLL_TEST_SEED repeats a run. */
@@ -224,6 +224,7 @@ static void try_late(const char *world)
             const scenario s = { .world = world, .kind = all[k], .size = 3, .count = at_root ? 1 : 100, .root = 1,
                                  .late = at_root ? 1 : 2 };
             int failed = 0;
+            if (at_root && !is_rooted(s.kind)) continue;
             now = &s;
             memset(told, 0, sizeof told);
             atomic_store(&over, 0);
@@ -292,7 +293,7 @@ static void try_some(const char *world, int cases)
 int main(int argc, char **argv)
 {
     const char *const seed = getenv("COLL_TEST_SEED"), *worlds = argc > 1 ? argv[1] : NULL, *world;
-    const int cases = argc > 2 ? atoi(argv[2]) : 120;
+    const int cases = argc > 2 ? atoi(argv[2]) : 40;
     int at = 0;
 
     state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);

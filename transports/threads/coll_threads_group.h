@@ -232,7 +232,9 @@ static void coll__member_end(coll__member *m)
 /* The lock of the hub cannot be had. */
 static void coll__blame_lock(coll__thread *thread)
 {
-    const int rank = __atomic_load_n(&thread->hub->locked_by, __ATOMIC_RELAXED) - 1;
+    const coll__hub *const hub = thread->hub;
+    const int said = __atomic_load_n(&hub->locked_by, __ATOMIC_RELAXED) - 1;
+    const int rank = coll__desk_name(hub, coll__desk_number(hub, said)) == said ? said : -1;
     char who[40] = "a rank";
 
     if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);

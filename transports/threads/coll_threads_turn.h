@@ -507,15 +507,15 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     }
 }
 
-/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once each has published all it
- * made before it looks. */
+/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once the
+ * second one to change a word of the hub sees what the first has published before. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
 
     (void)made;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    (void)__atomic_fetch_add(&me->hub->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
         for (int i = 0; i < m->count; i++) {
             const coll__slot *const slot = coll__slot_in(m, i, turn);
