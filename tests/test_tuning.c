@@ -338,6 +338,40 @@ static int measuring_worker(coll_comm *comm, void *arg)
     return failed;
 }
 
+/* A long allreduce, by shares. */
+typedef struct timed { double seconds; } timed;
+
+static int timed_worker(coll_comm *comm, void *arg)
+{
+    enum { LONG = 1 << 22 };
+    timed *const t = arg;
+    float *const x = support_need(calloc(LONG, sizeof *x));
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = LONG, .type = COLL_F32, .op = COLL_SUM };
+    char text[900];
+
+    CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strstr(text, ": shares, 2 rounds"), "%s", text);
+    CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+    const double began = coll_sim_time(comm);
+    CHECK(coll_run(comm, &call) == COLL_OK && coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+    if (coll_rank(comm) == 0) t->seconds = coll_sim_time(comm) - began;
+    free(x);
+    return 0;
+}
+
+/* With the file it is as fast as where the machine is known, within a twentieth. */
+static void check_time(const char *sim, int ranks)
+{
+    const coll_config config = { .transport = "sim", .tuning_file = file };
+    timed known = { 0 }, told = { 0 };
+
+    setenv("COLL_SIM", sim, 1);
+    CHECK(support_run_simulated(ranks, timed_worker, &known) == 0, "%s", sim);
+    CHECK(coll_spawn_with(ranks, timed_worker, &told, &config) == 0, "%s: %s", sim, coll_error(NULL));
+    unsetenv("COLL_SIM");
+    CHECK(known.seconds > 0 && told.seconds < 1.05 * known.seconds, "%s: %.4f s, and %.4f where the machine is known", sim,
+          told.seconds, known.seconds);
+}
+
 /* A communicator of one site is derived from that of all ranks: its messages are two. */
 static void check_measured(const char *sim, int ranks, const wanted *w)
 {
@@ -356,6 +390,7 @@ static void check_measured(const char *sim, int ranks, const wanted *w)
     CHECK(fabs(latency / (8 + twice * 4) - 1) < 0.05 && fabs(overhead / (twice * 4) - 1) < 0.05, "%s: %s", sim, text);
     CHECK(fabs(value_of(lines, "gbit=") / (strstr(sim, "slow=") ? 0.5 : 1) - 1) < 0.05, "%s: %s", sim, text);
     check_read(lines + 1, ranks);
+    if (*w->rates && !*w->sites && !strstr(sim, "per_host")) check_time(sim, ranks);
 }
 
 static void test_measured(void)
