@@ -333,7 +333,8 @@ struct coll__session {
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
-    int       deriving;                           /* calls that are making one                                */
+    unsigned  derive_generation;                  /* of calls that make one: those under way are of this one, ... */
+    int       deriving[2];                        /* ... or of the one before: how many, by their last bit    */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
     const coll__extension *extension;             /* of this program, which communicators may have            */

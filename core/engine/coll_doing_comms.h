@@ -37,7 +37,7 @@ static void coll__doing_comms(coll__session *session)
     coll__lock_take(&own->lock);
     own->turn++;
     own->count = 0;
-    own->is_known = session->deriving == 0;
+    own->is_known = session->deriving[0] + session->deriving[1] == 0;
     for (const coll_comm *comm = session->comms; comm; comm = comm->next) own->is_known &= coll__comm_id_add(session, comm->id);
     session->lingers = false;
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {

@@ -5,17 +5,19 @@
 
 #if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come while some are being
- * made. */
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, out of a call that was
+ * under way when the news came: as long as that is of this generation, or of the one before. */
 static void coll__gone_sweep(coll__session *session)
 {
     coll__gone **at = session->messages ? &session->messages->gone : NULL;
 
-    while (at && *at && session->deriving == 0) {
+    const bool is_idle = session->deriving[0] + session->deriving[1] == 0;
+    while (at && *at) {
         coll__gone *g = *at;
-        const coll_comm *comm = session->comms;
+        const bool may_come = !is_idle && session->derive_generation - g->generation < 2;
+        const coll_comm *comm = may_come ? NULL : session->comms;
         while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm) {
+        if (comm || may_come) {
             at = &g->next;
             continue;
         }
@@ -32,6 +34,7 @@ static coll_status coll__note_gone(coll__session *session, int peer, uint64_t co
     gone->peer = peer;
     gone->comm = comm;
     gone->sequence = (uint32_t)sequence;
+    gone->generation = session->derive_generation;
     gone->next = session->messages->gone;
     session->messages->gone = gone;
     coll__gone_sweep(session);

@@ -30,8 +30,14 @@ typedef struct coll__peer {
     bool      is_busy;
 } coll__peer;
 
-/* A communicator that a peer has freed, after it had started so many collectives in it. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t sequence; uint64_t comm; } coll__gone;
+/* A communicator that a peer has freed, after it had started so many collectives in it; and in which generation the news came. */
+typedef struct coll__gone {
+    struct coll__gone *next;
+    int      peer;
+    uint32_t sequence;
+    uint64_t comm;
+    unsigned generation;
+} coll__gone;
 
 struct coll__messages {
     coll__peer    *peers;

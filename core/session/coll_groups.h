@@ -221,17 +221,21 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__session_fail(session, &failure);
 }
 
-/* A call that makes communicators begins. */
-static void coll__deriving(coll__session *session)
+/* A call that makes communicators begins.  Gives its generation; a new one begins when the one before the last is over. */
+static unsigned coll__deriving(coll__session *session)
 {
-    session->deriving++;
+    const unsigned generation = session->derive_generation;
+
+    session->deriving[generation % 2]++;
     coll__doing_comms(session);
+    return generation;
 }
 
 /* It is over. */
-static void coll__derived(coll__session *session)
+static void coll__derived(coll__session *session, unsigned generation)
 {
-    session->deriving--;
+    session->deriving[generation % 2]--;
+    if (session->deriving[(session->derive_generation + 1) % 2] == 0) session->derive_generation++;
     coll__doing_comms(session);
     coll__gone_sweep(session);
 }
@@ -261,7 +265,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
 
-    coll__deriving(comm->session);
+    const unsigned generation = coll__deriving(comm->session);
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
@@ -275,7 +279,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
-    coll__derived(comm->session);
+    coll__derived(comm->session, generation);
     coll__give(ballots);
     coll__give(ranks);
     return status;
@@ -286,7 +290,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 /* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
 {
-    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag);
+    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag << 32 | (unsigned)count);
 
     for (int i = 0; i < count; i++) hash = coll__mix64(hash ^ ((uint64_t)(unsigned)ranks[i] + 1));
     return hash;
@@ -310,14 +314,14 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    coll__deriving(comm->session);
+    const unsigned generation = coll__deriving(comm->session);
     coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
-    coll__derived(comm->session);
+    coll__derived(comm->session, generation);
     return status;
 }
 
