@@ -61,11 +61,14 @@ static void decide_from(unsigned first)
     spin_on(&y, now + sleep_ns, APART);
     CHECK(y.sleep_until == 0, "%s: it still reads the clock", case_name);
     coll__yield_note(&y, now + 2 * sleep_ns, slow_ns);
-    CHECK(y.sleep_until == now + 3 * sleep_ns, "%s: one slow yield is not enough to sleep on", case_name);
+    CHECK(y.sleep_until == 0, "%s: one slow yield is enough to sleep on", case_name);
+    spin_on(&y, now + 2 * sleep_ns, APART);
+    coll__yield_note(&y, now + 2 * sleep_ns, slow_ns);
+    CHECK(y.sleep_until == now + 3 * sleep_ns, "%s: two slow yields are not enough to sleep on", case_name);
 
     spin_on(&y, now + 3 * sleep_ns, APART + 1);
     for (int i = 0; i < 2; i++) coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
-    CHECK(y.sleep_until == 0, "%s: it takes fewer slow yields once it has slept", case_name);
+    CHECK(y.sleep_until == 0, "%s: it takes two slow yields long after it has slept", case_name);
     coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
     CHECK(y.sleep_until == now + 4 * sleep_ns, "%s: it sleeps once only", case_name);
 }
@@ -97,9 +100,6 @@ int sched_yield(void)
     return 0;
 }
 
-/* What rank 1 awaits before it takes part. */
-typedef enum sign { YIELDS, SLEEP } sign;
-
 static bool is_asleep(void)
 {
     char path[64], text[256] = "";
@@ -113,13 +113,14 @@ static bool is_asleep(void)
     return has_line && state && state[1] == ' ' && state[2] == 'S';
 }
 
-/* A state of sleep may be short, of a lock that is taken: several looks in a row have to find it. */
-static void await_sign(sign what, int least)
+/* Wait until rank 0 has yielded so often, and then sleeps, if it is to.  A state of sleep may be short, of a lock that is taken:
+ * several looks in a row have to find it. */
+static void await_rank_0(int least, bool sleeps)
 {
     enum { IN_A_ROW = 20 };
 
-    for (int found = 0; what == SLEEP && found < IN_A_ROW; coll__nap(100)) found = is_asleep() ? found + 1 : 0;
-    while (what == YIELDS && __atomic_load_n(&yields, __ATOMIC_SEQ_CST) < least) coll__nap(100);
+    while (__atomic_load_n(&yields, __ATOMIC_SEQ_CST) < least) coll__nap(100);
+    for (int found = 0; sleeps && found < IN_A_ROW; coll__nap(100)) found = is_asleep() ? found + 1 : 0;
 }
 
 static coll_status meet(coll_comm *comm, way how)
@@ -134,9 +135,9 @@ static coll_status meet(coll_comm *comm, way how)
     return status;
 }
 
-/* One wait, which rank 1 ends when it sees a sign that rank 0 has yielded so often in it, or that rank 0 sleeps.  `from` is what
- * rank 0 knows of yields when it begins.  Returns how often rank 0 has yielded. */
-static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow, sign what, int least)
+/* One wait, which rank 1 ends when rank 0 has yielded so often in it, and sleeps, if it is to.  `from` is what rank 0 knows of
+ * yields when it begins.  Returns how often rank 0 has yielded. */
+static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow, int least, bool sleeps)
 {
     const int round = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
 
@@ -148,7 +149,7 @@ static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow,
         __atomic_store_n(&rounds, round + 1, __ATOMIC_SEQ_CST);
     } else {
         while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) == round) coll__nap(100);
-        await_sign(what, least);
+        await_rank_0(least, sleeps);
     }
     CHECK(meet(comm, how) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     const int yielded = __atomic_load_n(&yields, __ATOMIC_SEQ_CST);
@@ -158,24 +159,24 @@ static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow,
 
 static void obey(coll_comm *comm, way how)
 {
-    enum { ENOUGH = 3 };
+    enum { ENOUGH = 3, AGAIN = 2 };
     const coll__yields fresh = { 0 }, asleep = { .sleep_until = coll__never };
-    coll__yields over = { .slow = ENOUGH };
+    coll__yields over = { .slow = ENOUGH - AGAIN };
     const coll__yields *const y = &comm->session->yields;
     const char *const name = way_names[how];
 
-    (void)wait_until(comm, how, fresh, true, YIELDS, ENOUGH);
-    if (is_watched) CHECK(y->slow == ENOUGH && y->sleep_until > 0, "%s, %s: slow yields do not count", case_name, name);
+    int yielded = wait_until(comm, how, fresh, true, ENOUGH, true);
+    if (is_watched) CHECK(yielded == ENOUGH && y->sleep_until > 0, "%s, %s: %d slow yields", case_name, name, yielded);
 
-    int yielded = wait_until(comm, how, asleep, true, SLEEP, 0);
+    yielded = wait_until(comm, how, asleep, true, 0, true);
     if (is_watched) CHECK(yielded == 0, "%s, %s: a wait that is to sleep at once yields %d times", case_name, name, yielded);
 
     over.sleep_until = coll__now();
-    (void)wait_until(comm, how, over, false, YIELDS, 1);
+    (void)wait_until(comm, how, over, false, 1, false);
 
     over.sleep_until = coll__now();
-    yielded = wait_until(comm, how, over, true, SLEEP, 0);
-    if (is_watched) CHECK(yielded == 1 && y->sleep_until > 0, "%s, %s: it tries again by %d yields", case_name, name, yielded);
+    yielded = wait_until(comm, how, over, true, AGAIN, true);
+    if (is_watched) CHECK(yielded == AGAIN && y->sleep_until > 0, "%s, %s: %d slow yields again", case_name, name, yielded);
 }
 
 static int obey_worker(coll_comm *comm, void *arg)

@@ -285,7 +285,7 @@ typedef struct coll__observer {
 /* What a session has learned from its yields (coll_progress.h). */
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
-    int      slow;                                /* slow yields, one soon after the other                    */
+    int      slow;                                /* slow yields so far, each soon after the one before       */
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
 } coll__yields;
 
