@@ -12003,7 +12003,7 @@ typedef struct coll__observer {
 /* What a session has learned from its yields (coll_progress.h). */
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
-    int      slow;                                /* slow yields, one soon after the other                    */
+    int      slow;                                /* slow yields so far, each soon after the one before       */
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
 } coll__yields;
 
@@ -12051,7 +12051,8 @@ struct coll__session {
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
-    int       deriving;                           /* calls that are making one                                */
+    unsigned  derive_generation;                  /* of calls that make one: those under way are of this one, ... */
+    int       deriving[2];                        /* ... or of the one before: how many, by their last bit    */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
     const coll__extension *extension;             /* of this program, which communicators may have            */
@@ -14524,8 +14525,14 @@ typedef struct coll__peer {
     bool      is_busy;
 } coll__peer;
 
-/* A communicator that a peer has freed, after it had started so many collectives in it. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t sequence; uint64_t comm; } coll__gone;
+/* A communicator that a peer has freed, after it had started so many collectives in it; and in which generation the news came. */
+typedef struct coll__gone {
+    struct coll__gone *next;
+    int      peer;
+    uint32_t sequence;
+    uint64_t comm;
+    unsigned generation;
+} coll__gone;
 
 struct coll__messages {
     coll__peer    *peers;
@@ -14796,17 +14803,19 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 
 #if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come while some are being
- * made. */
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, out of a call that was
+ * under way when the news came: as long as that is of this generation, or of the one before. */
 static void coll__gone_sweep(coll__session *session)
 {
     coll__gone **at = session->messages ? &session->messages->gone : NULL;
 
-    while (at && *at && session->deriving == 0) {
+    const bool is_idle = session->deriving[0] + session->deriving[1] == 0;
+    while (at && *at) {
         coll__gone *g = *at;
-        const coll_comm *comm = session->comms;
+        const bool may_come = !is_idle && session->derive_generation - g->generation < 2;
+        const coll_comm *comm = may_come ? NULL : session->comms;
         while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm) {
+        if (comm || may_come) {
             at = &g->next;
             continue;
         }
@@ -14823,6 +14832,7 @@ static coll_status coll__note_gone(coll__session *session, int peer, uint64_t co
     gone->peer = peer;
     gone->comm = comm;
     gone->sequence = (uint32_t)sequence;
+    gone->generation = session->derive_generation;
     gone->next = session->messages->gone;
     session->messages->gone = gone;
     coll__gone_sweep(session);
@@ -16641,7 +16651,7 @@ static void coll__doing_comms(coll__session *session)
     coll__lock_take(&own->lock);
     own->turn++;
     own->count = 0;
-    own->is_known = session->deriving == 0;
+    own->is_known = session->deriving[0] + session->deriving[1] == 0;
     for (const coll_comm *comm = session->comms; comm; comm = comm->next) own->is_known &= coll__comm_id_add(session, comm->id);
     session->lingers = false;
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
@@ -18447,22 +18457,25 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
  * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
  * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
  * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and one slow yield is enough to repeat
- * this: that costs about 1 % of the time.
+ * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and two slow yields are enough to repeat
+ * this.  Calls that follow one another at once make so many waits between two slow yields that spinning pays, and goes on.
  *
- * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Long vectors of ranks
- * that share a processor make yields slow too; the wake-ups are short beside them. */
+ * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Each trial costs a rank
+ * two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer than if they
+ * spun on.  Long vectors of ranks that share a processor make yields slow too; the wake-ups are short beside them. */
 
-/* A yield took `ns` and ended at `now`.  A single slow yield is chance: it takes several, each within some waits of the one
+/* A yield took `ns` and ended at `now`.  A single slow yield tells nothing: it takes several, each within some waits of the one
  * before.  Waits that sleep at once are not counted. */
 static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
-    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, SLEEP_MS = 500 };
+    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_MS = 500 };
 
     if (ns < (int64_t)SLOW_US * 1000) return;
-    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow < ENOUGH ? y->slow + 1 : ENOUGH;
+    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow + 1;
     y->slow_at = y->waits;
-    if (y->slow == ENOUGH) y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
+    if (y->slow < ENOUGH) return;
+    y->slow = ENOUGH - AGAIN;
+    y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
 }
 
 /* May a wait that begins at `now` spin and yield, or does it sleep at once? */
@@ -21667,17 +21680,21 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__session_fail(session, &failure);
 }
 
-/* A call that makes communicators begins. */
-static void coll__deriving(coll__session *session)
+/* A call that makes communicators begins.  Gives its generation; a new one begins when the one before the last is over. */
+static unsigned coll__deriving(coll__session *session)
 {
-    session->deriving++;
+    const unsigned generation = session->derive_generation;
+
+    session->deriving[generation % 2]++;
     coll__doing_comms(session);
+    return generation;
 }
 
 /* It is over. */
-static void coll__derived(coll__session *session)
+static void coll__derived(coll__session *session, unsigned generation)
 {
-    session->deriving--;
+    session->deriving[generation % 2]--;
+    if (session->deriving[(session->derive_generation + 1) % 2] == 0) session->derive_generation++;
     coll__doing_comms(session);
     coll__gone_sweep(session);
 }
@@ -21707,7 +21724,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
 
-    coll__deriving(comm->session);
+    const unsigned generation = coll__deriving(comm->session);
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
@@ -21721,7 +21738,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
-    coll__derived(comm->session);
+    coll__derived(comm->session, generation);
     coll__give(ballots);
     coll__give(ranks);
     return status;
@@ -21732,7 +21749,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 /* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
 {
-    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag);
+    uint64_t hash = coll__mix64((uint64_t)(unsigned)tag << 32 | (unsigned)count);
 
     for (int i = 0; i < count; i++) hash = coll__mix64(hash ^ ((uint64_t)(unsigned)ranks[i] + 1));
     return hash;
@@ -21756,14 +21773,14 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    coll__deriving(comm->session);
+    const unsigned generation = coll__deriving(comm->session);
     coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
-    coll__derived(comm->session);
+    coll__derived(comm->session, generation);
     return status;
 }
 
@@ -23794,7 +23811,9 @@ static void coll__member_end(coll__member *m)
 /* The lock of the hub cannot be had. */
 static void coll__blame_lock(coll__thread *thread)
 {
-    const int rank = __atomic_load_n(&thread->hub->locked_by, __ATOMIC_RELAXED) - 1;
+    const coll__hub *const hub = thread->hub;
+    const int said = __atomic_load_n(&hub->locked_by, __ATOMIC_RELAXED) - 1;
+    const int rank = coll__desk_name(hub, coll__desk_number(hub, said)) == said ? said : -1;
     char who[40] = "a rank";
 
     if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);
@@ -25873,15 +25892,15 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     }
 }
 
-/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once each has published all it
- * made before it looks. */
+/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once the
+ * second one to change a word of the hub sees what the first has published before. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
 
     (void)made;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    (void)__atomic_fetch_add(&me->hub->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
         for (int i = 0; i < m->count; i++) {
             const coll__slot *const slot = coll__slot_in(m, i, turn);
@@ -27344,7 +27363,7 @@ static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 3: 0.3.0                     */
+    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 4: 0.3.0                     */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
     COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40

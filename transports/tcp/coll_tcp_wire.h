@@ -6,7 +6,7 @@
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 3: 0.3.0                     */
+    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 4: 0.3.0                     */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
     COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
