@@ -63,7 +63,8 @@ static int stores_worker(coll_comm *comm, void *arg)
 {
     const stores_case *const c = (const stores_case *)arg;
     const coll_kind kind = c->kind;
-    const bool tries = c->is_allocated || kind == COLL_REDUCE_SCATTER || !strcmp(world, "threads") || coll_size(comm) == 1;
+    const bool is_pulled = kind == COLL_ALLREDUCE || kind == COLL_REDUCE || kind == COLL_SCAN || kind == COLL_EXSCAN;
+    const bool tries = !is_pulled || !strcmp(world, "threads") || coll_size(comm) == 1;       /* others read it at once       */
     const int me = coll_rank(comm), size = coll_size(comm);
     const round_shape shape = round_shape_of(kind, me, size, LONG);
     const size_t in = shape.in, out = shape.out;

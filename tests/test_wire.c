@@ -612,8 +612,8 @@ static void test_heads(void)
         { { .kind = COLL_ALLREDUCE, .count = 3, .type = COLL_F32, .wire = COLL_BF16, .op = COLL_AVG },
           "allreduce #7 of 3 x f32 over bf16 (avg)" },
         { { .kind = COLL_BROADCAST, .count = 5, .type = COLL_I8, .wire = COLL_I8, .root = 3 }, "broadcast #7 of 5 x i8 root 3" },
-        { { .kind = COLL_REDUCE, .count = SIZE_MAX, .type = COLL_U64, .wire = COLL_U64, .op = COLL_MAX, .root = 1 },
-          "reduce #7 of 18446744073709551615 x u64 (max) root 1" },
+        { { .kind = COLL_REDUCE, .count = 0xffffffff, .type = COLL_U64, .wire = COLL_U64, .op = COLL_MAX, .root = 1 },
+          "reduce #7 of 4294967295 x u64 (max) root 1" },
         { { .kind = COLL_RECV, .count = 9, .type = COLL_F64, .wire = COLL_F64, .root = 2 }, "recv of 9 x f64 with rank 2" },
     };
 

@@ -36,7 +36,7 @@ enum {
     ALONE_MOST = 8,                 /* and up to which one pair is measured at a time         */
     SIZE_MOST = 4096, PINGS = 1000, WARM = 20,
     CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20, FLIGHT = 4,
-    NAME = 64
+    NAME = 64, TRANSPORT = 160
 };
 
 static const double ping_seconds = 0.02, stream_seconds = 0.04, across_seconds = 0.3, chunk_seconds = 0.004;
@@ -52,7 +52,7 @@ typedef struct way {
 
 /* What all ranks say of themselves. */
 typedef struct card {
-    char     host[NAME], transport[NAME];
+    char     host[NAME], transport[TRANSPORT];
     uint64_t ways, processors;
 } card;
 
@@ -341,15 +341,15 @@ static void way_text(const check *c, int a, int b, char *text, size_t room)
 /* ---- >>collecting ---- */
 
 /* "tcp (io_uring)", from what the library says of a call. */
-static void transport_text(check *c, char text[NAME])
+static void transport_text(check *c, char text[TRANSPORT])
 {
     const coll_call call = { .kind = COLL_BARRIER };
     char all[1024];
 
-    snprintf(text, NAME, "?");
+    snprintf(text, TRANSPORT, "?");
     if (coll_explain(c->comm, &call, all, sizeof all) < 0) return;
     const char *begin = strstr(all, " over "), *end = begin ? strstr(begin, "): ") : NULL;
-    if (begin && end) snprintf(text, NAME, "%.*s", (int)(end + 1 - begin - 6), begin + 6);
+    if (begin && end) snprintf(text, TRANSPORT, "%.*s", (int)(end + 1 - begin - 6), begin + 6);
 }
 
 /* What all ranks have measured, for rank 0. */

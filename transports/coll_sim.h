@@ -243,13 +243,14 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
     return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
 }
 
-/* The first one that parts is the one with which the others are compared. */
+/* The first rank of a world that parts is the one with which its others are compared. */
 static coll_status coll__sim_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
     (void)group;
+    if (r->over) return COLL_OK;                  /* its world has ended, and another one has taken its place */
     if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
     w->has_parted = true;
     if (!coll__heads_disagree(w->made, made)) return COLL_OK;
