@@ -99,6 +99,8 @@
  *                      messages, unless one has come already; prepared calls that go by messages; and where some ranks have made
  *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
  *     at a next call   where none of those that disagreed waits for another again, as in the same mistaken broadcast once more
+ *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for one another in different calls
+ *                      get COLL_ERR_TIMEOUT, after stall_timeout_ms
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };

@@ -105,6 +105,8 @@
  *                      messages, unless one has come already; prepared calls that go by messages; and where some ranks have made
  *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
  *     at a next call   where none of those that disagreed waits for another again, as in the same mistaken broadcast once more
+ *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for one another in different calls
+ *                      get COLL_ERR_TIMEOUT, after stall_timeout_ms
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
@@ -12280,7 +12282,8 @@ static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix6
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
 static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
 {
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (uint32_t)coll__least(prepared, COLL__PREPARED_MOST);
+    const uint32_t number = prepared < COLL__PREPARED_MOST ? (uint32_t)prepared : COLL__PREPARED_MOST;
+    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number;
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:
@@ -38308,6 +38311,7 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, 
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
+    w->has_parted = false;
     w->patience = w->idle = 0;
     w->now = coll__later(w->now, when);
     coll__sim_strikes_due(w);
@@ -38869,13 +38873,14 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
     return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
 }
 
-/* The first one that parts is the one with which the others are compared. */
+/* The first rank of a world that parts is the one with which its others are compared. */
 static coll_status coll__sim_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
     (void)group;
+    if (r->over) return COLL_OK;                  /* its world has ended, and another one has taken its place */
     if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
     w->has_parted = true;
     if (!coll__heads_disagree(w->made, made)) return COLL_OK;

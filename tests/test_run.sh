@@ -599,7 +599,8 @@ if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b
     "$run" -t 50 --rsh "$dir/rsh_spaces" -H $a:2,$b "$dir/coll-check" --tuning two.tuning > check.out 2> check.err
     check 'two networks: --tuning' '0 1' "$? $(grep -cE '^latency=[0-9.]+us overhead=[0-9.]+us gbit=[0-9.]+ reduce=[0-9.]+GB/s$' \
         two.tuning)"
-    check 'two networks: a job reads that' "$(grep -v '^#' two.tuning)" "$(COLL_SECURITY=key COLL_TUNING=two.tuning "$run" -t 50 --no-prefix \
+    check 'two networks: a job reads that' "$(grep -v '^#' two.tuning)" \
+        "$(COLL_SECURITY=key COLL_TUNING=two.tuning "$run" -t 50 --no-prefix \
         --rsh "$dir/rsh_spaces" -H $a:2,$b "$dir/run_link" 2>&1)"
 else
     echo 'skipped - two networks: there are no network namespaces here'

@@ -562,7 +562,8 @@ static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix6
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
 static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
 {
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (uint32_t)coll__least(prepared, COLL__PREPARED_MOST);
+    const uint32_t number = prepared < COLL__PREPARED_MOST ? (uint32_t)prepared : COLL__PREPARED_MOST;
+    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number;
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:
