@@ -253,7 +253,7 @@ static int lent_rank(coll_comm *comm, const void *arg)
     MUST(mapped("r--s") > 0);
     for (int k = 1; k <= l->deaths; k++) {
         coll_comm *fresh = NULL;
-        MUST(coll_barrier(comm) == COLL_OK);
+        (void)coll_barrier(comm);                 /* which fails where the victim's death is known before its end */
         if (was / l->each == l->processes - k) kill(getpid(), SIGKILL);
         while (coll_barrier(comm) == COLL_OK) continue;
         for (int i = 0; i < l->each; i++) members &= ~(1u << ((l->processes - k) * l->each + i));
