@@ -69,6 +69,7 @@ static void rank_main(const scene *s, int rank, const char *address)
     board->ranks[rank].whole_ms = (int)(now_ms() - board->struck_at);
     if (!status) CHECK(coll_barrier(comm) == COLL_OK, "%s: rank %d: %s", case_name, rank, coll_error(comm));
     coll_free(comm);
+    free(x);
     exit(check__failed > 0);
 }
 
