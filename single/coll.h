@@ -35684,20 +35684,21 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
  * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed. */
 static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 {
+    int missing = 0;
+
     for (int i = 0, rank = 0; i < h->count; i++) {
         if (!h->table[i]) continue;
         if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->attendees[i].heard.pipe);
         if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
         rank++;
     }
+    const int last = tcp->rank == 0 ? tcp->size : 1;
+    while (missing < last && (missing == tcp->rank || tcp->controls[missing].pipe.fd >= 0)) missing++;
     coll__control_open(tcp, h->old->heartbeat.has_thread ? h->old->heartbeat.liveness_ms : -1);
-    for (int i = 0; i < (tcp->rank == 0 ? tcp->size : 1); i++) {
-        if (i == tcp->rank || tcp->controls[i].pipe.fd >= 0) continue;
-        pthread_mutex_lock(&tcp->heartbeat.lock);
-        coll__heartbeat_missed(&tcp->heartbeat, i);
-        pthread_mutex_unlock(&tcp->heartbeat.lock);
-        break;
-    }
+    if (missing == last) return;
+    pthread_mutex_lock(&tcp->heartbeat.lock);
+    coll__heartbeat_missed(&tcp->heartbeat, missing);
+    pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
 /* The context of this rank in it; it takes the listener and the pipes over.  NULL: no memory, or no descriptors. */
