@@ -772,11 +772,11 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
  * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
  * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
- * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.  After an error coll_shrink may be called
- * again, on `comm` or on any communicator with the same ranks: at most one communicator follows, whoever retries and whoever
- * comes late.  A rank that has been given up stays so.
- * Most ranks of `comm` must be left, or half of them with rank 0: the rest might be alive and go on as well, elsewhere.
- * COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
+ * All ranks that get COLL_OK have the same communicator, even if more ranks are lost meanwhile.  After an error it may be called
+ * again, on `comm` or on any communicator with the same ranks: retries and late ranks never make a second communicator.
+ * A rank that has been given up stays so.
+ * coll_shrink requires more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a partitioned network
+ * never yields two jobs.  COLL_ERR_PEER: too few are left, or the others have given this rank up.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
  * simulated world also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);

@@ -1484,11 +1484,11 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
  * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
  * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
- * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.  After an error coll_shrink may be called
- * again, on `comm` or on any communicator with the same ranks: at most one communicator follows, whoever retries and whoever
- * comes late.  A rank that has been given up stays so.
- * Most ranks of `comm` must be left, or half of them with rank 0: the rest might be alive and go on as well, elsewhere.
- * COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
+ * All ranks that get COLL_OK have the same communicator, even if more ranks are lost meanwhile.  After an error it may be called
+ * again, on `comm` or on any communicator with the same ranks: retries and late ranks never make a second communicator.
+ * A rank that has been given up stays so.
+ * coll_shrink requires more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a partitioned network
+ * never yields two jobs.  COLL_ERR_PEER: too few are left, or the others have given this rank up.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
  * simulated world also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
@@ -2057,7 +2057,7 @@ typedef struct coll_transport {
     int         (*can_offload)(const void *context, const coll_call *call, int size, char *why, size_t room);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
-     * `ranks`, and nobody else, make it with the same id of a communicator and number of an order there, which is 0 for its own
+     * `ranks`, and no other rank, make it with the same id of a communicator and number of an order there, which is 0 for its own
      * order; `me` is our place among them.  No group with a member in common has the same id and number.  NULL: their collectives
      * go by messages, on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
     void       *(*group)   (void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me);
@@ -11553,7 +11553,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* NULL: nobody compares                                    */
+    coll__part_fn *part;                          /* NULL: nothing is compared                                 */
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 
@@ -18507,7 +18507,7 @@ static inline int coll__spin_now(coll__session *session)
     return coll__may_yield(&session->yields, session->yields.sleep_until ? coll__now() : 0) ? session->spin_us : 0;
 }
 
-/* Between two looks of a wait that may spin.  Whoever we wait for may share our processor, so it gets a turn now and then: always
+/* Between two looks of a wait that may spin.  The rank that we wait for may share our processor, so we yield now and then: always
  * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
 static inline bool coll__pause(coll__session *session, int looks)
 {
@@ -21615,7 +21615,7 @@ static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
  *
  * The first rank of a communicator names it: by its own rank in the session, and by how many it has named.  So no two
  * communicators of a session ever have the same id, whatever other threads make meanwhile.  The members hear it in the call in
- * which they meet: nobody has a communicator before all of its members have begun to make it. */
+ * which they meet: no rank has a communicator before all of its members have begun to make it. */
 
 enum { COLL__NAMES_BITS = 40 };                  /* of an id: the count of the rank that names it            */
 

@@ -28,7 +28,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* NULL: nobody compares                                    */
+    coll__part_fn *part;                          /* NULL: nothing is compared                                 */
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 

@@ -124,7 +124,7 @@ typedef struct coll_transport {
     int         (*can_offload)(const void *context, const coll_call *call, int size, char *why, size_t room);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
-     * `ranks`, and nobody else, make it with the same id of a communicator and number of an order there, which is 0 for its own
+     * `ranks`, and no other rank, make it with the same id of a communicator and number of an order there, which is 0 for its own
      * order; `me` is our place among them.  No group with a member in common has the same id and number.  NULL: their collectives
      * go by messages, on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
     void       *(*group)   (void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me);

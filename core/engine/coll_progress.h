@@ -165,7 +165,7 @@ static inline int coll__spin_now(coll__session *session)
     return coll__may_yield(&session->yields, session->yields.sleep_until ? coll__now() : 0) ? session->spin_us : 0;
 }
 
-/* Between two looks of a wait that may spin.  Whoever we wait for may share our processor, so it gets a turn now and then: always
+/* Between two looks of a wait that may spin.  The rank that we wait for may share our processor, so we yield now and then: always
  * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
 static inline bool coll__pause(coll__session *session, int looks)
 {

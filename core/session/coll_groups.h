@@ -153,7 +153,7 @@ static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
  *
  * The first rank of a communicator names it: by its own rank in the session, and by how many it has named.  So no two
  * communicators of a session ever have the same id, whatever other threads make meanwhile.  The members hear it in the call in
- * which they meet: nobody has a communicator before all of its members have begun to make it. */
+ * which they meet: no rank has a communicator before all of its members have begun to make it. */
 
 enum { COLL__NAMES_BITS = 40 };                  /* of an id: the count of the rank that names it            */
 
