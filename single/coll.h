@@ -3923,8 +3923,8 @@ static int coll__segment_make(size_t length)
     return -1;
 }
 
-/* By this number the system tells a segment from all others, whatever descriptor it has.  0: of none. */
-static uint64_t coll__segment_id(int fd)
+/* The inode of a segment or a pipe: another one has another, whatever its descriptor.  0: of none. */
+static uint64_t coll__fd_id(int fd)
 {
     struct stat s;
 
@@ -3981,14 +3981,7 @@ static int coll__process_read(uint32_t pid, void *to, const void *from, size_t l
     return 0;
 }
 
-/* ---- >>pipes: a bell that another process rings ---- */
-
-/* Which pipe is it?  The kernel numbers all that there are. */
-static uint64_t coll__pipe_id(int fd)
-{
-    struct stat s;
-    return !fstat(fd, &s) && S_ISFIFO(s.st_mode) ? (uint64_t)s.st_ino : 0;
-}
+/* ---- >>pipes: a doorbell that another process writes to ---- */
 
 /* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
  * signal when the other one has gone.  -1: it cannot be had, or N is another one by now. */
@@ -3999,7 +3992,7 @@ static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
     int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && coll__pipe_id(fd) != id) coll__close_fd(&fd);
+    if (fd >= 0 && coll__fd_id(fd) != id) coll__close_fd(&fd);
     return fd;
 }
 
@@ -22935,7 +22928,7 @@ enum {
 
 /* Memory of a rank that others of its host read in place: a part of a segment that it has made (coll_segment.h). */
 typedef struct coll__region {
-    uint64_t segment;                             /* coll__segment_id                                         */
+    uint64_t segment;                             /* coll__fd_id                                              */
     uint64_t base, length;                        /* where it lies in the memory of its process; 0: there is none */
     uint64_t offset;                              /* and in the segment                                       */
     uint32_t number;                              /* the descriptor of the segment in that process            */
@@ -29639,7 +29632,7 @@ typedef struct coll__host_room_head {
 
 typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
-    uint64_t       id;                            /* coll__segment_id                                         */
+    uint64_t       id;                            /* coll__fd_id                                              */
     unsigned char *at;
 } coll__host_room;
 
@@ -29665,7 +29658,7 @@ static coll__host_room coll__host_room_open(void)
 #if defined(MADV_DONTDUMP)
     (void)madvise(room.at, COLL__ROOM_LENGTH, MADV_DONTDUMP);
 #endif
-    room.id = coll__segment_id(room.fd);
+    room.id = coll__fd_id(room.fd);
     *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }
@@ -36098,7 +36091,7 @@ enum {
 typedef struct coll__lent {
     int             users;                        /* worlds                                                   */
     int             fd;
-    uint64_t        id;                           /* coll__segment_id                                         */
+    uint64_t        id;                           /* coll__fd_id                                              */
     unsigned char  *at;
     size_t          length, opened;
     coll__lock      lock;                         /* guards `opened`                                          */
@@ -36191,7 +36184,7 @@ static coll__lent *coll__lent_new(const coll_allocator *memory, int ranks)
 #if defined(MADV_DONTDUMP)
     (void)madvise(lent->at, lent->length, MADV_DONTDUMP);
 #endif
-    lent->id = coll__segment_id(lent->fd);
+    lent->id = coll__fd_id(lent->fd);
     lent->arena = coll_arena_begin(lent->at + COLL__LINE, lent->length - COLL__LINE);
     return lent;
 }
@@ -36327,7 +36320,7 @@ static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
-    desk->bell_id = coll__pipe_id(desk->bell.rope);
+    desk->bell_id = coll__fd_id(desk->bell.rope);
     desk->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->room.id, .number = (uint32_t)tcp->room.fd,
                                                           .base = (uint64_t)(uintptr_t)tcp->room.at + staging,
                                                           .length = COLL__STAGINGS, .offset = staging };

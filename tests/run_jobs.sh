@@ -91,7 +91,7 @@ within() {                                  # within LOW HIGH VALUE, all in 1/10
     if [ "$3" -ge "$1" ] && [ "$3" -le "$2" ]; then echo yes; else echo "$3 hundredths"; fi
 }
 
-# Ranks with a child each, and one in a session of its own: all pids are in files before anything happens to coll-run.
+# Ranks with a child each, and one that has called setsid: all pids are in files before anything happens to coll-run.
 # A rank's parent is the keeper.
 family='sleep 60 & echo $! > $0.child.$COLL_RANK; "$1" daemon $0.daemon.$COLL_RANK; echo $PPID > $0.keeper.$COLL_RANK
     echo $$ > $0.rank.$COLL_RANK; wait'

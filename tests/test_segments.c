@@ -366,16 +366,16 @@ static void number_case(const void *arg)
     uint64_t other = 0;
     size_t is_long = 0;
     int fd = coll__segment_make(length), next = coll__segment_make(length);
-    coll__mapping right = { .region = { coll__segment_id(fd), 4096, length - 8192, 8192, (uint32_t)fd } }, wrong = right;
+    coll__mapping right = { .region = { coll__fd_id(fd), 4096, length - 8192, 8192, (uint32_t)fd } }, wrong = right;
 
     (void)arg;
-    CHECK(fd >= 0 && next >= 0 && coll__segment_id(fd) != coll__segment_id(next), "two segments are one");
+    CHECK(fd >= 0 && next >= 0 && coll__fd_id(fd) != coll__fd_id(next), "two segments are one");
     coll__mapping_open(&right, (uint32_t)getpid(), false);
     CHECK(right.at && !right.is_refused && right.opened == length - 8192, "it is there, and refused");
     CHECK(dup2(next, fd) == fd, "dup2");
     coll__mapping_open(&wrong, (uint32_t)getpid(), false);
     CHECK(!wrong.at && wrong.is_refused, "another segment has the number, and is taken");
-    wrong = (coll__mapping){ .region = { coll__segment_id(next), 4096, length, 4096, (uint32_t)next } };
+    wrong = (coll__mapping){ .region = { coll__fd_id(next), 4096, length, 4096, (uint32_t)next } };
     coll__mapping_open(&wrong, (uint32_t)getpid(), false);
     CHECK(!wrong.at && wrong.is_refused, "a region beyond the end of its segment");
     wrong.region.offset = UINT64_MAX - 4095;
@@ -385,7 +385,7 @@ static void number_case(const void *arg)
     for (int can_write = 0; can_write < 2; can_write++) {
         const int again = coll__segment_open((uint32_t)getpid(), (uint32_t)next, can_write, &other, &is_long);
         void *const at = coll__segment_map_part(again, 0, length, PROT_READ | PROT_WRITE);
-        CHECK(again >= 0 && other == coll__segment_id(next) && is_long == length && (at != NULL) == can_write,
+        CHECK(again >= 0 && other == coll__fd_id(next) && is_long == length && (at != NULL) == can_write,
               "opened %s: %s", can_write ? "to write" : "to read", at ? "may be written" : "may not be written");
         if (at) coll__segment_unmap(at, length);
         if (again >= 0) close(again);

@@ -23,7 +23,7 @@
  * process group, which the keeper leads.  As the leader lives, the number of the group cannot pass
  * to others.  The keeper adopts what ranks leave behind (PR_SET_CHILD_SUBREAPER).  When coll-run
  * ends, in whatever way, the keeper kills the ranks and every process that descends from them,
- * also one in a session of its own.  If the keeper is killed instead, the kernel kills the ranks
+ * also one that has called setsid.  If the keeper is killed instead, the kernel kills the ranks
  * (PR_SET_PDEATHSIG), and coll-run adopts and kills the rest.  If both are killed at the same
  * time, the ranks die, and processes that they have started may stay.  On other machines there is
  * a coll-run too, which ends when the connection to this one does.

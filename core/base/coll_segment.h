@@ -41,8 +41,8 @@ static int coll__segment_make(size_t length)
     return -1;
 }
 
-/* By this number the system tells a segment from all others, whatever descriptor it has.  0: of none. */
-static uint64_t coll__segment_id(int fd)
+/* The inode of a segment or a pipe: another one has another, whatever its descriptor.  0: of none. */
+static uint64_t coll__fd_id(int fd)
 {
     struct stat s;
 
@@ -99,14 +99,7 @@ static int coll__process_read(uint32_t pid, void *to, const void *from, size_t l
     return 0;
 }
 
-/* ---- >>pipes: a bell that another process rings ---- */
-
-/* Which pipe is it?  The kernel numbers all that there are. */
-static uint64_t coll__pipe_id(int fd)
-{
-    struct stat s;
-    return !fstat(fd, &s) && S_ISFIFO(s.st_mode) ? (uint64_t)s.st_ino : 0;
-}
+/* ---- >>pipes: a doorbell that another process writes to ---- */
 
 /* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
  * signal when the other one has gone.  -1: it cannot be had, or N is another one by now. */
@@ -117,7 +110,7 @@ static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
     int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && coll__pipe_id(fd) != id) coll__close_fd(&fd);
+    if (fd >= 0 && coll__fd_id(fd) != id) coll__close_fd(&fd);
     return fd;
 }
 

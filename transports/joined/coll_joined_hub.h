@@ -119,7 +119,7 @@ static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 #endif
     desk->party = party;
     desk->bell = tcp->io.bell;
-    desk->bell_id = coll__pipe_id(desk->bell.rope);
+    desk->bell_id = coll__fd_id(desk->bell.rope);
     desk->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->room.id, .number = (uint32_t)tcp->room.fd,
                                                           .base = (uint64_t)(uintptr_t)tcp->room.at + staging,
                                                           .length = COLL__STAGINGS, .offset = staging };

@@ -24,7 +24,7 @@ enum {
 typedef struct coll__lent {
     int             users;                        /* worlds                                                   */
     int             fd;
-    uint64_t        id;                           /* coll__segment_id                                         */
+    uint64_t        id;                           /* coll__fd_id                                              */
     unsigned char  *at;
     size_t          length, opened;
     coll__lock      lock;                         /* guards `opened`                                          */
@@ -117,7 +117,7 @@ static coll__lent *coll__lent_new(const coll_allocator *memory, int ranks)
 #if defined(MADV_DONTDUMP)
     (void)madvise(lent->at, lent->length, MADV_DONTDUMP);
 #endif
-    lent->id = coll__segment_id(lent->fd);
+    lent->id = coll__fd_id(lent->fd);
     lent->arena = coll_arena_begin(lent->at + COLL__LINE, lent->length - COLL__LINE);
     return lent;
 }

@@ -34,7 +34,7 @@ typedef struct coll__host_room_head {
 
 typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
-    uint64_t       id;                            /* coll__segment_id                                         */
+    uint64_t       id;                            /* coll__fd_id                                              */
     unsigned char *at;
 } coll__host_room;
 
@@ -60,7 +60,7 @@ static coll__host_room coll__host_room_open(void)
 #if defined(MADV_DONTDUMP)
     (void)madvise(room.at, COLL__ROOM_LENGTH, MADV_DONTDUMP);
 #endif
-    room.id = coll__segment_id(room.fd);
+    room.id = coll__fd_id(room.fd);
     *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }

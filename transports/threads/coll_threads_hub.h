@@ -17,7 +17,7 @@ enum {
 
 /* Memory of a rank that others of its host read in place: a part of a segment that it has made (coll_segment.h). */
 typedef struct coll__region {
-    uint64_t segment;                             /* coll__segment_id                                         */
+    uint64_t segment;                             /* coll__fd_id                                              */
     uint64_t base, length;                        /* where it lies in the memory of its process; 0: there is none */
     uint64_t offset;                              /* and in the segment                                       */
     uint32_t number;                              /* the descriptor of the segment in that process            */
