@@ -11,9 +11,9 @@
 
 /* ---- >>what is decided, on a clock of the test ---- */
 
-enum { APART = 64, SLEEP_MS = 500 };
+enum { APART = 64 };
 
-static const int64_t slow_ns = 1000000, sleep_ns = SLEEP_MS * (int64_t)COLL__MS;
+static const int64_t slow_ns = 1000000, sleep_ns = 500 * (int64_t)COLL__MS, first_sleep_ns = 30 * (int64_t)COLL__MS;
 
 /* `count` waits that begin at `now`, all of which may spin and yield. */
 static void spin_on(coll__yields *y, int64_t now, unsigned count)
@@ -28,6 +28,30 @@ static coll__yields fresh_after(unsigned first)
 
     y.waits = first;
     return y;
+}
+
+/* From `now` on no wait spins for `ns`, and then they do. */
+static void sleep_until(coll__yields *y, int64_t now, int64_t ns)
+{
+    const unsigned waits = y->waits;
+
+    CHECK(y->sleep_until == now + ns, "%s: it sleeps for %lld ns", case_name, (long long)(y->sleep_until - now));
+    for (int64_t at = now; at < now + ns; at += ns / 1000)
+        CHECK(!coll__may_yield(y, at), "%s: a wait spins after %lld ns", case_name, (long long)(at - now));
+    CHECK(!coll__may_yield(y, now + ns - 1) && y->waits == waits, "%s: a wait spins too early", case_name);
+    spin_on(y, now + ns, APART);
+    CHECK(y->sleep_until == 0, "%s: it still reads the clock", case_name);
+}
+
+/* A session that has slept until `at` meets two slow yields, and sleeps for `ns` again. */
+static void sleep_on(coll__yields *y, int64_t *at, int64_t ns)
+{
+    coll__yield_note(y, *at, slow_ns);
+    CHECK(y->sleep_until == 0, "%s: one slow yield is enough to sleep on", case_name);
+    spin_on(y, *at, APART);
+    coll__yield_note(y, *at, slow_ns);
+    sleep_until(y, *at, ns);
+    *at += ns;
 }
 
 static void decide_from(unsigned first)
@@ -52,25 +76,21 @@ static void decide_from(unsigned first)
     spin_on(&y, now, APART);
     coll__yield_note(&y, now, 1);
     coll__yield_note(&y, now, 16 * slow_ns);
-    CHECK(y.sleep_until == now + sleep_ns, "%s: three slow yields are not enough", case_name);
+    sleep_until(&y, now, first_sleep_ns);
 
-    const unsigned waits = y.waits;
-    for (int64_t at = now; at < now + sleep_ns; at += sleep_ns / 1000)
-        CHECK(!coll__may_yield(&y, at), "%s: a wait spins after %lld ns", case_name, (long long)(at - now));
-    CHECK(!coll__may_yield(&y, now + sleep_ns - 1) && y.waits == waits, "%s: a wait spins too early", case_name);
-    spin_on(&y, now + sleep_ns, APART);
-    CHECK(y.sleep_until == 0, "%s: it still reads the clock", case_name);
-    coll__yield_note(&y, now + 2 * sleep_ns, slow_ns);
-    CHECK(y.sleep_until == 0, "%s: one slow yield is enough to sleep on", case_name);
-    spin_on(&y, now + 2 * sleep_ns, APART);
-    coll__yield_note(&y, now + 2 * sleep_ns, slow_ns);
-    CHECK(y.sleep_until == now + 3 * sleep_ns, "%s: two slow yields are not enough to sleep on", case_name);
+    int64_t at = now + first_sleep_ns;            /* two slow yields are enough to sleep on, each time for longer */
+    for (int64_t last = first_sleep_ns, next; last < sleep_ns; last = next) {
+        next = 2 * last < sleep_ns ? 2 * last : sleep_ns;
+        sleep_on(&y, &at, next);
+    }
+    sleep_on(&y, &at, sleep_ns);
+    sleep_on(&y, &at, sleep_ns);
 
-    spin_on(&y, now + 3 * sleep_ns, APART + 1);
-    for (int i = 0; i < 2; i++) coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
+    spin_on(&y, at, APART + 1);                   /* long after it has slept it takes three, and begins anew  */
+    for (int i = 0; i < 2; i++) coll__yield_note(&y, at, slow_ns);
     CHECK(y.sleep_until == 0, "%s: it takes two slow yields long after it has slept", case_name);
-    coll__yield_note(&y, now + 3 * sleep_ns, slow_ns);
-    CHECK(y.sleep_until == now + 4 * sleep_ns, "%s: it sleeps once only", case_name);
+    coll__yield_note(&y, at, slow_ns);
+    sleep_until(&y, at, first_sleep_ns);
 }
 
 static void decide_case(const void *arg)

@@ -41,6 +41,7 @@ static struct shared {
     coll_status status[RANKS];
     char sentence[RANKS][300];
     bool is_stopped, abort_now, end_now;
+    int  liveness_ms;                             /* of all ranks of a run                                    */
 } *shared;
 
 /* ---- >>a rank ---- */
@@ -127,8 +128,7 @@ static int rank_main(coll_comm *comm, int rank, const scenario *s)
 static pid_t rank_start(int rank, const char *address, const scenario *s)
 {
     coll_config config = { .rank = rank, .size = RANKS, .address = address, .log_level = COLL_LOG_NONE,
-                           .start_timeout_ms = (int)support_patience(20000),
-                           .liveness_timeout_ms = (int)support_patience(LIVENESS_MS) };
+                           .start_timeout_ms = (int)support_patience(20000), .liveness_timeout_ms = shared->liveness_ms };
     const pid_t pid = fork();
     coll_comm *comm = NULL;
 
@@ -165,6 +165,7 @@ static void stopped_case(const void *arg)
     pid_t pids[RANKS];
 
     memset(shared, 0, sizeof *shared);
+    shared->liveness_ms = (int)support_patience(LIVENESS_MS);
     for (int i = 0; i < RANKS; i++) pids[i] = rank_start(i, address, s);
     while (__atomic_load_n(&shared->calls[VICTIM], __ATOMIC_ACQUIRE) < 2) sched_yield();
     nanosleep(&moment, NULL);
@@ -173,8 +174,8 @@ static void stopped_case(const void *arg)
     const int64_t stopped = now_ms();
     if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);
     const bool have_failed = await(shared->has_failed, pids);
-    const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : LIVENESS_MS * 9 / 8) + 1500;
-    CHECK(known_ms <= support_patience(most_ms), "%s: known after %d ms", case_name, (int)known_ms);
+    const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : shared->liveness_ms * 9 / 8) + support_patience(1500);
+    CHECK(known_ms <= most_ms, "%s: known after %d ms", case_name, (int)known_ms);
     const bool have_filled = have_failed && await(shared->has_filled, pids);
     kill(pids[VICTIM], SIGCONT);
     const int64_t continued = now_ms();

@@ -286,6 +286,7 @@ typedef struct coll__observer {
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
     int      slow;                                /* slow yields so far, each soon after the one before       */
+    int      sleep_ms;                            /* for how long waits slept the last time; 0: not lately    */
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
 } coll__yields;
 

@@ -118,25 +118,29 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
  * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
  * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
  * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and two slow yields are enough to repeat
- * this.  Calls that follow one another at once make so many waits between two slow yields that spinning pays, and goes on.
+ * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this, each
+ * time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow yields
+ * that spinning pays, and goes on.
  *
- * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Each trial costs a rank
- * two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer than if they
+ * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  In the end each trial
+ * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer than if they
  * spun on.  Long vectors of ranks that share a processor make yields slow too; the wake-ups are short beside them. */
 
 /* A yield took `ns` and ended at `now`.  A single slow yield tells nothing: it takes several, each within some waits of the one
  * before.  Waits that sleep at once are not counted. */
 static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
-    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_MS = 500 };
+    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_LEAST_MS = 30, SLEEP_MOST_MS = 500 };
+    const bool is_first = y->waits - y->slow_at > APART;
 
     if (ns < (int64_t)SLOW_US * 1000) return;
-    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow + 1;
+    y->slow = is_first ? 1 : y->slow + 1;
     y->slow_at = y->waits;
+    if (is_first) y->sleep_ms = 0;
     if (y->slow < ENOUGH) return;
     y->slow = ENOUGH - AGAIN;
-    y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
+    y->sleep_ms = y->sleep_ms == 0 ? SLEEP_LEAST_MS : y->sleep_ms < SLEEP_MOST_MS / 2 ? 2 * y->sleep_ms : SLEEP_MOST_MS;
+    y->sleep_until = now + y->sleep_ms * (int64_t)COLL__MS;
 }
 
 /* May a wait that begins at `now` spin and yield, or does it sleep at once? */
