@@ -5,7 +5,9 @@
  *
  * Eight processes make a world, numbered anew each time, and call collectives whose results are checked.  A seeded plan has up to
  * three of them die: before a call, at any moment, inside coll_shrink, or stopped and never heard of again.  The survivors
- * must learn of it within a bound, shrink to a world that holds every living rank, and go on.  Five of the processes never die,
+ * must learn of it within a bound, shrink to a world that holds every living rank, and go on.  A rank may also be stopped at any
+ * moment and continued when the others have given it up: its calls must then fail, and the others go on for as long as it was
+ * stopped, and keep what they had received.  Five of the processes never die,
  * so that a leak in them would grow with the number of worlds: their heap, files and threads must stay as they are.  Another
  * process plays strangers: idle connections, floods, bytes at random, and ranks with another key. */
 #define _GNU_SOURCE
@@ -20,14 +22,16 @@
 #include <poll.h>
 
 enum {
-    SLOTS = 8, MORTALS = 3, OPS = 40, COUNT_MOST = 1 << 14,
+    SLOTS = 8, MORTALS = 3, OPS = 40, COUNT_MOST = 1 << 14, KEPT = 50000, BACK_MOST_MS = 1500,
     LIVENESS_MS = 1500, KILLED_MS = 2500, STOPPED_MS = LIVENESS_MS + LIVENESS_MS / 2 + 2500, SHRINK_MS = 3 * LIVENESS_MS + 3000,
     WORLD_SECONDS = 60, HEAP_GROWTH = 256 << 10, WARM_WORLDS = 4
 };
 
-typedef enum fate { LIVES, DIES_BEFORE_CALL, DIES_AT_TIME, DIES_IN_SHRINK, STOPS, FATE_COUNT } fate;
+typedef enum fate { LIVES, DIES_BEFORE_CALL, DIES_AT_TIME, DIES_IN_SHRINK, STOPS, COMES_BACK, FATE_COUNT } fate;
 
-static const char *const fate_names[] = { "lives", "dies before a call", "dies at a moment", "dies in coll_shrink", "stops" };
+static const char *const fate_names[FATE_COUNT] = {
+    "lives", "dies before a call", "dies at a moment", "dies in coll_shrink", "stops", "is stopped at a moment, and continued"
+};
 
 /* What one process does in a world, of which all know everything. */
 typedef struct role { int slot; fate fate; int call; unsigned moment_us; } role;
@@ -36,6 +40,8 @@ typedef struct plan { uint64_t number; role roles[SLOTS]; } plan;         /* by 
 /* In memory that all processes share. */
 typedef struct board {
     int64_t died_at[SLOTS];                       /* ms, by slot, in the present world; 0: lives              */
+    int64_t given_up_at[SLOTS], back_at[SLOTS];   /* a rank that is stopped and continued                     */
+    int     has_ended[SLOTS];
     pid_t   pids[SLOTS];
     char    address[96];
     int     is_over, intruders, knocks;
@@ -56,9 +62,12 @@ typedef struct life {
     coll_comm *comm;
     int     call;
     int     members[SLOTS];                       /* first ranks, by present ones                             */
-    bool    is_doomed;                            /* a thread will kill us                                    */
+    bool    is_doomed;                            /* a thread will kill or stop us                            */
+    pthread_t doom;
     report  report;
-    uint32_t *send, *recv;
+    uint32_t *send, *recv, *kept;                 /* kept: received right after a failure                     */
+    bool    has_kept;
+    int     kept_call, kept_size;
 } life;
 
 static board *shared;
@@ -92,7 +101,8 @@ static plan plan_of(uint64_t number)
         role *r = &p.roles[i];
         const uint64_t dice = support_random(&state) % 16;
         if (r->slot < SLOTS - MORTALS) continue;
-        r->fate = dice < 4 ? LIVES : dice < 8 ? DIES_BEFORE_CALL : dice < 12 ? DIES_AT_TIME : dice < 15 ? DIES_IN_SHRINK : STOPS;
+        r->fate = dice < 4 ? LIVES : dice < 8 ? DIES_BEFORE_CALL : dice < 11 ? DIES_AT_TIME : dice < 14 ? DIES_IN_SHRINK
+                : dice < 15 ? STOPS : COMES_BACK;
         r->call = (int)(support_random(&state) % OPS);
         r->moment_us = (unsigned)(support_random(&state) % (r->fate == DIES_IN_SHRINK ? 20000 : 60000));
     }
@@ -106,7 +116,6 @@ static void die(int slot, int signal)
     __atomic_store_n(&shared->died_at[slot], now_ms(), __ATOMIC_SEQ_CST);
     if (talk) fprintf(stderr, "%7.3f rank %d dies\n", (double)(now_ms() % 1000000) * 1e-3, my_rank);
     raise(signal);
-    if (signal == SIGSTOP) _exit(1);              /* whoever lets us go on wants us gone                      */
 }
 
 static void *doom(void *at)
@@ -115,17 +124,15 @@ static void *doom(void *at)
     const struct timespec span = { 0, (long)r->moment_us * 1000 };
 
     nanosleep(&span, NULL);
-    die(r->slot, SIGKILL);
+    die(r->slot, r->fate == COMES_BACK ? SIGSTOP : SIGKILL);
+    __atomic_store_n(&shared->back_at[r->slot], now_ms(), __ATOMIC_SEQ_CST);
     return NULL;
 }
 
 static void be_doomed(life *l)
 {
-    pthread_t thread;
-
     if (l->is_doomed) return;
-    l->is_doomed = true;
-    if (!pthread_create(&thread, NULL, doom, (void *)(uintptr_t)&l->plan->roles[l->rank])) pthread_detach(thread);
+    l->is_doomed = pthread_create(&l->doom, NULL, doom, (void *)(uintptr_t)&l->plan->roles[l->rank]) == 0;
 }
 
 static int64_t death_of(const life *l, int rank)
@@ -282,6 +289,55 @@ static coll_status one_call(life *l)
     }
 }
 
+/* ---- >>a rank that is stopped and continued ---- */
+
+/* Was this rank stopped, and continued? */
+static bool is_back(const life *l)
+{
+    return __atomic_load_n(&shared->back_at[l->plan->roles[l->rank].slot], __ATOMIC_SEQ_CST) != 0;
+}
+
+/* Is a rank stopped that will be continued, or has it been for less time than it was stopped? */
+static int wants_more(const life *l)
+{
+    for (int r = 0; r < SLOTS; r++) {
+        const role *o = &l->plan->roles[r];
+        const int64_t died = death_of(l, r), back = __atomic_load_n(&shared->back_at[o->slot], __ATOMIC_SEQ_CST);
+        if (o->fate != COMES_BACK || !died || r == l->rank) continue;
+        if (!back || !__atomic_load_n(&shared->has_ended[o->slot], __ATOMIC_SEQ_CST) || now_ms() - back < back - died) return 1;
+    }
+    return 0;
+}
+
+/* Receive something that no later call touches. */
+static coll_status keep(life *l)
+{
+    const uint32_t mine = (uint32_t)l->rank;
+
+    for (size_t i = 0; i < KEPT; i++) l->kept[i] = value(l->call, l->rank, i) + mine;
+    l->kept_call = l->call;
+    l->kept_size = coll_size(l->comm);
+    const coll_status status = coll_allreduce(l->comm, l->kept, l->kept, KEPT, COLL_U32, COLL_MAX);
+    l->has_kept = status == COLL_OK;
+    return status;
+}
+
+static void check_kept(life *l)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; l->has_kept && i < KEPT; i++) {
+        uint32_t most = 0;
+        for (int r = 0; r < l->kept_size; r++) {
+            const uint32_t one = value(l->kept_call, l->members[r], i) + (uint32_t)l->members[r];
+            if (one > most) most = one;
+        }
+        wrong += l->kept[i] != most;
+    }
+    l->has_kept = false;
+    EXPECT(l, wrong == 0, "%zu elements received after a failure have changed", wrong);
+}
+
 /* ---- >>a life in a world ---- */
 
 /* Calls until the last one, or until one fails.  Who has been told to die and is still there at the end dies then. */
@@ -292,12 +348,21 @@ static coll_status calls(life *l)
 
     while (status == COLL_OK && l->call < OPS) {
         if (me->fate == DIES_BEFORE_CALL && l->call >= me->call) die(me->slot, SIGKILL);
-        if (me->fate == STOPS && l->call >= me->call) die(me->slot, SIGSTOP);
-        if (me->fate == DIES_AT_TIME) be_doomed(l);
+        if (me->fate == STOPS && l->call >= me->call) {
+            die(me->slot, SIGSTOP);
+            _exit(1);                             /* continued only to be ended                               */
+        }
+        if (me->fate == DIES_AT_TIME || me->fate == COMES_BACK) be_doomed(l);
         status = one_call(l);
         l->call++;
     }
-    if (status == COLL_OK && me->fate != LIVES) die(me->slot, SIGKILL);
+    if (status == COLL_OK && me->fate != LIVES && me->fate != COMES_BACK) die(me->slot, SIGKILL);
+    for (int more = 1; status == COLL_OK && more; l->call++) {
+        more = wants_more(l);
+        status = coll_allreduce(l->comm, &more, &more, 1, COLL_I32, COLL_MAX);
+        if (status == COLL_OK && more) status = one_call(l);
+    }
+    if (status == COLL_OK) check_kept(l);
     return status == COLL_OK ? coll_barrier(l->comm) : status;
 }
 
@@ -309,9 +374,11 @@ static void judge_failure(life *l, coll_status status)
     bool is_stop = false;
 
     for (int r = 0; r < coll_size(l->comm); r++) {
+        const fate f = l->plan->roles[l->members[r]].fate;
         const int64_t at = death_of(l, l->members[r]);
-        if (at && (!first || at < first)) first = at, is_stop = l->plan->roles[l->members[r]].fate == STOPS;
+        if (at && (!first || at < first)) first = at, is_stop = f == STOPS || f == COMES_BACK;
     }
+    if (is_back(l)) return;                       /* given up by the others, for what it did not see          */
     EXPECT(l, first != 0, "nobody has died, but: %s", coll_error(l->comm));
     EXPECT(l, status == COLL_ERR_PEER, "status %d: %s", (int)status, coll_error(l->comm));
     if (!first) return;
@@ -325,6 +392,7 @@ static void judge_failure(life *l, coll_status status)
 static bool shrink(life *l)
 {
     const int64_t began = now_ms();
+    const bool was_back = is_back(l);
     int32_t before[SLOTS], size = coll_size(l->comm);
     bool was_dead[SLOTS];
     coll_comm *next = NULL;
@@ -333,7 +401,9 @@ static bool shrink(life *l)
     if (l->plan->roles[l->rank].fate == DIES_IN_SHRINK) be_doomed(l);
     const coll_status status = coll_shrink(l->comm, &next);
     const long took = (long)(now_ms() - began);
-    EXPECT(l, status == COLL_OK, "coll_shrink: %s", coll_error(l->comm));
+    check_kept(l);
+    EXPECT(l, was_back ? status == COLL_ERR_PEER : status == COLL_OK || is_back(l), "coll_shrink%s: %d, %s",
+           was_back ? " of a rank that was given up" : "", (int)status, coll_error(l->comm));
     EXPECT(l, took <= support_patience(SHRINK_MS), "coll_shrink took %ld ms", took);
     if (took > l->report.shrunk_ms) l->report.shrunk_ms = took;
     l->report.shrinks++;
@@ -343,6 +413,8 @@ static bool shrink(life *l)
         const int count = coll_failed_ranks(l->comm, failed, SLOTS);
         bool is_failed = false;
         for (int i = 0; i < count && i < SLOTS; i++) is_failed = is_failed || failed[i] == r;
+        const int slot = l->plan->roles[before[r]].slot;
+        if (is_failed) __atomic_store_n(&shared->given_up_at[slot], now_ms(), __ATOMIC_SEQ_CST);
         if (is_failed) lost += death_of(l, before[r]) == 0;
         else l->members[at++] = before[r];
         EXPECT(l, is_failed || !was_dead[r], "rank %d was dead and is a member", before[r]);
@@ -389,9 +461,12 @@ static void play(life *l)
         SAY("coll_shrink: %d, rank %d of %d", is_good, coll_rank(l->comm), coll_size(l->comm));
         if (!is_good) break;
         status = agree(l);
+        if (status == COLL_OK) status = keep(l);
         if (status == COLL_OK) status = calls(l);
     }
     coll_free(l->comm);
+    if (l->is_doomed) pthread_join(l->doom, NULL);
+    __atomic_store_n(&shared->has_ended[l->plan->roles[l->rank].slot], 1, __ATOMIC_SEQ_CST);
 }
 
 /* ---- >>processes ---- */
@@ -409,12 +484,13 @@ static int entries(const char *folder)
 static void process_main(int slot, int line)
 {
     uint64_t number;
-    life l = { .send = support_need(malloc(SLOTS * COUNT_MOST * 4)), .recv = support_need(malloc(SLOTS * COUNT_MOST * 4)) };
+    life l = { .send = support_need(malloc(SLOTS * COUNT_MOST * 4)), .recv = support_need(malloc(SLOTS * COUNT_MOST * 4)),
+               .kept = support_need(malloc(KEPT * 4)) };
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (read(line, &number, sizeof number) == (ssize_t)sizeof number && number) {
         const plan p = plan_of(number);
-        l = (life){ .plan = &p, .send = l.send, .recv = l.recv };
+        l = (life){ .plan = &p, .send = l.send, .recv = l.recv, .kept = l.kept };
         while (p.roles[l.rank].slot != slot) l.rank++;
         my_rank = l.rank;
         play(&l);
@@ -427,6 +503,7 @@ static void process_main(int slot, int line)
     }
     free(l.send);
     free(l.recv);
+    free(l.kept);
     exit(0);
 }
 
@@ -518,7 +595,7 @@ static void strangers_main(void)
 typedef struct crowd {
     int    lines[SLOTS];
     report first[SLOTS], last[SLOTS];             /* of processes that live: after the warm worlds, and now   */
-    int    worlds, deaths, stops;
+    int    worlds, deaths, returns;
     long   calls, shrinks, detected_ms, shrunk_ms;
 } crowd;
 
@@ -540,6 +617,24 @@ static void start_process(crowd *c, int slot)
     shared->pids[slot] = child;
 }
 
+/* Continue the ranks that the others have given up, some time later, and those that nobody waits for any more. */
+static void continue_stopped(const plan *p, const bool *is_over)
+{
+    bool is_awaited = false;
+
+    for (int i = 0; i < SLOTS; i++) {
+        const role *o = &p->roles[i];
+        is_awaited = is_awaited || (!is_over[o->slot] && (o->fate != COMES_BACK || !shared->died_at[o->slot]));
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        const role *o = &p->roles[i];
+        const int64_t at = __atomic_load_n(&shared->given_up_at[o->slot], __ATOMIC_SEQ_CST);
+        if (o->fate != COMES_BACK || is_over[o->slot] || !shared->died_at[o->slot]) continue;
+        if (!is_awaited || (at && now_ms() >= at + (int64_t)(support_mix(p->number) % BACK_MOST_MS)))
+            kill(shared->pids[o->slot], SIGCONT);
+    }
+}
+
 /* Hear what becomes of the processes.  false: the world hangs. */
 static bool hear(crowd *c)
 {
@@ -551,8 +646,10 @@ static bool hear(crowd *c)
     for (int open = SLOTS; open > 0;) {
         struct pollfd fds[SLOTS];
         for (int i = 0; i < SLOTS; i++) fds[i] = (struct pollfd){ is_over[i] ? -1 : c->lines[i], POLLIN, 0 };
-        const int ready = poll(fds, SLOTS, (int)(until - now_ms() > 0 ? until - now_ms() : 0));
-        if (ready <= 0) return false;
+        const int64_t left = until - now_ms();
+        const int ready = poll(fds, SLOTS, left > 20 ? 20 : left > 0 ? (int)left : 0);
+        continue_stopped(&p, is_over);
+        if (ready < 0 || (ready == 0 && left <= 0)) return false;
         for (int i = 0; i < SLOTS; i++) {
             if (!fds[i].revents) continue;
             is_over[i] = true;
@@ -591,6 +688,9 @@ static bool world_of(crowd *c)
     const plan p = plan_of(++shared->number);
 
     memset(shared->died_at, 0, sizeof shared->died_at);
+    memset(shared->given_up_at, 0, sizeof shared->given_up_at);
+    memset(shared->back_at, 0, sizeof shared->back_at);
+    memset(shared->has_ended, 0, sizeof shared->has_ended);
     snprintf(shared->address, sizeof shared->address, "file:/tmp/coll-soak.%d.%llu", (int)getpid(),
              (unsigned long long)shared->number);
     for (int i = 0; i < SLOTS; i++) if (write(c->lines[i], &p.number, sizeof p.number) < 0) return false;
@@ -604,6 +704,7 @@ static bool world_of(crowd *c)
         close(c->lines[i]);
         c->lines[i] = -1;
         c->deaths++;
+        c->returns += shared->back_at[i] != 0;
         start_process(c, i);
     }
     unlink(shared->address + 5);
@@ -638,10 +739,10 @@ static void soak(double seconds)
     }
     waitpid(strangers, NULL, 0);
     CHECK(shared->intruders == 0, "%s: %d strangers with another key got in", security, shared->intruders);
-    printf("%-10s %4d worlds, %d deaths, %ld calls, %ld shrinks, %d knocks in %.0f s; a death is heard of within %ld ms, "
-           "coll_shrink takes up to %ld ms; heap %ld -> %ld KiB\n", security, c.worlds, c.deaths, c.calls, c.shrinks,
-           shared->knocks, (double)(now_ms() - began) / 1e3, c.detected_ms, c.shrunk_ms, c.first[0].heap >> 10,
-           c.last[0].heap >> 10);
+    printf("%-10s %4d worlds, %d deaths, of which %d were stopped and continued, %ld calls, %ld shrinks, %d knocks in %.0f s; "
+           "a death is heard of within %ld ms, coll_shrink takes up to %ld ms; heap %ld -> %ld KiB\n", security, c.worlds,
+           c.deaths, c.returns, c.calls, c.shrinks, shared->knocks, (double)(now_ms() - began) / 1e3, c.detected_ms,
+           c.shrunk_ms, c.first[0].heap >> 10, c.last[0].heap >> 10);
 }
 
 int main(int argc, char **argv)

@@ -118,13 +118,13 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
  * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
  * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
  * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this, each
- * time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow yields
- * that spinning pays, and goes on.
+ * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this,
+ * each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow
+ * yields that spinning pays, and goes on.
  *
  * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  In the end each trial
- * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer than if they
- * spun on.  Long vectors of ranks that share a processor make yields slow too; the wake-ups are short beside them. */
+ * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer
+ * than if they spun on.  Long vectors of ranks that share a processor make yields slow too; a wake-up is short beside that. */
 
 /* A yield took `ns` and ended at `now`.  A single slow yield tells nothing: it takes several, each within some waits of the one
  * before.  Waits that sleep at once are not counted. */
