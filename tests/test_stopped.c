@@ -8,6 +8,9 @@
  * call in the new world.  Then the stopped rank is continued, and its call must fail or have the right result.  When it is over,
  * the others compare their results and inputs once more with what they must be, and go on.  COLL_TEST_SEED replays a run,
  * COLL_TEST_SCALE sets how many there are.
+ *
+ * Then, for each kind, one rank is held just before the kernel reads the memory of another one for it.  A third rank ends the
+ * world by coll_abort, the others use their buffers for something else, and the read goes on: its result must not stand.
  */
 #define _GNU_SOURCE 1
 #include "../coll.h"
@@ -17,11 +20,14 @@
 #include "there.h"
 #include "each_kind.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { RANKS = 3, VICTIM = 2, ROOT = 0, LIVENESS_MS = 800, LIMIT_SECONDS = 60, GO_ON_MS = 300, GO_ON_CALLS = 5 };
@@ -42,6 +48,7 @@ static struct shared {
     char sentence[RANKS][300];
     bool is_stopped, abort_now, end_now;
     int  liveness_ms;                             /* of all ranks of a run                                    */
+    bool is_reading;                              /* the reader is held                                       */
 } *shared;
 
 /* ---- >>a rank ---- */
@@ -197,6 +204,113 @@ static void stopped_case(const void *arg)
     close(port);
 }
 
+/* ---- >>a read that comes late ---- */
+
+static bool is_reader;                            /* this process; its next read by the kernel is held        */
+
+/* What the library calls for what libc has no function for. */
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    const struct timespec nap = { 0, 1000000 };
+    long a[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
+    va_end(list);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_process_vm_readv && is_reader) {
+        is_reader = false;
+        __atomic_store_n(&shared->is_reading, true, __ATOMIC_RELEASE);
+        for (int i = 0; i < RANKS; i++)
+            while (i != VICTIM && !__atomic_load_n(&shared->has_filled[i], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    }
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* A reduce and a gather are read by their root, what a root gives by all others.  The victim is the rank that reads. */
+static int late_number(coll_kind kind, int rank)
+{
+    const bool is_for_root = kind == COLL_REDUCE || kind == COLL_GATHER || kind == COLL_GATHERV;
+
+    return is_for_root ? (rank + 1) % RANKS : rank;       /* the victim becomes rank 0                                */
+}
+
+static void *abort_when_held(void *comm)
+{
+    const struct timespec nap = { 0, 1000000 }, while_others_read = { 0, 200000000 };
+
+    while (!__atomic_load_n(&shared->is_reading, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    nanosleep(&while_others_read, NULL);          /* until they wait for nothing but the one that is held     */
+    coll_abort(comm, "one of us has enough");
+    return NULL;
+}
+
+/* The victim's first call is verified; of its second one the first read is held. */
+static int late_main(coll_comm *comm, int who, const scenario *s)
+{
+    const size_t room = each_room(s->kind, s->count, RANKS);
+    each_call b = { .kind = s->kind, .is_in_place = s->is_in_place, .count = s->count, .comm = comm, .room = room,
+                    .in = support_need(malloc(room * sizeof(int))), .out = support_need(malloc(room * sizeof(int))) };
+    coll_status status = COLL_OK;
+    pthread_t thread;
+    int *recv;
+
+    each_lay_out(&b);
+    if (who == 1) pthread_create(&thread, NULL, abort_when_held, comm);
+    for (int i = 0; status == COLL_OK && !__atomic_load_n(&shared->is_reading, __ATOMIC_ACQUIRE); i++) {
+        const coll_call call = each_prepare(&b, &recv);
+        status = coll_barrier(comm);              /* all have their input before one is read                  */
+        is_reader = status == COLL_OK && who == VICTIM && i == 1;
+        if (status == COLL_OK) status = coll_run(comm, &call);
+        if (status == COLL_OK) shared->wrong[who] += each_count_wrong(&b, &call, recv) != 0;
+        if (i == 50) return fprintf(stderr, "%s: nothing is read by the kernel\n", case_name), 1;
+    }
+    while (status == COLL_OK) status = coll_barrier(comm);
+    shared->status[who] = status;
+    snprintf(shared->sentence[who], sizeof shared->sentence[who], "%s", coll_error(comm));
+    for (size_t i = 0; i < room; i++) b.in[i] = b.out[i] = -7;
+    __atomic_store_n(&shared->has_filled[who], true, __ATOMIC_RELEASE);
+    while (who != VICTIM && !__atomic_load_n(&shared->has_filled[VICTIM], __ATOMIC_ACQUIRE)) sched_yield();
+    if (who == 1) pthread_join(thread, NULL);
+    free(b.in);
+    free(b.out);
+    return 0;
+}
+
+static void late_case(const void *arg)
+{
+    const scenario *s = arg;
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    pid_t pids[RANKS];
+
+    memset(shared, 0, sizeof *shared);
+    shared->liveness_ms = 60000;
+    for (int i = 0; i < RANKS; i++) {
+        if ((pids[i] = fork()) != 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        coll_config config = { .rank = late_number(s->kind, i), .size = RANKS, .address = address, .log_level = COLL_LOG_NONE,
+                               .start_timeout_ms = (int)support_patience(20000), .liveness_timeout_ms = shared->liveness_ms };
+        coll_comm *comm = NULL;
+        if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: %s\n", case_name, coll_error(NULL)) != 0);
+        const int wrong = late_main(comm, i, s);
+        coll_free(comm);
+        exit(wrong);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        int status = -1;
+        const bool has_ended = waitpid(pids[i], &status, 0) == pids[i];
+        CHECK(has_ended && status == 0, "%s: rank %d ended with %d", case_name, i, status);
+        CHECK(shared->wrong[i] == 0, "%s: rank %d has %d wrong results", case_name, i, shared->wrong[i]);
+        const coll_status is = shared->status[i]; /* PEER: it sees first that the others have left            */
+        CHECK(is == COLL_ERR_ABORTED || (i == VICTIM && is == COLL_ERR_PEER), "%s: rank %d: %d, %s", case_name, i, (int)is,
+              shared->sentence[i]);
+    }
+    close(port);
+}
+
 enum { WAYS = 8 };
 
 int main(int argc, char **argv)
@@ -228,6 +342,14 @@ int main(int argc, char **argv)
                  s.has_buffers ? " of coll_alloc" : "", s.is_in_place ? " in place" : "", s.aborts ? "abort" : "liveness",
                  s.stop_after_us);
         run_case_within(LIMIT_SECONDS, stopped_case, &s, name);
+    }
+    for (int i = 0; i < 2 * EACH_KINDS; i++) {
+        scenario s = { .kind = each_kinds[i / 2], .is_in_place = i & 1 && each_kinds[i / 2] != COLL_BROADCAST };
+        s.count = (each_room(s.kind, 1, RANKS) > 1 ? 1 : 3) * ((size_t)1 << 20) + 77;
+        if (argc > 1 && !support_listed(argv[1], coll_kind_name(s.kind))) continue;
+        snprintf(name, sizeof name, "%s of %zu%s, a read that comes late", coll_kind_name(s.kind), s.count,
+                 s.is_in_place ? " in place" : "");
+        run_case_within(LIMIT_SECONDS, late_case, &s, name);
     }
     return CHECK_DONE();
 }
