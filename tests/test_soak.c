@@ -378,7 +378,7 @@ static void judge_failure(life *l, coll_status status)
         const int64_t at = death_of(l, l->members[r]);
         if (at && (!first || at < first)) first = at, is_stop = f == STOPS || f == COMES_BACK;
     }
-    if (is_back(l)) return;                       /* given up by the others, for what it did not see          */
+    if (death_of(l, l->rank)) return;             /* given up by the others, for what it did not see          */
     EXPECT(l, first != 0, "nobody has died, but: %s", coll_error(l->comm));
     EXPECT(l, status == COLL_ERR_PEER, "status %d: %s", (int)status, coll_error(l->comm));
     if (!first) return;
@@ -392,7 +392,7 @@ static void judge_failure(life *l, coll_status status)
 static bool shrink(life *l)
 {
     const int64_t began = now_ms();
-    const bool was_back = is_back(l);
+    const bool was_back = is_back(l);             /* continued before, not meanwhile                          */
     int32_t before[SLOTS], size = coll_size(l->comm);
     bool was_dead[SLOTS];
     coll_comm *next = NULL;
@@ -402,7 +402,7 @@ static bool shrink(life *l)
     const coll_status status = coll_shrink(l->comm, &next);
     const long took = (long)(now_ms() - began);
     check_kept(l);
-    EXPECT(l, was_back ? status == COLL_ERR_PEER : status == COLL_OK || is_back(l), "coll_shrink%s: %d, %s",
+    EXPECT(l, was_back ? status == COLL_ERR_PEER : status == COLL_OK || death_of(l, l->rank), "coll_shrink%s: %d, %s",
            was_back ? " of a rank that was given up" : "", (int)status, coll_error(l->comm));
     EXPECT(l, took <= support_patience(SHRINK_MS), "coll_shrink took %ld ms", took);
     if (took > l->report.shrunk_ms) l->report.shrunk_ms = took;
