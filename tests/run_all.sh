@@ -279,6 +279,7 @@ waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite fuzz               sh tests/fuzz.sh
+suite streams            program asan test_streams
 suite joined             program asan test_joined
 suite hub                program asan test_hub
 waits stopped            program asan test_stopped

@@ -34,7 +34,7 @@ static int coll__segment_make(size_t length)
 {
     struct rlimit most;
     const bool is_too_long = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < length;
-    int fd = is_too_long ? -1 : (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = is_too_long ? -1 : coll__fd_above((int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
     if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
     coll__close_fd(&fd);
@@ -59,7 +59,7 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
     const ssize_t n = readlink(path, link, sizeof link);
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
-    int fd = open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = coll__fd_above(open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
         *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
@@ -109,7 +109,7 @@ static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
     struct stat s;
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
-    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : coll__fd_above(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (fd >= 0 && coll__fd_id(fd) != id) coll__close_fd(&fd);
     return fd;
 }

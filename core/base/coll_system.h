@@ -157,6 +157,17 @@ static COLL__UNUSED void coll__unreserve(void *at, size_t length)
     if (at) munmap(at, length ? length : 1);
 }
 
+/* A descriptor that was just made, or -1.  It is moved above 0 to 2: where the program has closed one of these, what it writes to
+ * standard output or error must not go into a connection.  -1 with errno: there is none left. */
+static COLL__UNUSED int coll__fd_above(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    const int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(fd);
+    errno = error;
+    return above;
+}
+
 static COLL__UNUSED void coll__close_fd(int *fd)
 {
     if (*fd >= 0) close(*fd);
@@ -195,10 +206,10 @@ static COLL__UNUSED void coll__bell_close(coll__bell *bell)
 /* The same bell for somebody else, who closes it himself.  coll__no_bell: no descriptor is left. */
 static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
 {
-    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, 0), -1 };
+    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), -1 };
 
     if (shared.fd < 0) return coll__no_bell;
-    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, 0);
+    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (shared.rope < 0) coll__bell_close(&shared);
     return shared;
 }
@@ -210,6 +221,12 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 
     *bell = coll__no_bell;
     if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) ends[i] = coll__fd_above(ends[i]);
+    if (ends[0] < 0 || ends[1] < 0) {
+        const int error = errno;
+        for (int i = 0; i < 2; i++) coll__close_fd(&ends[i]);
+        return error;
+    }
     for (int i = 0; i < 2; i++) {
         (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
         (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
@@ -230,7 +247,7 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 /* 0, or an errno. */
 static COLL__UNUSED int coll__bell_open(coll__bell *bell)
 {
-    bell->fd = bell->rope = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bell->fd = bell->rope = coll__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return bell->fd < 0 ? errno : 0;
 }
 

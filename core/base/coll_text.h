@@ -97,6 +97,44 @@ static inline int coll__give_text(char *text, size_t room, const char *given)
 
 /* ---- >>log: lines ---- */
 
+/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
+ * of ours: they are blocked, and what our own writing has raised is taken. */
+static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
+{
+    sigset_t raised;
+
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    sigpending(pending);
+    pthread_sigmask(SIG_BLOCK, &raised, before);
+}
+
+static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset_t *pending)
+{
+    static const int raised[] = { SIGPIPE, SIGXFSZ };
+    sigset_t now, one;
+    int number;
+
+    sigpending(&now);
+    for (size_t i = 0; i < sizeof raised / sizeof *raised; i++) {
+        if (!sigismember(&now, raised[i]) || sigismember(pending, raised[i])) continue;
+        sigemptyset(&one);
+        sigaddset(&one, raised[i]);
+        sigwait(&one, &number);
+    }
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static void coll__log_line(const char *line)
+{
+    sigset_t before, pending;
+
+    coll__signals_hold(&before, &pending);
+    fprintf(stderr, "coll: %s\n", line);
+    coll__signals_drop(&before, &pending);
+}
+
 static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
 {
     char line[512];
@@ -108,7 +146,7 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_end(list);
     coll__callbacks++;
     if (log->hook) log->hook(log->context, level, line);
-    else fprintf(stderr, "coll: %s\n", line);
+    else coll__log_line(line);
     coll__callbacks--;
 }
 

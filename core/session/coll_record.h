@@ -178,17 +178,21 @@ static void coll__dump_json(const coll__session *session, FILE *file)
 static void coll__dump_failure(const coll__session *session)
 {
     char path[320], part[340], why[100];
+    sigset_t before, pending;
 
     if (!*session->dump) return;
     coll__print(path, sizeof path, "%s/coll-%d", session->dump, session->rank);
     if (session->generation > 0) coll__append(path, sizeof path, ".%d", session->generation);
     coll__append(path, sizeof path, ".json");
     coll__print(part, sizeof part, "%s.part", path);
+    coll__signals_hold(&before, &pending);
     FILE *file = fopen(part, "we");
     if (file) coll__dump_json(session, file);
-    const bool is_written = file && !ferror(file);
-    if (file && fclose(file) == 0 && is_written && rename(part, path) == 0) return;
+    const bool is_written = file && !ferror(file), is_kept = file && fclose(file) == 0 && is_written && rename(part, path) == 0;
     coll__print(why, sizeof why, "%s", strerror(errno));
+    if (file && !is_kept) (void)remove(part);
+    coll__signals_drop(&before, &pending);
+    if (is_kept) return;
     coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
 }
 

@@ -165,9 +165,10 @@ static int coll__uring_open(coll__io *io)
             if (error == -EINVAL) continue;
             if (error == -ENOMEM) break;
             if (error < 0) return error;
-            if ((p.features & needed) == needed) return 0;
-            io->uring.io_uring_queue_exit(&io->ring);
-            return -ENOSYS;
+            io->ring.ring_fd = io->ring.enter_ring_fd = coll__fd_above(io->ring.ring_fd);
+            error = io->ring.ring_fd < 0 ? -errno : (p.features & needed) == needed ? 0 : -ENOSYS;
+            if (error) io->uring.io_uring_queue_exit(&io->ring);
+            return error;
         }
     return error;
 }

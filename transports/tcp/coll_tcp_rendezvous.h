@@ -49,7 +49,7 @@ static int coll__rendezvous_write(const char *path, const coll__rendezvous *rend
     coll__append(text, sizeof text, "end\n");
     coll__print(draft, sizeof draft, "%s.%s", path, rendezvous->nonce);
     const size_t length = strlen(text);
-    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
     if (fd >= 0) close(fd);
     if (!error && rename(draft, path)) error = errno;

@@ -60,10 +60,13 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
 /* Calls that must not wait say so themselves (MSG_DONTWAIT); connect and accept wait unless the socket does not. */
 static int coll__socket(int family, int kind, bool waits)
 {
-    return socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
+    return coll__fd_above(socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0));
 }
 
-static int coll__accept(int listener) { return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC); }
+static int coll__accept(int listener)
+{
+    return coll__fd_above((int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC));
+}
 
 /* What is sent from here on is acknowledged within so many milliseconds, or the connection ends; 0: the kernel decides. */
 static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
@@ -192,8 +195,10 @@ static void coll__holder_text(int port, char *text, size_t room)
 /* ---- >>any POSIX system ---- */
 
 /* A fork between the two calls hands the descriptor on. */
-static int coll__socket_kept(int fd, bool waits)
+static int coll__socket_kept(int made, bool waits)
 {
+    const int fd = coll__fd_above(made);
+
     if (fd < 0) return fd;
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, waits ? fcntl(fd, F_GETFL) & ~O_NONBLOCK : fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -20,7 +20,7 @@ static const coll__watched coll__none_watched = { -1 };
 static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
     (void)memory;
-    w->fd = epoll_create1(EPOLL_CLOEXEC);
+    w->fd = coll__fd_above(epoll_create1(EPOLL_CLOEXEC));
     return w->fd < 0 ? errno : 0;
 }
 
