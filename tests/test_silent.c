@@ -1,10 +1,12 @@
 /* test_silent.c - a rank is lost, and another one 0.1 s later: each of them is killed or stopped.  The others, whatever they do,
  * know of both within a liveness_timeout_ms, a heartbeat interval and a little, and go on without them.
  *
- *     test_silent [PART,...]          PART: call, abort
+ *     test_silent [PART,...]          PART: call, abort, behind
  *
  *     call        the others are in collectives of a hub of the host, or of messages
  *     abort       one of them calls coll_abort, as one is stopped
+ *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, but for one
+ *                 that has stopped meanwhile: coll_shrink does not wait for that one, with which it would not be enough
  */
 #define _GNU_SOURCE
 #include "../coll.h"
@@ -124,6 +126,78 @@ static void scene_case(const void *arg)
     close(port);
 }
 
+/* ---- >>behind ---- */
+
+enum { BEHIND = 4, KILLED = 1, STOPS_LATER = 3, BEHIND_LIVENESS_MS = 1000, BEHIND_START_MS = 30000 };
+
+static void behind_main(int rank, const char *address)
+{
+    const coll_config config = { .rank = rank, .size = RANKS, .address = address, .liveness_timeout_ms = BEHIND_LIVENESS_MS,
+                                 .start_timeout_ms = BEHIND_START_MS, .log_level = COLL_LOG_ERROR,
+                                 .tcp = { .hub = -1, .share_memory = -1 } };
+    coll_comm *comm = NULL, *left = NULL;
+    coll_status status = coll_init(&comm, &config);
+
+    CHECK(!status, "%s: rank %d: %s", case_name, rank, coll_error(comm));
+    for (bool is_ready = false; !status; is_ready = true) {
+        status = coll_barrier(comm);
+        if (!is_ready) (void)__atomic_add_fetch(&board->ready, 1, __ATOMIC_SEQ_CST);
+    }
+    const int64_t began = now_ms();
+    status = board->ranks[rank].shrunk = coll_shrink(comm, &left);
+    board->ranks[rank].whole_ms = (int)(now_ms() - began);
+    board->ranks[rank].size = left ? coll_size(left) : 0;
+    snprintf(board->ranks[rank].sentence, sizeof board->ranks[rank].sentence, "%s", coll_error(comm));
+    if (rank == STOPS_LATER) raise(SIGSTOP);
+    while (rank == 0 && !__atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST)) (void)poll(NULL, 0, 5);
+    if (rank == 0) (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 4);   /* it passes on that others have left first             */
+    coll_free(comm);
+    (void)__atomic_add_fetch(&board->is_struck, 1, __ATOMIC_SEQ_CST);
+    while (rank != BEHIND && __atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST) < RANKS - 2)
+        (void)poll(NULL, 0, 5);                   /* it computes, and answers nobody                          */
+    coll_free(left);
+    exit(check__failed > 0);
+}
+
+static void behind_case(const void *arg)
+{
+    char address[64] = "";
+    const int port = support_reserve_port(address, sizeof address);
+    pid_t pids[RANKS];
+    int status = 0;
+
+    (void)arg;
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < RANKS; i++) {
+        if ((pids[i] = fork())) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        behind_main(i, address);
+    }
+    case_step = "all meet";
+    while (__atomic_load_n(&board->ready, __ATOMIC_SEQ_CST) < RANKS) (void)poll(NULL, 0, 1);
+    kill(pids[BEHIND], SIGSTOP);
+    (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 10);
+    kill(pids[KILLED], SIGKILL);
+    case_step = "the others go on";
+    CHECK(waitpid(pids[STOPS_LATER], &status, WUNTRACED) == pids[STOPS_LATER] && WIFSTOPPED(status), "%s: %#x", case_name,
+          (unsigned)status);
+    while (__atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST) < RANKS - 3) (void)poll(NULL, 0, 1);
+    kill(pids[BEHIND], SIGCONT);
+    case_step = "the one behind ends";
+    CHECK(waitpid(pids[BEHIND], &status, 0) == pids[BEHIND] && status == 0, "%s: %#x", case_name, (unsigned)status);
+    for (int i = 0; i < RANKS; i++) {
+        const bool is_out = i == BEHIND;
+        if (i == KILLED) continue;
+        CHECK(board->ranks[i].shrunk == (is_out ? COLL_ERR_PEER : COLL_OK) && board->ranks[i].size == (is_out ? 0 : RANKS - 2),
+              "%s: rank %d: %d, %d ranks: %s", case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size,
+              board->ranks[i].sentence);
+        if (is_out) CHECK(board->ranks[i].whole_ms < support_patience(BEHIND_LIVENESS_MS + SLACK_MS),
+                          "%s: it knows after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
+    }
+    for (int i = 0; i < RANKS; i++) if (i != BEHIND) kill(pids[i], SIGKILL), (void)waitpid(pids[i], &status, 0);
+    close(port);
+}
+
 static void run(scene s)
 {
     char text[120];
@@ -156,5 +230,6 @@ int main(int argc, char **argv)
             s.aborts = true;
             if (support_listed(parts, "abort")) run(s);
         }
+    if (support_listed(parts, "behind")) run_case_within(CASE_SECONDS, behind_case, NULL, "behind");
     return CHECK_DONE();
 }
