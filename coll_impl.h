@@ -58,7 +58,7 @@
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_activity.h               what this rank does, and which communicators it and the others have freed
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
@@ -68,20 +68,17 @@
  *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
- *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
- *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
  *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
- *     coll_freed.h                  communicators that a rank has freed, and others still use
- *     coll_patience.h               the loop that waits
+ *     coll_patience.h               the loop that waits, and looks after those it waits for
  *     coll_feedback.h               what a wire leaves out is kept, and added the next time
  *     coll_prepared.h               requests: made ready, started, and started again
  *     coll_list.h                   many tensors in one operation
@@ -168,7 +165,7 @@ COLL__FOR_SPEED
 COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
 COLL__FOR_SPEED
-#include "core/engine/coll_doing.h"
+#include "core/engine/coll_activity.h"
 #include "core/engine/coll_strides.h"
 #include "core/engine/coll_pool.h"
 #include "core/engine/coll_request.h"
@@ -178,7 +175,6 @@ COLL__FOR_SPEED
 #include "core/engine/coll_strides_check.h"
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
-#include "core/engine/coll_gone.h"
 #if !defined(COLL_NO_MESSAGES)
 #include "core/engine/coll_messages.h"
 #include "core/engine/coll_execution.h"
@@ -186,7 +182,6 @@ COLL__FOR_SPEED
 #else
 #include "core/engine/coll_no_messages.h"
 #endif
-#include "core/engine/coll_doing_comms.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_packets.h"
 #include "core/engine/coll_script.h"
@@ -195,9 +190,6 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/engine/coll_abreast.h"
 #include "core/engine/coll_progress.h"
-COLL__FOR_SIZE
-#include "core/engine/coll_freed.h"
-COLL__FOR_SPEED
 #include "core/engine/coll_patience.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_feedback.h"

@@ -133,7 +133,10 @@ static void coll__joined_report_stall(void *context, const unsigned char *head)
 
 /* ---- >>failure: the sockets' side knows all ranks ---- */
 
-static void coll__joined_watch(void *context, const coll_doing *doing) { coll__tcp_watch(((coll__joined *)context)->tcp, doing); }
+static void coll__joined_watch(void *context, coll__session *session)
+{
+    coll__tcp_watch(((coll__joined *)context)->tcp, session);
+}
 
 static void coll__joined_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
 {
@@ -400,9 +403,7 @@ static const coll_transport coll__joined_transport = {
     .site = coll__joined_site,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
-    .watch = coll__joined_watch,
     .peer_status = coll__joined_peer_status,
-    .has_freed = coll__joined_has_freed,
     .failed = coll__joined_failed,
     .shrink = COLL__SHRINKS(coll__joined_shrink),
     .abort = coll__joined_abort,
@@ -411,6 +412,10 @@ static const coll_transport coll__joined_transport = {
     .in_background = true,
     .traffic = coll__joined_traffic,
     .describe = coll__joined_describe,
+};
+
+static const coll__internals coll__joined_internals = {
+    .part = coll__joined_part, .watch = coll__joined_watch, .has_freed = coll__joined_has_freed
 };
 
 /* ---- >>open ---- */
@@ -572,7 +577,7 @@ static void coll__joined_opened(coll__opened *opened, coll__joined *me, const co
 {
     *opened = comer->opened;
     opened->context = me;
-    opened->part = coll__joined_part;
+    opened->internals = &coll__joined_internals;
     opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
@@ -605,7 +610,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 
     if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
-    out->part = coll__tcp_part;
+    out->internals = &coll__tcp_internals;
     out->context = me->tcp;
     coll__give(me);
     return COLL_OK;

@@ -17,6 +17,21 @@
  * that shows without waiting for anybody, and tells those who are still there. */
 typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
 
+/* What a transport of the library does beside its coll_transport: of a peer that leaves or frees a communicator.  Each may be
+ * NULL. */
+typedef struct coll__internals {
+    coll__part_fn *part;
+
+    /* Here is what this rank does, and which communicators it has (coll_activity.h), as long as the context is open. */
+    void (*watch)(void *context, coll__session *session);
+
+    /* Has this peer, which lives, freed its communicator with this id, and has all that it sent before come in?  May ask, and
+     * know later: it is called again.  In a world with a clock of its own peer -1 is asked about first: is it time to ask? */
+    bool (*has_freed)(void *context, int peer, uint64_t id);
+} coll__internals;
+
+static const coll__internals coll__no_internals;
+
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
     const coll_transport *transport;
@@ -28,7 +43,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* NULL: nothing is compared                                 */
+    const coll__internals *internals;
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 
@@ -77,7 +92,7 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
                  size);
     return (coll__opened){ .transport = transport, .context = context, .rank = rank, .size = size, .local_size = 1,
                            .processors = s->processors, .spin_us = s->config.spin_us, .offloads_all = transport->offload != NULL,
-                           .numbers = s->numbers };
+                           .internals = &coll__no_internals, .numbers = s->numbers };
 }
 
 /* Where it is among the ranks of its host. */

@@ -46,6 +46,7 @@ static int coll__hosts_count(const char *hosts)
 }
 
 typedef struct coll__extension coll__extension;   /* core/engine/coll_comm.h                                  */
+typedef struct coll__session coll__session;
 
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {

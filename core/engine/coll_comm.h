@@ -9,7 +9,6 @@
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
 
-typedef struct coll__session coll__session;
 typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
@@ -292,14 +291,28 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-/* The communicators that this rank has, for other threads to read. */
-typedef struct coll__comm_ids {
-    coll__lock lock;                              /* guards the rest                                          */
-    uint64_t  *ids;
-    size_t     count, room;
-    uint32_t   turn;                              /* how often this has changed                               */
-    bool       is_known;                          /* one that is not here is freed; not so while some are being made */
-} coll__comm_ids;
+#if defined(COLL_NO_WATCH)
+enum { COLL__HAS_WATCH = 0 };
+#else
+enum { COLL__HAS_WATCH = 1 };
+#endif
+
+/* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others
+ * do. */
+typedef struct coll__doing {
+    uint64_t turn;
+    uint64_t inside;                              /* > 0: waits in the call `now`                             */
+    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
+} coll__doing;
+
+/* A communicator that a peer has freed, after it had started so many collectives in it. */
+typedef struct coll__gone {
+    struct coll__gone *next;
+    int      peer;
+    uint32_t sequence;
+    uint64_t comm;
+    bool     is_sure;                             /* nothing that it sent before is on its way any more       */
+} coll__gone;
 
 struct coll__session {
     const coll_transport *transport;
@@ -313,7 +326,7 @@ struct coll__session {
     coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* the transport's: what to do before a group is given up   */
+    const coll__internals *internals;             /* the transport's                                          */
     bool  has_membarrier;                         /* the kernel                                               */
     const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
     int   carrier_count;
@@ -333,8 +346,11 @@ struct coll__session {
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
-    unsigned  derive_generation;                  /* of calls that make one: those under way are of this one, ... */
-    int       deriving[2];                        /* ... or of the one before: how many, by their last bit    */
+    coll__lock comms_lock;                        /* guards `comms`, and the next three, which other threads read */
+    uint32_t  comms_turn;                         /* how often they have changed                              */
+    int       deriving;                           /* calls under way that make communicators                  */
+    bool      lingers;                            /* something sent in a communicator that is freed is still to go */
+    coll__gone *gone;                             /* communicators that peers have freed                      */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
     const coll__extension *extension;             /* of this program, which communicators may have            */
@@ -354,11 +370,9 @@ struct coll__session {
     int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[COLL__ABORT_ROOM];
-    coll_doing doing;                             /* what this rank does, for others to read                  */
-    coll__comm_ids ids;                           /* and which communicators it has                           */
+    coll__doing doing;                            /* what this rank does, for others to read                  */
     uint32_t  made_calls;                         /* in the communicators of all ranks that are freed: collectives, */
     uint64_t  made_history;                       /* and a sum of their histories                             */
-    bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
     int64_t  started_at;                          /* the last one that did not end at once                    */
@@ -466,20 +480,6 @@ static int coll__rank_here(const coll_comm *comm, int world)
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
     return COLL_NO_RANK;
-}
-
-/* Has the rank that this is of freed a communicator?  The caller has that communicator, so that rank has begun to make it. */
-static COLL__UNUSED bool coll__comm_is_freed(const coll_doing *d, uint64_t id)
-{
-    coll__comm_ids *const own = d->comms;
-    bool is_there = false;
-
-    if (!own) return false;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count && !is_there; i++) is_there = own->ids[i] == id;
-    const bool is_freed = own->is_known && !is_there;
-    coll__lock_drop(&own->lock);
-    return is_freed;
 }
 
 /* ---- >>sides ---- */

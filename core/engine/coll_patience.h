@@ -85,6 +85,85 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
 
 static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
 
+/* ---- >>ranks that have left ---- */
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
+/* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
+ * whoever has freed the communicator before it began that call. */
+static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *head = r->order ? r->order->queue : NULL;
+
+    if (coll__late_ranks(r, is_late) > 0 || !head || !(head->carrier->traits & COLL__AS_A_WHOLE) || head->prepared) return;
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = coll__gone_of(session, i, r->comm->id);
+        is_late[i] = gone && gone->sequence < head->sequence;
+    }
+}
+
+/* The rank that a collective waits for, and that has left or freed its communicator; -1: there is none. */
+static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+
+    memset(is_late, 0, (size_t)session->size);
+    coll__wanted_ranks(r, is_late);
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = is_late[i] ? coll__gone_of(session, i, r->comm->id) : NULL;
+        if (is_late[i] && i != session->rank && ((gone && gone->is_sure) || coll__has_left(session, i))) return i;
+    }
+    return -1;
+}
+
+/* Does a request that runs wait for a rank that has freed its communicator?  Then it fails, and the session with it.  What that
+ * rank sent before counts: so everything is moved on first, which also ends messages that wait in vain. */
+static coll_status coll__check_freed(coll_request *r)
+{
+    coll_comm *const comm = r->comm;
+    coll__session *const session = comm->session;
+    unsigned char *const is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    bool (*const has_freed)(void *context, int peer, uint64_t id) = session->internals->has_freed;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (!is_late) return COLL_PENDING;
+    coll__wanted_ranks(r, is_late);
+    coll_status status = coll__messages_hear(comm);
+    for (int i = 0; i < session->size && status == COLL_OK; i++) {
+        if (!is_late[i] || i == session->rank) continue;
+        if (has_freed ? has_freed(session->context, i, comm->id) : coll__gone_of(session, i, comm->id) != NULL)
+            status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
+    }
+    status = status < 0 ? coll__session_fail(session, NULL) : coll__advance(session, 0);
+    const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
+    const int gone = waits ? coll__wanted_gone(r, is_late) : -1;
+    coll__give(is_late);
+    if (gone < 0) return status < 0 ? status : COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                session->rank);
+    return coll__session_fail(session, &failure);
+}
+
+/* In a virtual world: is it time to ask? */
+static bool coll__may_be_freed(const coll__session *session)
+{
+    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+}
+
+/* A test has found that `r` still runs: a program that polls may wait for ever, too. */
+static void coll__test_freed(coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
+    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    const int64_t now = coll__clock(session);
+    if (now < session->freed_at) return;
+    if (session->freed_at > 0) (void)coll__check_freed(r);
+    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+}
+
 COLL__FOR_SPEED
 
 /* ---- >>patience ---- */
@@ -146,6 +225,9 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 }
 
 #else
+
+/* A time limit ends the wait for a rank that has freed the communicator. */
+static inline void coll__test_freed(const coll_request *r) { (void)r; }
 
 /* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
 static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
