@@ -403,7 +403,7 @@ static const coll_transport coll__joined_transport = {
     .site = coll__joined_site,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
-    .peer_status = coll__joined_peer_status,
+    .peer_status = COLL__IF_WATCH(coll__joined_peer_status),
     .failed = coll__joined_failed,
     .shrink = COLL__SHRINKS(coll__joined_shrink),
     .abort = coll__joined_abort,
@@ -415,7 +415,7 @@ static const coll_transport coll__joined_transport = {
 };
 
 static const coll__internals coll__joined_internals = {
-    .part = coll__joined_part, .watch = coll__joined_watch, .has_freed = coll__joined_has_freed
+    .part = coll__joined_part, .watch = coll__joined_watch, .has_freed = COLL__IF_WATCH(coll__joined_has_freed)
 };
 
 /* ---- >>open ---- */

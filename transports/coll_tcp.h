@@ -270,7 +270,7 @@ static const coll_transport coll__tcp_transport = {
     .host = coll__tcp_host,
     .site = coll__tcp_site,
     .report_stall = coll__tcp_report_stall,
-    .peer_status = coll__tcp_peer_status,
+    .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
     .failed = coll__tcp_failed,
     .shrink = COLL__SHRINKS(coll__tcp_shrink),
     .abort = coll__tcp_abort,
@@ -282,7 +282,7 @@ static const coll_transport coll__tcp_transport = {
 };
 
 static const coll__internals coll__tcp_internals = {
-    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = coll__tcp_has_freed
+    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
 };
 
 /* ---- >>open ---- */

@@ -114,7 +114,7 @@ static inline bool coll__has_left(const coll__session *session, int peer)
 /* How a peer has freed this communicator; NULL: as far as is known, it has not. */
 static coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
-    coll__gone *g = session->gone;
+    coll__gone *g = COLL__HAS_WATCH ? session->gone : NULL;
 
     while (g && (g->peer != peer || g->comm != comm)) g = g->next;
     return g;
@@ -138,7 +138,7 @@ static coll_status coll__gone_note(coll__session *session, int peer, uint64_t co
 /* Forget what is known of communicators that this rank has freed, too; all that are not in the list, if it makes none. */
 static void coll__gone_sweep(coll__session *session)
 {
-    for (coll__gone **at = &session->gone; *at && session->deriving == 0;) {
+    for (coll__gone **at = &session->gone; COLL__HAS_WATCH && *at && session->deriving == 0;) {
         coll__gone *g = *at;
         if (coll__comm_find(session, g->comm)) {
             at = &g->next;

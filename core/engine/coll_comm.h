@@ -211,11 +211,7 @@ struct coll__carrier {
 };
 
 /* Where no two collectives run at the same time nobody asks for it. */
-#if COLL_ABREAST > 1
-#define COLL__LATER(later) later
-#else
-#define COLL__LATER(later) NULL
-#endif
+#define COLL__LATER(later) (COLL_ABREAST > 1 ? later : NULL)
 
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
@@ -296,6 +292,7 @@ enum { COLL__HAS_WATCH = 0 };
 #else
 enum { COLL__HAS_WATCH = 1 };
 #endif
+#define COLL__IF_WATCH(function) (COLL__HAS_WATCH ? function : NULL)
 
 /* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others
  * do. */

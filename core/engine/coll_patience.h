@@ -23,8 +23,6 @@ static int coll__limit_ms(const coll_request *r)
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
 
-#if !defined(COLL_NO_WATCH)
-
 COLL__FOR_SIZE
 
 /* ---- >>what is said of those who are late ---- */
@@ -83,7 +81,14 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (COLL__HAS_WATCH) return coll__late(r, waited_ns, COLL__LATE_FAIL);
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
 
 /* ---- >>ranks that have left ---- */
 
@@ -156,6 +161,7 @@ static void coll__test_freed(coll_request *r)
 {
     coll__session *session = r->comm->session;
 
+    if (!COLL__HAS_WATCH) return;
     if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
     if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
     const int64_t now = coll__clock(session);
@@ -185,12 +191,13 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
     p->spin_end = p->began + (int64_t)spin_us * 1000;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) return;
+    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    if (!COLL__HAS_WATCH) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
@@ -207,15 +214,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     const coll__session *session = r->comm->session;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
-    if (now >= p->warn_at) {
+    if (COLL__HAS_WATCH && now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
         p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    } else if (now >= p->ask_at) {
+    } else if (COLL__HAS_WATCH && now >= p->ask_at) {
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at) {
+    if (COLL__HAS_WATCH && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
         const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
@@ -223,52 +230,6 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
-
-#else
-
-/* A time limit ends the wait for a rank that has freed the communicator. */
-static inline void coll__test_freed(const coll_request *r) { (void)r; }
-
-/* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
-{
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    (void)waited_ns;
-    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
-    return coll__comm_fail(r->comm, &failure);
-}
-
-typedef struct coll__patience {
-    bool    is_virtual;
-    int64_t spin_end, report_at, deadline;
-} coll__patience;
-
-#define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
-
-static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
-{
-    const coll__session *session = r->comm->session;
-    const int limit_ms = coll__limit_ms(r);
-    const int64_t began = coll__clock(session);
-
-    p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)spin_us * 1000;
-    p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
-                                                                      : coll__never;
-    p->deadline = limit_ms < INT_MAX ? began + (int64_t)limit_ms * COLL__MS : coll__never;
-}
-
-static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
-
-static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
-{
-    if (now >= p->deadline) return coll__out_of_time(r, 0);
-    coll__patience_report(r, p->is_virtual, now, &p->report_at);
-    return COLL_OK;
-}
-
-#endif
 
 /* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
 static void coll__test_late(coll_request *r)

@@ -423,7 +423,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
         status = coll__part_failed(session, &failure, is_last);
-    session->lingers = session->lingers || coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
+    if (COLL__HAS_WATCH && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE) session->lingers = true;
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;

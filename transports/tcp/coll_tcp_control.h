@@ -73,8 +73,6 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
-#if !defined(COLL_NO_WATCH)
-
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
@@ -149,20 +147,6 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
         && coll__now() - quiet->since >= coll__liveness(p);
 }
-
-#else                                             /* nobody asks; what others ask is answered all the same    */
-
-static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
-{
-    (void)context, (void)is_late, (void)text, (void)room;
-}
-
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
-{
-    return (void)context, (void)peer, (void)id, false;
-}
-
-#endif
 
 /* ---- >>events: everything but the transfers ---- */
 
