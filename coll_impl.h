@@ -14,7 +14,7 @@
  *     coll_cpu.h                    what this processor has of instructions
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
- *     coll_environment.h            environment variables as texts and numbers
+ *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
  *     coll_segment.h                memory that processes of one host share
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -49,11 +49,9 @@
  *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
- *     coll_options.h                fields of the configuration that the environment may fill
  *     coll_words.h                  numbers with units as texts, and texts of such words
  *     coll_tuning.h                 what the cost model is to believe of the wire, as a text and in a file
- *     coll_settings.h               a configuration without defaults left in it
- *     coll_rows.h                   how a transport is opened, and what it gives back
+ *     coll_rows.h                   how a transport is opened: its settings, and what it gives back
  *   core/engine/                    communicators, requests, and what moves them on
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
@@ -154,10 +152,8 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"
 COLL__FOR_SIZE
-#include "core/contract/coll_options.h"
 #include "core/contract/coll_words.h"
 #include "core/contract/coll_tuning.h"
-#include "core/contract/coll_settings.h"
 #include "core/contract/coll_rows.h"
 #include "core/engine/coll_topology.h"
 COLL__FOR_SPEED

@@ -617,7 +617,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
 }
 
 static const coll__transport_row coll__host_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__host_open
 };
 
 #else

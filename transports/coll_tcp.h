@@ -315,7 +315,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__tcp_open
 };
 
 #endif

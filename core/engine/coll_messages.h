@@ -421,8 +421,8 @@ static coll_status coll__messages_advance(coll__session *session)
     for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
         status = coll__peer_advance(session, (int)(p - all->peers));
     if (status == COLL_OK) status = coll__outgoing_advance(session);
-    const bool may_be_left = (COLL__HAS_WATCH && session->gone) || coll__has_left(session, -1);
-    if (status == COLL_OK && may_be_left) status = coll__messages_check_left(session);
+    if (status == COLL_OK && ((COLL__HAS_WATCH && session->gone) || coll__has_left(session, -1)))
+        status = coll__messages_check_left(session);
     return status;
 }
 
