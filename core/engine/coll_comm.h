@@ -649,13 +649,8 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
 /* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
 static void coll__made_add(coll__session *session, const coll_comm *comm)
 {
-    unsigned char head[COLL_HEAD_LENGTH] = { 0 };
-
-    coll__put64(head + 8, comm->sequence);
-    coll__put64(head + 16, comm->mark);
-    coll__put64(head + 24, comm->main.history);
     session->made_calls += comm->sequence;
-    session->made_history += coll__history_with(0, head);
+    session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
