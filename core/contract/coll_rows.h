@@ -7,12 +7,6 @@
 
 enum { COLL__SIZE_MOST = 65536 };
 
-#if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1 };
-#else
-enum { COLL__HOSTS_ROOM = 4096 };
-#endif
-
 /* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
 #if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
 enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
@@ -34,7 +28,6 @@ typedef struct coll__launched {
     const char *source;                           /* the name of the launcher, or "nothing in the environment" */
     const coll__launcher *by;                     /* NULL: none                                               */
     int  rank, size, local_rank, local_size;      /* local_size 0: not said                                   */
-    char hosts[COLL__HOSTS_ROOM];                 /* where each rank listens; "": not said                    */
 } coll__launched;
 
 /* How many entries "a:1,b:2,c:3" has. */

@@ -92,7 +92,7 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
     if (c->address && !*c->address) c->address = NULL;
     if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
     if (!c->address && !c->tcp.hosts) {
-        c->tcp.hosts = *of->launch.hosts ? of->launch.hosts : coll__environment("COLL_HOSTS");
+        c->tcp.hosts = coll__environment("COLL_HOSTS");
         if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
         c->address = address;
     } else if (c->tcp.hosts) {
