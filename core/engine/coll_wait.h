@@ -158,8 +158,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms
     coll__watch_take(chief);
     if (session->transport->now) wait_ms = 0;     /* a virtual clock moves by being looked at                 */
     if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
-    if (coll__advance(session, wait_ms) >= 0 && wait_ms > 0)
-        (void)session->transport->progress(session->context, 0);      /* nobody sleeps there any more         */
+    (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
         if (!r || !coll__is_pending(r) || r->comm->session != session) continue;

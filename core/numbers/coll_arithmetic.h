@@ -16,8 +16,8 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
-/* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes go for all types, so
- * f32 is asked alone: a processor may have no other. */
+/* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
+ * and a processor may have f32 only, so f32 alone is tested. */
 static uint32_t coll__processor_modes(void)
 {
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
