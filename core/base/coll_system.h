@@ -2,8 +2,8 @@
  * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
  * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
  *
- * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, getrandom, pages that
- * the kernel wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
+ * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, pages that the kernel
+ * wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
  * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
  * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
  * (COLL_NO_URING).
@@ -32,6 +32,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 
 #define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL __thread
@@ -163,6 +166,16 @@ static COLL__UNUSED void coll__close_fd(int *fd)
     *fd = -1;
 }
 
+/* Bytes that nobody can know beforehand.  false: the system has none. */
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    for (size_t n; length > 0; out += n, length -= n) {
+        n = length < 256 ? length : 256;          /* getentropy gives no more at once                         */
+        if (getentropy(out, n)) return false;
+    }
+    return true;
+}
+
 /* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
 
 typedef struct coll__bell {
@@ -261,19 +274,6 @@ static COLL__UNUSED bool coll__membarrier_register(void)
 
 static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
-/* Bytes that nobody can know beforehand.  false: the kernel has none. */
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    while (length > 0) {
-        const long got = syscall(SYS_getrandom, out, length, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out += got;
-        length -= (size_t)got;
-    }
-    return true;
-}
-
 /* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
@@ -370,21 +370,6 @@ static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
 
 static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
 static COLL__UNUSED void coll__membarrier(void) {}
-
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-
-    while (fd >= 0 && length > 0) {
-        const ssize_t got = read(fd, out, length);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        out += got;
-        length -= (size_t)got;
-    }
-    if (fd >= 0) close(fd);
-    return length == 0;
-}
 
 /* Those of the machine: POSIX does not tell to which of them a process is bound. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
