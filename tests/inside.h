@@ -25,9 +25,6 @@
 /* The sockets of a rank, which may have a hub beside them. */
 static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 {
-#if !defined(COLL_NO_JOINED)
-    if (!strcmp(comm->session->transport->name, "joined")) return ((coll__joined *)comm->session->context)->tcp;
-#endif
     return (coll__tcp *)comm->session->context;
 }
 #endif

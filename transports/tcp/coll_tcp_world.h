@@ -84,6 +84,7 @@ typedef struct coll__tcp {
     coll_failure    failure;                      /* what is agreed to have happened                          */
     char            description[200];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
+    void           *joined;                       /* the hubs of this rank (coll_joined.h); NULL: there are none */
 } coll__tcp;
 
 /* What an event is about: in the upper half of its tag, with an index in the lower. */
