@@ -387,61 +387,33 @@ static COLL__UNUSED void *coll__reserve_stacks(size_t length)
     return all == MAP_FAILED ? NULL : all;
 }
 
-/* A child is told by a function that fork runs in it, which goes through the list of all guards.  It also makes the beds anew:
- * a thread that it has not got may have been at them. */
-typedef struct coll__guard {
-    unsigned char is_ours;                        /* the byte that is given out                               */
-    struct coll__guard *next;
-} coll__guard;
+/* A byte for each generation of processes: a function that fork runs in the child clears that of its parent.  It also makes the
+ * beds anew, because a thread that the child does not have may hold their locks.  Forks of forks beyond so many go unnoticed. */
+enum { COLL__FORKS_MOST = 1024 };
 
-static struct coll__guards {
-    pthread_once_t  once;
-    pthread_mutex_t lock;
-    coll__guard    *first;
-    int             error;
-} coll__guards = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct coll__forks {
+    pthread_once_t once;
+    int            error, generation;
+    unsigned char  is_ours[COLL__FORKS_MOST];
+} coll__forks = { .once = PTHREAD_ONCE_INIT, .is_ours = { 1 } };
 
-static void coll__guards_lock(void) { pthread_mutex_lock(&coll__guards.lock); }
-static void coll__guards_unlock(void) { pthread_mutex_unlock(&coll__guards.lock); }
-
-static void coll__guards_fall(void)
+static void coll__forks_in_child(void)
 {
-    for (coll__guard *g = coll__guards.first; g; g = g->next) g->is_ours = 0;
+    coll__forks.is_ours[coll__forks.generation] = 0;
+    if (coll__forks.generation + 1 < COLL__FORKS_MOST) coll__forks.generation++;
+    coll__forks.is_ours[coll__forks.generation] = 1;
     coll__beds_make();
-    coll__guards_unlock();
 }
 
-static void coll__guards_make(void)
-{
-    coll__guards.error = pthread_atfork(coll__guards_lock, coll__guards_unlock, coll__guards_fall);
-}
+static void coll__forks_make(void) { coll__forks.error = pthread_atfork(NULL, NULL, coll__forks_in_child); }
 
 static COLL__UNUSED unsigned char *coll__fork_guard(void)
 {
-    coll__guard *guard;
-
-    (void)pthread_once(&coll__guards.once, coll__guards_make);
-    if (coll__guards.error || !(guard = (coll__guard *)malloc(sizeof *guard))) return NULL;
-    guard->is_ours = 1;
-    coll__guards_lock();
-    guard->next = coll__guards.first;
-    coll__guards.first = guard;
-    coll__guards_unlock();
-    return &guard->is_ours;
+    (void)pthread_once(&coll__forks.once, coll__forks_make);
+    return coll__forks.error ? NULL : &coll__forks.is_ours[coll__forks.generation];
 }
 
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
-{
-    coll__guards_lock();
-    for (coll__guard **at = &coll__guards.first; *at; at = &(*at)->next) {
-        coll__guard *guard = *at;
-        if (&guard->is_ours != byte) continue;
-        *at = guard->next;
-        free(guard);
-        break;
-    }
-    coll__guards_unlock();
-}
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
 
 #endif
 #endif /* COLL_SYSTEM_H */
