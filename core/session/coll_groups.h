@@ -423,7 +423,10 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
         status = coll__part_failed(session, &failure, is_last);
-    if (COLL__HAS_WATCH && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE) session->lingers = true;
+    const bool lingers = COLL__HAS_WATCH && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
+    coll__comms_hold(session);
+    session->lingers |= lingers;
+    coll__comms_release(session);
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;
