@@ -131,18 +131,20 @@ static coll_status coll__check_freed(coll_request *r)
     unsigned char *const is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
     bool (*const has_freed)(void *context, int peer, uint64_t id) = session->internals->has_freed;
     coll_failure failure = { COLL_OK, -1, "" };
+    bool any = false;
 
     if (!is_late) return COLL_PENDING;
     coll__wanted_ranks(r, is_late);
     coll_status status = coll__messages_hear(comm);
     for (int i = 0; i < session->size && status == COLL_OK; i++) {
         if (!is_late[i] || i == session->rank) continue;
-        if (has_freed ? has_freed(session->context, i, comm->id) : coll__gone_of(session, i, comm->id) != NULL)
-            status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
+        const bool is_freed = has_freed ? has_freed(session->context, i, comm->id) : coll__gone_of(session, i, comm->id) != NULL;
+        if (is_freed) status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
+        any = any || is_freed || coll__has_left(session, i);
     }
-    status = status < 0 ? coll__session_fail(session, NULL) : coll__advance(session, 0);
+    status = status < 0 ? coll__session_fail(session, NULL) : any ? coll__advance(session, 0) : COLL_PENDING;
     const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
-    const int gone = waits ? coll__wanted_gone(r, is_late) : -1;
+    const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
     coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;
     coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
