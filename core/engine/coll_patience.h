@@ -163,7 +163,6 @@ static void coll__test_freed(coll_request *r)
 {
     coll__session *session = r->comm->session;
 
-    if (!COLL__HAS_WATCH) return;
     if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
     if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
     const int64_t now = coll__clock(session);
