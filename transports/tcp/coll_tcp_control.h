@@ -123,7 +123,8 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
 }
 
 /* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
- * may be of a time before it had that communicator: the one that we know of, and the one that was on its way. */
+ * may be of a time before it had that communicator: the one that we know of, and the one that was on its way.  Therefore nothing
+ * counts from before this rank last made or freed a communicator. */
 static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -141,9 +142,11 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
     quiet->turn = beat.turn;
+    quiet->own_turn = p->session->comms_turn;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || last.turn != quiet->turn) quiet->since = coll__now(), quiet->beat = beat.number;
+    if (last.received != quiet->received || last.turn != quiet->turn || last.own_turn != quiet->own_turn)
+        quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
         && coll__now() - quiet->since >= coll__liveness(p);
 }

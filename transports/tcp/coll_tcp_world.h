@@ -21,7 +21,7 @@ enum {
 
 /* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
  * been so. */
-typedef struct coll__quiet { uint32_t turn, beat; uint64_t received; int64_t since; } coll__quiet;
+typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
