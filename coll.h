@@ -361,7 +361,7 @@
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
- *   Launchers.  The variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun, Slurm and MLX are
+ *   Launchers.  The variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun and Slurm are
  * understood.  The first complete set counts; sets that disagree are an error.  Where none is complete, those of
  * LeaderWorkerSet, SkyPilot and AWS Batch count, for a program that is started once on each pod or node.  PMIX_RANK,
  * JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is not told of how many) and PET_NNODES are then an

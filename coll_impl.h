@@ -14,7 +14,7 @@
  *     coll_cpu.h                    what this processor has of instructions
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
- *     coll_environment.h            environment variables as texts and numbers
+ *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
  *     coll_segment.h                memory that processes of one host share
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -49,16 +49,14 @@
  *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
- *     coll_options.h                fields of the configuration that the environment may fill
  *     coll_words.h                  numbers with units as texts, and texts of such words
  *     coll_tuning.h                 what the cost model is to believe of the wire, as a text and in a file
- *     coll_settings.h               a configuration without defaults left in it
- *     coll_rows.h                   how a transport is opened, and what it gives back
+ *     coll_rows.h                   how a transport is opened: its settings, and what it gives back
  *   core/engine/                    communicators, requests, and what moves them on
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_activity.h               what this rank does, and which communicators it and the others have freed
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
@@ -68,20 +66,17 @@
  *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
- *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
- *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
  *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
- *     coll_freed.h                  communicators that a rank has freed, and others still use
- *     coll_patience.h               the loop that waits
+ *     coll_patience.h               the loop that waits, and looks after those it waits for
  *     coll_feedback.h               what a wire leaves out is kept, and added the next time
  *     coll_prepared.h               requests: made ready, started, and started again
  *     coll_list.h                   many tensors in one operation
@@ -157,10 +152,8 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"
 COLL__FOR_SIZE
-#include "core/contract/coll_options.h"
 #include "core/contract/coll_words.h"
 #include "core/contract/coll_tuning.h"
-#include "core/contract/coll_settings.h"
 #include "core/contract/coll_rows.h"
 #include "core/engine/coll_topology.h"
 COLL__FOR_SPEED
@@ -168,7 +161,7 @@ COLL__FOR_SPEED
 COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
 COLL__FOR_SPEED
-#include "core/engine/coll_doing.h"
+#include "core/engine/coll_activity.h"
 #include "core/engine/coll_strides.h"
 #include "core/engine/coll_pool.h"
 #include "core/engine/coll_request.h"
@@ -178,7 +171,6 @@ COLL__FOR_SPEED
 #include "core/engine/coll_strides_check.h"
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
-#include "core/engine/coll_gone.h"
 #if !defined(COLL_NO_MESSAGES)
 #include "core/engine/coll_messages.h"
 #include "core/engine/coll_execution.h"
@@ -186,7 +178,6 @@ COLL__FOR_SPEED
 #else
 #include "core/engine/coll_no_messages.h"
 #endif
-#include "core/engine/coll_doing_comms.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_packets.h"
 #include "core/engine/coll_script.h"
@@ -195,9 +186,6 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/engine/coll_abreast.h"
 #include "core/engine/coll_progress.h"
-COLL__FOR_SIZE
-#include "core/engine/coll_freed.h"
-COLL__FOR_SPEED
 #include "core/engine/coll_patience.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_feedback.h"

@@ -25,9 +25,6 @@
 /* The sockets of a rank, which may have a hub beside them. */
 static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 {
-#if !defined(COLL_NO_JOINED)
-    if (!strcmp(comm->session->transport->name, "joined")) return ((coll__joined *)comm->session->context)->tcp;
-#endif
     return (coll__tcp *)comm->session->context;
 }
 #endif
@@ -35,7 +32,7 @@ static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 /* A configuration as a transport gets it, with what the environment says, of the options of TCP among others. */
 static COLL__UNUSED coll_status inside_settle(coll__settings *s, const coll_config *config, int count)
 {
-    static const coll__transport_row tcp = { .options = coll__tcp_options };
+    static const coll__transport_row tcp = { .settle = coll__tcp_defaults };
     static const coll__transport_row *const rows[] = { &tcp, NULL };
     const coll__program program = { rows, NULL };
 

@@ -106,15 +106,6 @@ static void look_for_a_rank_elsewhere(coll_comm *comm)
 
 /* ---- rows ---- */
 
-static void choose_among_no_words(coll_comm *comm)
-{
-    const coll__option rows[] = { { "way", "COLL_NO_SUCH_WAY", 0, COLL__OPTION_CHOICE, 0, 0, 0, 0, NULL, NULL }, { 0 } };
-    int way = 0;
-
-    (void)comm;
-    (void)coll__options_settle(rows, &way);
-}
-
 static void open_beside_the_host(coll_comm *comm)
 {
     coll__opened o = { .rank = 1, .size = 4 };
@@ -220,7 +211,6 @@ static const struct { const char *name, *says; void (*break_it)(coll_comm *); } 
     { "no sources", "0 sources for 1 results", combine_nothing },
     IN_HIERARCHY
     { "topology", "rank 7 of 3 is asked for on 2 hosts", look_for_a_rank_elsewhere },
-    { "option", "option way of COLL_NO_SUCH_WAY has no words", choose_among_no_words },
     { "opened", "rank 1 is number 3 of 2 on its host, of 4", open_beside_the_host },
     { "message ends twice", "a message with rank 3 ends with -6, after 0", end_message_twice },
     IN_LANES

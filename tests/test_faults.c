@@ -80,7 +80,7 @@ static const setup setups[] = {
     { "COLL_LIVENESS_TIMEOUT_MS=-2", { "COLL_LIVENESS_TIMEOUT_MS=-2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "COLL_LIVENESS_TIMEOUT_MS=-2", "from -1" } },
     { "COLL_BACKGROUND=yes", { "COLL_BACKGROUND=yes" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
-      { "COLL_BACKGROUND=yes", "on nor off" } },
+      { "COLL_BACKGROUND=yes", "on, off" } },
     { "io epoll", { 0 }, { .tcp = { .io = "epoll" }, .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
       { "epoll", "uring", "poll" } },
     { "COLL_IO=epoll", { "COLL_IO=epoll" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },

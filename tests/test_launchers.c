@@ -34,20 +34,8 @@ static void test_nodelists(void)
 
 static void test_lists_of_hosts(void)
 {
-    static const struct { const char *text, *hosts; } mlx[] = {
-        { "[[\"10.0.0.1:5000\"], [\"10.0.0.2:5000\"]]", "10.0.0.1:5000,10.0.0.2:5000" },
-        { " [\n [\"a:1\", \"a:2\"],\n [\"b:1\"]\n ]\n", "a:1,b:1" }, { "[[\"a:1\"]]", "a:1" },
-        { "", NULL }, { "[]", NULL }, { "[[]]", NULL }, { "[\"a:1\"]", NULL }, { "[[\"a:1\"]", NULL }, { "[[\"a:1]]", NULL },
-        { "[[[\"a:1\"]]]", NULL }, { "{\"hosts\": 1}", NULL }, { "[[\"a,b\"]]", NULL }, { "[[\"a:1\"]]]", NULL },
-        { "[[\"1234567890:1234\"],[\"1234567890:1234\"],[\"1234567890:1234\"]]", NULL },
-    };
     char out[40];
 
-    for (size_t i = 0; i < sizeof mlx / sizeof *mlx; i++) {
-        const bool is_good = coll__mlx_hosts(mlx[i].text, out, sizeof out);
-        CHECK(is_good == (mlx[i].hosts != NULL) && (!is_good || !strcmp(out, mlx[i].hosts)), "%s gives %s", mlx[i].text, is_good
-              ? out : "nothing");
-    }
     CHECK(coll__hosts_count("a:1,b:2,c:3") == 3 && coll__hosts_count("a:1") == 1, "counts of lists");
     CHECK(coll__hosts_entry("a:1, b:2 ,c:3", 1, out, sizeof out) && !strcmp(out, "b:2"), "entry 1 is \"%s\"", out);
     CHECK(coll__hosts_entry("a:1,b:2,c:3", 2, out, sizeof out) && !strcmp(out, "c:3"), "entry 2 is \"%s\"", out);
@@ -242,8 +230,8 @@ static const launched launches[] = {
       { "entry 1" }, 0 },
     { "a list and another address", { "COLL_RANK=1", "COLL_SIZE=2", "COLL_HOSTS=a:1,b:2", "COLL_ADDR=c:1" }, COLL_ERR_ARGUMENT,
       0, 0, NULL, NULL, { "a:1", "COLL_ADDR=c:1" }, 0 },
-    { "MLX without its file", { "MLX_RANK=1", "MLX_HOSTFILE=/nowhere/hosts.json" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
-      { "MLX_HOSTFILE", "No such file" }, 0 },
+    { "MLX", { "MLX_RANK=1", "MLX_HOSTFILE=/nowhere/hosts.json" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "MLX_RANK=1", "mlx.launch" }, 0 },
     { "srun --mpi=pmi2", { SRUN, "PMI_RANK=1", "PMI_SIZE=4", "SLURM_STEP_NODELIST=node[01-03,7]" }, COLL_OK, 1, 4, "MPICH",
       "node01:2", { 0 }, 0 },
     { "an mpirun whose daemons Slurm has started", { "PMI_RANK=1", "PMI_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2",
@@ -364,44 +352,34 @@ static int count_off(coll_comm *comm, void *arg)
     return !is_right;
 }
 
-/* Two ranks of MLX meet by their file; and three processes that Hydra would have started, by whoever holds the other end of
- * PMI_FD, with a rank or two each. */
+/* Three processes that Hydra would have started meet by whoever holds the other end of PMI_FD, with a rank or two each. */
 static void started_case(const void *arg)
 {
-    const bool is_mlx = !strcmp(arg, "mlx"), has_threads = !strcmp(arg, "hydra threads");
-    const int size = is_mlx ? 2 : 3;
+    enum { size = 3 };
+    const bool has_threads = !strcmp(arg, "hydra threads");
     int ranks = has_threads ? 2 * size : size;
-    char text[3][200], path[] = "/tmp/test_meet.XXXXXX";
-    int pair[2], status, good = 0, fds[2] = { -1, -1 };
+    char text[2][200];
+    int pair[2], status, good = 0;
     pid_t pids[3];
 
-    if (is_mlx) {
-        char a[64], b[64];
-        fds[0] = support_reserve_port(a, sizeof a), fds[1] = support_reserve_port(b, sizeof b);
-        const int fd = mkstemp(path);
-        CHECK(fd >= 0 && dprintf(fd, "[[\"%s\"], [\"%s\"]]\n", a, b) > 0 && close(fd) == 0, "%s: no file", case_name);
-    }
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "%s: no pair", case_name);
     for (int rank = 0; rank < size; rank++) {
         if ((pids[rank] = fork()) != 0) continue;
         coll_comm *comm = NULL;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         clearenv();
-        snprintf(text[0], sizeof text[0], is_mlx ? "MLX_RANK=%d" : "PMI_RANK=%d", rank);
-        snprintf(text[1], sizeof text[1], is_mlx ? "MLX_HOSTFILE=%s" : "TMPDIR=%.0s/tmp", path);
-        snprintf(text[2], sizeof text[2], "PMI_FD=%d", pair[1]);
-        putenv(text[0]), putenv(text[1]);
-        if (!is_mlx) putenv(text[2]), putenv("PMI_SIZE=3"), putenv("MPI_LOCALNRANKS=3");
+        snprintf(text[0], sizeof text[0], "PMI_RANK=%d", rank);
+        snprintf(text[1], sizeof text[1], "PMI_FD=%d", pair[1]);
+        putenv(text[0]), putenv(text[1]), putenv("TMPDIR=/tmp"), putenv("PMI_SIZE=3"), putenv("MPI_LOCALNRANKS=3");
         const bool is_right = has_threads ? coll_spawn(2, count_off, &ranks) == 0
                               : coll_init(&comm, NULL) == COLL_OK && coll_rank(comm) == rank && count_off(comm, &ranks) == 0;
         coll_free(comm);
         _exit(is_right ? 0 : 1);
     }
     for (int rank = 0; rank < size; rank++) good += waitpid(pids[rank], &status, 0) == pids[rank] && status == 0;
-    const int expected = SUPPORT_IS_PORTABLE && !is_mlx ? 0 : size;      /* POSIX does not tell who holds the other end */
+    const int expected = SUPPORT_IS_PORTABLE ? 0 : size;      /* POSIX does not tell who holds the other end */
     CHECK(good == expected, "%s: %d of %d ranks, not %d", case_name, good, size, expected);
-    for (int i = 0; i < 2; i++) close(pair[i]), close(fds[i]);
-    if (is_mlx) unlink(path);
+    for (int i = 0; i < 2; i++) close(pair[i]);
 }
 
 /* ---- >>main ---- */
@@ -420,7 +398,6 @@ int main(void)
     for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
         run_case_within(CASE_SECONDS, launch_case, &launches[i], launches[i].name);
     run_case_within(CASE_SECONDS, slurm_port_case, NULL, "Slurm's port");
-    run_case_within(CASE_SECONDS, started_case, "mlx", "a host file of MLX");
     run_case_within(CASE_SECONDS, started_case, "hydra", "three ranks of Hydra");
     run_case_within(CASE_SECONDS, started_case, "hydra threads", "three processes of Hydra with two ranks each");
     return CHECK_DONE();

@@ -312,7 +312,7 @@ static int late_rank(coll_comm *comm, const void *arg)
     (void)arg;
     MUST(in && out && is_in_hub(comm, COUNT));
     for (size_t i = 0; i < COUNT; i++) in[i] = 1;
-    const coll__joined *const joined = (const coll__joined *)comm->session->context;
+    const coll__joined *const joined = coll__joined_of(comm->session->context);
     board->ids[2 * was] = joined->tcp->room.id;
     board->ids[2 * was + 1] = joined->lent->id;
     MUST(coll_barrier(comm) == COLL_OK && strange() == 0);

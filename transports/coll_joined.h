@@ -41,6 +41,12 @@ typedef struct coll__joined {
     char          description[200];
 } coll__joined;
 
+/* The context is that of the sockets, so that what goes by sockets alone needs no function here. */
+static inline coll__joined *coll__joined_of(const void *context)
+{
+    return (coll__joined *)((const coll__tcp *)context)->joined;
+}
+
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 {
     const coll__hub *hub = me->hubs[COLL__HUB_OF_PROCESS] ? me->hubs[COLL__HUB_OF_PROCESS]->hub : NULL;
@@ -51,19 +57,19 @@ static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 
 static coll_status coll__joined_send(void *context, coll_xfer *x)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_send(me->tcp, x);
 }
 
 static coll_status coll__joined_recv(void *context, coll_xfer *x)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_recv(me->tcp, x);
 }
 
 static bool coll__joined_has_left(const void *context, int peer)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     const coll__thread *thread = me->hubs[COLL__HUB_OF_PROCESS];
 
     if (peer < 0) return (thread && coll__threads_has_left(thread, peer)) || coll__tcp_has_left(me->tcp, peer);
@@ -75,7 +81,7 @@ static bool coll__joined_has_left(const void *context, int peer)
 /* What a hub knows already is the cause, for it was first among its ranks.  The others may have agreed on another. */
 static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
 
     for (int i = COLL__HUBS - 1; i >= 0; i--)
         if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
@@ -109,7 +115,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 
 static coll_status coll__joined_progress(void *context, int wait_ms)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     bool sleeps = true;
 
     for (int i = 0; i < COLL__HUBS; i++) if (me->hubs[i]) sleeps = coll__may_sleep(me->hubs[i], wait_ms) && sleeps;
@@ -118,39 +124,10 @@ static coll_status coll__joined_progress(void *context, int wait_ms)
         coll__thread *thread = me->hubs[i];
         if (!thread) continue;
         if (status == COLL_OK) status = coll__threads_look(thread);
-        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &thread->suspicion);
+        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(context, &thread->suspicion);
     }
     return status;
 }
-
-/* From any thread. */
-static void coll__joined_wake(void *context) { coll__tcp_wake(((coll__joined *)context)->tcp); }
-
-static void coll__joined_report_stall(void *context, const unsigned char *head)
-{
-    coll__tcp_report_stall(((coll__joined *)context)->tcp, head);
-}
-
-/* ---- >>failure: the sockets' side knows all ranks ---- */
-
-static void coll__joined_watch(void *context, const coll_doing *doing) { coll__tcp_watch(((coll__joined *)context)->tcp, doing); }
-
-static void coll__joined_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
-{
-    coll__tcp_peer_status(((coll__joined *)context)->tcp, is_late, text, room);
-}
-
-static bool coll__joined_has_freed(void *context, int peer, uint64_t id)
-{
-    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, id);
-}
-
-static void coll__joined_failed(void *context, unsigned char *is_failed)
-{
-    coll__tcp_failed(((coll__joined *)context)->tcp, is_failed);
-}
-
-static bool coll__joined_abort(void *context, const char *text) { return coll__tcp_abort(((coll__joined *)context)->tcp, text); }
 
 /* ---- >>whole collectives: where all ranks are of one hub ---- */
 
@@ -162,20 +139,20 @@ static inline coll__thread *coll__joined_side(const coll__joined *me, const coll
 
 static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     return side ? coll__threads_offload(side, task, failure) : COLL_ERR_UNSUPPORTED;
 }
 
 static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, void **bound)
 {
-    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     return side ? coll__threads_bind(side, task, bound) : NULL;
 }
 
 /* Of calls that are offered: those of groups, and of all ranks where these have a hub. */
 static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     const coll__thread *side = me->hubs[me->hubs[COLL__HUB_OF_HOST] ? COLL__HUB_OF_HOST : COLL__HUB_OF_PROCESS];
 
     (void)size;
@@ -198,7 +175,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
 /* What one alone cannot make ends the world. */
 static void *coll__joined_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
-    coll__joined *joined = (coll__joined *)context;
+    coll__joined *joined = coll__joined_of(context);
     bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
 
     for (int i = 0; i < count; i++) {
@@ -208,13 +185,13 @@ static void *coll__joined_group(void *context, uint64_t id, uint32_t number, con
     coll__thread *const side = is_of_process ? joined->hubs[COLL__HUB_OF_PROCESS] : is_of_host ? joined->hubs[COLL__HUB_OF_HOST]
                                                                                               : NULL;
     void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
-    if (side && !group) (void)coll__joined_fail(joined, &side->suspicion);
+    if (side && !group) (void)coll__joined_fail(context, &side->suspicion);
     return group;
 }
 
 static coll_status coll__joined_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
 
     if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
     for (int i = 0; i < COLL__HUBS; i++)
@@ -222,38 +199,24 @@ static coll_status coll__joined_part(void *context, void *group, const unsigned 
     return coll__tcp_part(me->tcp, NULL, made, failure);
 }
 
-static void coll__joined_ungroup(void *context, void *group)
-{
-    (void)context;
-    coll__threads_ungroup(((coll__member *)group)->thread, group);
-}
-
 static void coll__joined_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
-    const coll__thread *side = coll__joined_side((const coll__joined *)context, task);
+    const coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
 static const coll_allocator *coll__joined_memory(void *context)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return me->lent ? &me->lent->allocator : NULL;
 }
 
-static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
-static int coll__joined_site(void *context, int rank) { return coll__tcp_site(((coll__joined *)context)->tcp, rank); }
-
 /* ---- >>seeing ---- */
-
-static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *received)
-{
-    coll__tcp_traffic(((const coll__joined *)context)->tcp, sent, received);
-}
 
 /* "4 ranks in one memory; 2 threads x io_uring; network to 4 ranks". */
 static const char *coll__joined_describe(const void *context)
 {
-    coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
+    coll__joined *me = coll__joined_of(context);
     const coll__thread *process = me->hubs[COLL__HUB_OF_PROCESS], *host = me->hubs[COLL__HUB_OF_HOST];
     const int first = process ? process->hub->first : me->tcp->rank, count = process ? process->hub->size : 1;
     const char *elsewhere = coll__tcp_describe_but(me->tcp, first, count);
@@ -280,13 +243,20 @@ static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowde
 
 static void coll__joined_close(void *context)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
 
     if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_leave(me->hubs[COLL__HUB_OF_HOST], me->mapped);
     if (me->hubs[COLL__HUB_OF_PROCESS]) coll__threads_close(me->hubs[COLL__HUB_OF_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__lent_drop(me->lent);
     coll__give(me);
+}
+
+/* The sockets of a rank are there. */
+static void coll__joined_with(coll__joined *me, coll__tcp *tcp)
+{
+    me->tcp = tcp;
+    tcp->joined = me;
 }
 
 /* ---- >>shrink ---- */
@@ -363,7 +333,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
 static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
     if (status < 0) return status;
@@ -372,12 +342,10 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
         coll__tcp_close(out->context);
         return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    fresh->tcp = (coll__tcp *)out->context;
+    coll__joined_with(fresh, (coll__tcp *)out->context);
     fresh->lent = coll__lent_share(me->lent);
-    out->context = fresh;
     status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
-    if (status == COLL_OK) return COLL_OK;
-    coll__joined_close(fresh);
+    if (status < 0) coll__joined_close(out->context);
     return status;
 }
 
@@ -394,23 +362,25 @@ static const coll_transport coll__joined_transport = {
     .can_offload = coll__joined_can_offload,
     .bind = coll__joined_bind,
     .group = coll__joined_group,
-    .ungroup = coll__joined_ungroup,
+    .ungroup = coll__threads_ungroup,
     .memory = coll__joined_memory,
-    .host = coll__joined_host,
-    .site = coll__joined_site,
-    .report_stall = coll__joined_report_stall,
+    .host = coll__tcp_host,
+    .site = coll__tcp_site,
+    .report_stall = coll__tcp_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
-    .watch = coll__joined_watch,
-    .peer_status = coll__joined_peer_status,
-    .has_freed = coll__joined_has_freed,
-    .failed = coll__joined_failed,
+    .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
+    .failed = coll__tcp_failed,
     .shrink = COLL__SHRINKS(coll__joined_shrink),
-    .abort = coll__joined_abort,
+    .abort = coll__tcp_abort,
     .has_left = coll__joined_has_left,
-    .wake = coll__joined_wake,
+    .wake = coll__tcp_wake,
     .in_background = true,
-    .traffic = coll__joined_traffic,
+    .traffic = coll__tcp_traffic,
     .describe = coll__joined_describe,
+};
+
+static const coll__internals coll__joined_internals = {
+    .part = coll__joined_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
 };
 
 /* ---- >>open ---- */
@@ -440,9 +410,11 @@ typedef struct coll__arrival {
 static coll_status coll__comer_comes(coll__comer *comer)
 {
     coll__joined *joined = comer->joined;
-    coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
+    coll__tcp *tcp;
+    coll_status status = coll__tcp_join(&tcp, &comer->settings, &comer->opened);
 
     if (status < 0) return status;
+    coll__joined_with(joined, tcp);
     status = coll__joined_meet(joined, comer->arrival->settings->config.rank, comer->opened.is_crowded);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
@@ -491,7 +463,7 @@ static void coll__arrival_free(coll__arrival *all)
 {
     if (!all) return;
     for (int i = 0; all->comers && i < all->count; i++) {
-        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined);
+        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined->tcp);
         else coll__give(all->comers[i].joined);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
@@ -571,8 +543,8 @@ static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub 
 static void coll__joined_opened(coll__opened *opened, coll__joined *me, const coll__comer *comer)
 {
     *opened = comer->opened;
-    opened->context = me;
-    opened->part = coll__joined_part;
+    opened->context = me->tcp;
+    opened->internals = &coll__joined_internals;
     opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
@@ -601,18 +573,17 @@ static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRA
 static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
 {
     const coll_status status = coll__joined_open(s, count, out);
-    coll__joined *me = status < 0 ? NULL : (coll__joined *)out->context;
+    coll__joined *me = status < 0 ? NULL : coll__joined_of(out->context);
 
     if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
-    out->part = coll__tcp_part;
-    out->context = me->tcp;
+    out->internals = &coll__tcp_internals;
     coll__give(me);
     return COLL_OK;
 }
 
 static const coll__transport_row coll__host_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__host_open
 };
 
 #else

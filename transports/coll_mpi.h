@@ -368,11 +368,6 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
     return COLL_OK;
 }
 
-static const coll__option coll__mpi_options[] = {
-    COLL__CHOICE(coll__mpi, mode, "COLL_MPI", "auto, native, messages, blocking"),         /* as coll__mpi_mode */
-    { 0 }
-};
-
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
 static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
 {
@@ -398,7 +393,8 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
 {
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
-    if (own == COLL_OK) own = coll__options_settle(coll__mpi_options, mpi);
+    if (own == COLL_OK && !coll__settle_choice(&mpi->mode, "COLL_MPI", "auto, native, messages, blocking"))
+        own = COLL_ERR_ARGUMENT;                  /* as coll__mpi_mode                                        */
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;

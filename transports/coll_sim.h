@@ -231,7 +231,7 @@ static void coll__sim_report_stall(void *context, const unsigned char *head)
     r->has_head = true;
 }
 
-static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
+static void coll__sim_watch(void *context, coll__session *session) { ((coll__sim_rank *)context)->session = session; }
 
 /* Nothing is on its way when it is asked. */
 static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
@@ -240,7 +240,7 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
 
     if (peer < 0 || !w->is_asking) return w->is_asking;
     const coll__sim_rank *other = &w->ranks[peer];
-    return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
+    return !other->has_closed && other->session && coll__comm_is_freed(other->session, id);
 }
 
 /* The first rank of a world that parts is the one with which its others are compared. */
@@ -378,14 +378,16 @@ static const coll_transport coll__sim_transport = {
     .host = coll__sim_host_number,
     .site = coll__sim_site_number,
     .report_stall = coll__sim_report_stall,
-    .watch = coll__sim_watch,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,
-    .has_freed = coll__sim_has_freed,
     .now = coll__sim_now,
     .charge_reduce = coll__sim_charge_reduce,
     .traffic = coll__sim_traffic,
     .describe = coll__sim_describe,
+};
+
+static const coll__internals coll__sim_internals = {
+    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed
 };
 
 static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll__opened *out)
@@ -402,7 +404,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         world->holders++;
         out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
         coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
-        out[i].part = coll__sim_part;
+        out[i].internals = &coll__sim_internals;
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;
@@ -421,7 +423,7 @@ static void coll__sim_bury(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++)
         for (coll__sim_rank *r = w->fibers[i].newest, *before; r; r = before) {
-            coll__session *session = r->doing ? (coll__session *)((uintptr_t)r->doing - offsetof(coll__session, doing)) : NULL;
+            coll__session *const session = r->session;
             before = r->before;
             if (r->has_closed || !session) continue;
             session->is_held = false;             /* whoever was inside will not come out                     */

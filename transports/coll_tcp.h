@@ -270,9 +270,7 @@ static const coll_transport coll__tcp_transport = {
     .host = coll__tcp_host,
     .site = coll__tcp_site,
     .report_stall = coll__tcp_report_stall,
-    .watch = coll__tcp_watch,
-    .peer_status = coll__tcp_peer_status,
-    .has_freed = coll__tcp_has_freed,
+    .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
     .failed = coll__tcp_failed,
     .shrink = COLL__SHRINKS(coll__tcp_shrink),
     .abort = coll__tcp_abort,
@@ -281,6 +279,10 @@ static const coll_transport coll__tcp_transport = {
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,
+};
+
+static const coll__internals coll__tcp_internals = {
+    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
 };
 
 /* ---- >>open ---- */
@@ -305,7 +307,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     (void)count;
     *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
     if (own) status = coll__tcp_join(&tcp, own, out);
-    out->part = coll__tcp_part;
+    out->internals = &coll__tcp_internals;
     out->context = tcp;
     if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
     coll__tcp_settings_free(own);
@@ -313,7 +315,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__tcp_open
 };
 
 #endif

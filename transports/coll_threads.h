@@ -102,13 +102,13 @@ static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thre
 
 /* ---- >>who has freed what ---- */
 
-static void coll__threads_watch(void *context, const coll_doing *doing)
+static void coll__threads_watch(void *context, coll__session *session)
 {
     const coll__thread *me = (const coll__thread *)context;
     coll__desk *desk = coll__desk_of(me->hub, me->rank);
 
     pthread_mutex_lock(&desk->lock);
-    desk->doing = doing;
+    desk->session = session;
     pthread_mutex_unlock(&desk->lock);
 }
 
@@ -118,7 +118,7 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
     coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
 
     pthread_mutex_lock(&desk->lock);
-    const bool has_freed = desk->doing && coll__comm_is_freed(desk->doing, id);
+    const bool has_freed = desk->session && coll__comm_is_freed(desk->session, id);
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
@@ -276,13 +276,15 @@ static const coll_transport coll__threads_transport = {
     .host = coll__threads_host,
     .report_stall = coll__threads_report_stall,
     .mark_stragglers = coll__threads_mark_stragglers,
-    .watch = coll__threads_watch,
-    .has_freed = coll__threads_has_freed,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
     .shrink = COLL__SHRINKS(coll__threads_shrink),
     .abort = coll__threads_abort,
     .describe = coll__threads_describe,
+};
+
+static const coll__internals coll__threads_internals = {
+    .part = coll__threads_part, .watch = coll__threads_watch, .has_freed = coll__threads_has_freed
 };
 
 /* Ranks 0 .. count - 1: all that there are. */
@@ -294,7 +296,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
         hub->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
-        out[rank].part = coll__threads_part;
+        out[rank].internals = &coll__threads_internals;
         coll__opened_at(&out[rank], rank, count);
     }
     if (hub) coll__hub_release(hub);

@@ -1,4 +1,5 @@
-/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
+/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense; and fields of a
+ * configuration that such variables fill if the caller leaves them open, 0 or NULL. */
 #ifndef COLL_ENVIRONMENT_H
 #define COLL_ENVIRONMENT_H
 
@@ -39,6 +40,65 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
     if (!text || coll__parse_int(text, low, high, out)) return true;
     coll__start_failed(COLL_ERR_ARGUMENT, "%s=%s is not a number from %ld to %ld", name, text, low, high);
     return false;
+}
+
+/* ---- >>fields: the caller's value, else the variable's, else the usual one.  false, with the sentence: it is nonsense ---- */
+
+enum {
+    COLL__ONLY_POSITIVE = 1,                      /* less than 0 is left open, too                            */
+    COLL__ZERO_IS_NONE = 2                        /* 0 in the environment is what -1 is in the field          */
+};
+
+static bool coll__settle_number(int *field, const char *name, int low, int high, int usual, unsigned traits)
+{
+    if (traits & COLL__ONLY_POSITIVE ? *field > 0 : *field != 0) return true;
+    *field = 0;
+    if (!coll__environment_int(name, low, high, field)) return false;
+    if (*field == 0) *field = traits & COLL__ZERO_IS_NONE && coll__environment(name) ? -1 : usual;
+    return true;
+}
+
+/* The number of a word of "auto, uring, poll"; -1: it is none. */
+static int coll__word_number(const char *words, const char *text)
+{
+    const size_t length = strlen(text);
+
+    for (int i = 0; *words; i++, words += strspn(words, ", ")) {
+        const size_t word = strcspn(words, ",");
+        if (word == length && !strncmp(words, text, length)) return i;
+        words += word;
+    }
+    return -1;
+}
+
+/* The number of a word; where the variable is not set the field stays. */
+static bool coll__settle_choice(int *field, const char *name, const char *words)
+{
+    const char *text = coll__environment(name);
+    const int number = text ? coll__word_number(words, text) : *field;
+
+    if (number < 0) coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is none of %s", name, text, words);
+    else *field = number;
+    return number >= 0;
+}
+
+/* 1 for "on" and -1 for "off". */
+static bool coll__settle_switch(int *field, const char *name)
+{
+    int is_off = 2;
+
+    if (*field != 0) return true;
+    if (!coll__settle_choice(&is_off, name, "on, off")) return false;
+    *field = is_off == 2 ? 0 : is_off ? -1 : 1;
+    return true;
+}
+
+/* "" is as if nothing was said; the caller's, too, if it is open then. */
+static bool coll__settle_text(const char **field, const char *name, const char *usual, bool is_open_if_empty)
+{
+    if (!*field || (!**field && is_open_if_empty)) *field = coll__variable(name);
+    if (!*field || !**field) *field = usual;
+    return true;
 }
 
 #endif /* COLL_ENVIRONMENT_H */

@@ -2,8 +2,8 @@
  * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
  * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
  *
- * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, getrandom, pages that
- * the kernel wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
+ * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, pages that the kernel
+ * wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
  * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
  * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
  * (COLL_NO_URING).
@@ -32,6 +32,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 
 #define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL __thread
@@ -174,6 +177,16 @@ static COLL__UNUSED void coll__close_fd(int *fd)
     *fd = -1;
 }
 
+/* Bytes that nobody can know beforehand.  false: the system has none. */
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    for (size_t n; length > 0; out += n, length -= n) {
+        n = length < 256 ? length : 256;          /* getentropy gives no more at once                         */
+        if (getentropy(out, n)) return false;
+    }
+    return true;
+}
+
 /* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
 
 typedef struct coll__bell {
@@ -278,19 +291,6 @@ static COLL__UNUSED bool coll__membarrier_register(void)
 
 static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
-/* Bytes that nobody can know beforehand.  false: the kernel has none. */
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    while (length > 0) {
-        const long got = syscall(SYS_getrandom, out, length, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out += got;
-        length -= (size_t)got;
-    }
-    return true;
-}
-
 /* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
@@ -388,21 +388,6 @@ static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
 static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
 static COLL__UNUSED void coll__membarrier(void) {}
 
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-
-    while (fd >= 0 && length > 0) {
-        const ssize_t got = read(fd, out, length);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        out += got;
-        length -= (size_t)got;
-    }
-    if (fd >= 0) close(fd);
-    return length == 0;
-}
-
 /* Those of the machine: POSIX does not tell to which of them a process is bound. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
@@ -419,61 +404,33 @@ static COLL__UNUSED void *coll__reserve_stacks(size_t length)
     return all == MAP_FAILED ? NULL : all;
 }
 
-/* A child is told by a function that fork runs in it, which goes through the list of all guards.  It also makes the beds anew:
- * a thread that it has not got may have been at them. */
-typedef struct coll__guard {
-    unsigned char is_ours;                        /* the byte that is given out                               */
-    struct coll__guard *next;
-} coll__guard;
+/* A byte for each generation of processes: a function that fork runs in the child clears that of its parent.  It also makes the
+ * beds anew, because a thread that the child does not have may hold their locks.  Forks of forks beyond so many go unnoticed. */
+enum { COLL__FORKS_MOST = 1024 };
 
-static struct coll__guards {
-    pthread_once_t  once;
-    pthread_mutex_t lock;
-    coll__guard    *first;
-    int             error;
-} coll__guards = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct coll__forks {
+    pthread_once_t once;
+    int            error, generation;
+    unsigned char  is_ours[COLL__FORKS_MOST];
+} coll__forks = { .once = PTHREAD_ONCE_INIT, .is_ours = { 1 } };
 
-static void coll__guards_lock(void) { pthread_mutex_lock(&coll__guards.lock); }
-static void coll__guards_unlock(void) { pthread_mutex_unlock(&coll__guards.lock); }
-
-static void coll__guards_fall(void)
+static void coll__forks_in_child(void)
 {
-    for (coll__guard *g = coll__guards.first; g; g = g->next) g->is_ours = 0;
+    coll__forks.is_ours[coll__forks.generation] = 0;
+    if (coll__forks.generation + 1 < COLL__FORKS_MOST) coll__forks.generation++;
+    coll__forks.is_ours[coll__forks.generation] = 1;
     coll__beds_make();
-    coll__guards_unlock();
 }
 
-static void coll__guards_make(void)
-{
-    coll__guards.error = pthread_atfork(coll__guards_lock, coll__guards_unlock, coll__guards_fall);
-}
+static void coll__forks_make(void) { coll__forks.error = pthread_atfork(NULL, NULL, coll__forks_in_child); }
 
 static COLL__UNUSED unsigned char *coll__fork_guard(void)
 {
-    coll__guard *guard;
-
-    (void)pthread_once(&coll__guards.once, coll__guards_make);
-    if (coll__guards.error || !(guard = (coll__guard *)malloc(sizeof *guard))) return NULL;
-    guard->is_ours = 1;
-    coll__guards_lock();
-    guard->next = coll__guards.first;
-    coll__guards.first = guard;
-    coll__guards_unlock();
-    return &guard->is_ours;
+    (void)pthread_once(&coll__forks.once, coll__forks_make);
+    return coll__forks.error ? NULL : &coll__forks.is_ours[coll__forks.generation];
 }
 
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
-{
-    coll__guards_lock();
-    for (coll__guard **at = &coll__guards.first; *at; at = &(*at)->next) {
-        coll__guard *guard = *at;
-        if (&guard->is_ours != byte) continue;
-        *at = guard->next;
-        free(guard);
-        break;
-    }
-    coll__guards_unlock();
-}
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
 
 #endif
 #endif /* COLL_SYSTEM_H */

@@ -1,9 +1,61 @@
-/* coll_rows.h - how a transport is opened: a row of a table for each, and what it gives back. */
+/* coll_rows.h - how a transport is opened: the settings, a row of a table for each transport, and what it gives back. */
 #ifndef COLL_ROWS_H
 #define COLL_ROWS_H
 
-#include "coll_options.h"
-#include "coll_settings.h"
+#include "coll_shape.h"
+#include "coll_tuning.h"
+
+enum { COLL__SIZE_MOST = 65536 };
+
+/* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
+#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
+enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
+#else
+enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
+#endif
+
+/* A launcher: the names of the variables by which it tells. */
+typedef struct coll__launcher {
+    const char *name, *rank, *size, *local_rank, *local_size;
+    const char *job;                              /* what names the job on a host; NULL: nothing does         */
+    bool        is_strict;                        /* half of this row is a mistake, not somebody else's word  */
+    bool        is_of_hosts;                      /* it counts hosts or pods, which may hold several processes */
+    const char *where;                            /* tells a person which host is that of rank 0              */
+} coll__launcher;
+
+/* What the environment says. */
+typedef struct coll__launched {
+    const char *source;                           /* the name of the launcher, or "nothing in the environment" */
+    const coll__launcher *by;                     /* NULL: none                                               */
+    int  rank, size, local_rank, local_size;      /* local_size 0: not said                                   */
+} coll__launched;
+
+/* How many entries "a:1,b:2,c:3" has. */
+static int coll__hosts_count(const char *hosts)
+{
+    int n = 1;
+    for (; *hosts; hosts++) n += *hosts == ',';
+    return n;
+}
+
+typedef struct coll__extension coll__extension;   /* core/engine/coll_comm.h                                  */
+typedef struct coll__session coll__session;
+
+/* A configuration without defaults left in it. */
+typedef struct coll__settings {
+    coll_config config;
+    int         count;                            /* ranks of this process, config.rank being the first       */
+    int         processors;                       /* that this process may use                                */
+    coll_status status;                           /* < 0: they make no sense                                  */
+    const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
+    coll__launched launch;                        /* what the environment says, where it was asked            */
+    const coll__extension *extension;             /* of this program                                          */
+    uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
+    coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
+    char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
+    int         forced_at[COLL__FORCED_KINDS];    /* 1 + where that of each kind begins; 0: none              */
+} coll__settings;
+
 
 /* How a transport goes on with those who are left (coll_transport.shrink). */
 #if defined(COLL_NO_SHRINK)
@@ -17,6 +69,21 @@
  * that shows without waiting for anybody, and tells those who are still there. */
 typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
 
+/* What a transport of the library does beside its coll_transport: of a peer that leaves or frees a communicator.  Each may be
+ * NULL. */
+typedef struct coll__internals {
+    coll__part_fn *part;
+
+    /* Here is what this rank does, and which communicators it has (coll_activity.h), as long as the context is open. */
+    void (*watch)(void *context, coll__session *session);
+
+    /* Has this peer, which lives, freed its communicator with this id, and has all that it sent before come in?  May ask, and
+     * know later: it is called again.  In a world with a clock of its own peer -1 is asked about first: is it time to ask? */
+    bool (*has_freed)(void *context, int peer, uint64_t id);
+} coll__internals;
+
+static const coll__internals coll__no_internals;
+
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
     const coll_transport *transport;
@@ -28,7 +95,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* NULL: nothing is compared                                 */
+    const coll__internals *internals;
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 
@@ -55,7 +122,8 @@ typedef struct coll__transport_row {
     const char *name;                             /* NULL: it cannot be asked for                             */
     const char *missing;                          /* why this program has it not; NULL: it has                */
     unsigned    traits;
-    const coll__option *options;                  /* what of the configuration is its own; NULL: nothing is   */
+    bool      (*settle)(coll_config *c);          /* fill what of the configuration is its own; false: an error, with its
+                                                     sentence.  NULL: nothing is                              */
 
     /* Open ranks config.rank .. config.rank + count - 1.  A negative status, with its sentence: none is open. */
     coll_status (*open)(const coll__settings *s, int count, coll__opened *out);
@@ -77,7 +145,7 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
                  size);
     return (coll__opened){ .transport = transport, .context = context, .rank = rank, .size = size, .local_size = 1,
                            .processors = s->processors, .spin_us = s->config.spin_us, .offloads_all = transport->offload != NULL,
-                           .numbers = s->numbers };
+                           .internals = &coll__no_internals, .numbers = s->numbers };
 }
 
 /* Where it is among the ranks of its host. */

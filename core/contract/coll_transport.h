@@ -63,15 +63,6 @@ typedef struct coll_failure {
     char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
-/* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
- * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
-typedef struct coll_doing {
-    uint64_t turn;
-    uint64_t inside;                              /* > 0: waits in the call `now`                             */
-    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
-    struct coll__comm_ids *comms;                 /* the library's own: which communicators it has            */
-} coll_doing;
-
 /* Those who go on after a failure. */
 typedef struct coll_survivors {
     void *context;                                /* of the new world                                         */
@@ -146,17 +137,9 @@ typedef struct coll_transport {
     /* Optional: mark the ranks that an offloaded task is waiting for. */
     void        (*mark_stragglers)(const void *context, const coll_task *task, unsigned char *is_late);
 
-    /* Optional: here the library writes what this rank is doing, for as long as the context is open. */
-    void        (*watch)   (void *context, const coll_doing *doing);
-
     /* Optional: what do the ranks marked in is_late do?  Write what is known of them: "rank 3: outside the library for 40 s".
      * text NULL: that will be asked soon. */
     void        (*peer_status)(void *context, const unsigned char *is_late, char *text, size_t room);
-
-    /* Optional: has this peer, which lives, freed its communicator with this id, and is nothing that it sent before on its
-     * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
-     * first: is it time to ask about any? */
-    bool        (*has_freed)(void *context, int peer, uint64_t id);
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);

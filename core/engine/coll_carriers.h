@@ -68,10 +68,10 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 #define COLL__CARRIER_OF_MESSAGES                                                                                             \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
+      .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
 
 #else
 
@@ -86,7 +86,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_again, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS

@@ -9,7 +9,6 @@
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
 
-typedef struct coll__session coll__session;
 typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
@@ -212,11 +211,7 @@ struct coll__carrier {
 };
 
 /* Where no two collectives run at the same time nobody asks for it. */
-#if COLL_ABREAST > 1
-#define COLL__LATER(later) later
-#else
-#define COLL__LATER(later) NULL
-#endif
+#define COLL__LATER(later) (COLL_ABREAST > 1 ? later : NULL)
 
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
@@ -293,14 +288,29 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-/* The communicators that this rank has, for other threads to read. */
-typedef struct coll__comm_ids {
-    coll__lock lock;                              /* guards the rest                                          */
-    uint64_t  *ids;
-    size_t     count, room;
-    uint32_t   turn;                              /* how often this has changed                               */
-    bool       is_known;                          /* one that is not here is freed; not so while some are being made */
-} coll__comm_ids;
+#if defined(COLL_NO_WATCH)
+enum { COLL__HAS_WATCH = 0 };
+#else
+enum { COLL__HAS_WATCH = 1 };
+#endif
+#define COLL__IF_WATCH(function) (COLL__HAS_WATCH ? function : NULL)
+
+/* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others
+ * do. */
+typedef struct coll__doing {
+    uint64_t turn;
+    uint64_t inside;                              /* > 0: waits in the call `now`                             */
+    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
+} coll__doing;
+
+/* A communicator that a peer has freed, after it had started so many collectives in it. */
+typedef struct coll__gone {
+    struct coll__gone *next;
+    int      peer;
+    uint32_t sequence;
+    uint64_t comm;
+    bool     is_sure;                             /* nothing that it sent before is on its way any more       */
+} coll__gone;
 
 struct coll__session {
     const coll_transport *transport;
@@ -314,7 +324,7 @@ struct coll__session {
     coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* the transport's: what to do before a group is given up   */
+    const coll__internals *internals;             /* the transport's                                          */
     bool  has_membarrier;                         /* the kernel                                               */
     const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
     int   carrier_count;
@@ -334,8 +344,11 @@ struct coll__session {
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
-    unsigned  derive_generation;                  /* of calls that make one: those under way are of this one, ... */
-    int       deriving[2];                        /* ... or of the one before: how many, by their last bit    */
+    coll__lock comms_lock;                        /* guards `comms`, and the next three, which other threads read */
+    uint32_t  comms_turn;                         /* how often they have changed                              */
+    int       deriving;                           /* calls under way that make communicators                  */
+    bool      lingers;                            /* something sent in a communicator that is freed is still to go */
+    coll__gone *gone;                             /* communicators that peers have freed                      */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
     const coll__extension *extension;             /* of this program, which communicators may have            */
@@ -355,11 +368,9 @@ struct coll__session {
     int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[COLL__ABORT_ROOM];
-    coll_doing doing;                             /* what this rank does, for others to read                  */
-    coll__comm_ids ids;                           /* and which communicators it has                           */
+    coll__doing doing;                            /* what this rank does, for others to read                  */
     uint32_t  made_calls;                         /* in the communicators of all ranks that are freed: collectives, */
     uint64_t  made_history;                       /* and a sum of their histories                             */
-    bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
     int64_t  started_at;                          /* the last one that did not end at once                    */
@@ -467,20 +478,6 @@ static int coll__rank_here(const coll_comm *comm, int world)
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
     return COLL_NO_RANK;
-}
-
-/* Has the rank that this is of freed a communicator?  The caller has that communicator, so that rank has begun to make it. */
-static COLL__UNUSED bool coll__comm_is_freed(const coll_doing *d, uint64_t id)
-{
-    coll__comm_ids *const own = d->comms;
-    bool is_there = false;
-
-    if (!own) return false;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count && !is_there; i++) is_there = own->ids[i] == id;
-    const bool is_freed = own->is_known && !is_there;
-    coll__lock_drop(&own->lock);
-    return is_freed;
 }
 
 /* ---- >>sides ---- */
@@ -653,13 +650,8 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
 /* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
 static void coll__made_add(coll__session *session, const coll_comm *comm)
 {
-    unsigned char head[COLL_HEAD_LENGTH] = { 0 };
-
-    coll__put64(head + 8, comm->sequence);
-    coll__put64(head + 16, comm->mark);
-    coll__put64(head + 24, comm->main.history);
     session->made_calls += comm->sequence;
-    session->made_history += coll__history_with(0, head);
+    session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }

@@ -303,7 +303,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(session, peer, coll__get64(head + 4), coll__get64(head + 24));
+        return coll__gone_note(session, peer, coll__get64(head + 4), (uint32_t)coll__get64(head + 24), false);
     default:
         return coll__note_wrong(session, peer, head);
     }
@@ -371,8 +371,8 @@ static coll_status coll__outgoing_advance(coll__session *session)
  * nothing more of one that has only freed. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
-    if (session->transport->has_left && session->transport->has_left(session->context, peer)) return true;
-    return !m->is_queued && coll__gone_of(session, peer, m->comm);
+    const coll__gone *gone = coll__gone_of(session, peer, m->comm);
+    return coll__has_left(session, peer) || (gone && (gone->is_sure || !m->is_queued));
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
@@ -421,7 +421,7 @@ static coll_status coll__messages_advance(coll__session *session)
     for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
         status = coll__peer_advance(session, (int)(p - all->peers));
     if (status == COLL_OK) status = coll__outgoing_advance(session);
-    if (status == COLL_OK && (all->gone || (session->transport->has_left && session->transport->has_left(session->context, -1))))
+    if (status == COLL_OK && ((COLL__HAS_WATCH && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
 }
@@ -545,7 +545,6 @@ static void coll__messages_free(coll__session *session)
     coll__message_free_all(all->spare[0]);
     coll__message_free_all(all->spare[1]);
     coll__bins_free(&all->bins);
-    coll__gone_free(all);
     coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
@@ -596,6 +595,18 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
     return COLL_OK;
 }
 
+/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
+ * that of coll_init, from when one has waited for long. */
+static coll_status coll__messages_hear(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < comm->size && COLL__HAS_WATCH && !session->internals->has_freed && status == COLL_OK; i++)
+        status = coll__peer_open(session, coll__world_rank(comm, i));
+    return status;
+}
+
 /* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
  * with whom it exchanged messages are told. */
 static void coll__messages_close(coll_comm *comm, coll_status status)
@@ -616,7 +627,6 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         if (m->comm != comm->id) continue;
         (void)coll__message_dismiss(session, m);
     }
-    coll__gone_forget(all, comm->id);
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
         if (about.peer != session->rank && all->peers[about.peer].is_open) said = coll__reply(session, COLL__NOTE_GONE, &about);

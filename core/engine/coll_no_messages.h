@@ -14,6 +14,7 @@ static inline coll_status coll__messages_unmatched(const coll_comm *comm, const 
     return (void)comm, (void)failure, COLL_OK;
 }
 
+static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
 static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
 static inline void coll__messages_free(const coll__session *session) { (void)session; }
 

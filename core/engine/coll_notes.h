@@ -30,15 +30,6 @@ typedef struct coll__peer {
     bool      is_busy;
 } coll__peer;
 
-/* A communicator that a peer has freed, after it had started so many collectives in it; and in which generation the news came. */
-typedef struct coll__gone {
-    struct coll__gone *next;
-    int      peer;
-    uint32_t sequence;
-    uint64_t comm;
-    unsigned generation;
-} coll__gone;
-
 struct coll__messages {
     coll__peer    *peers;
     coll__message_list outgoing;                  /* to be delivered                                          */
@@ -50,7 +41,6 @@ struct coll__messages {
     coll__bins     bins;                          /* of all that wait for one another                         */
     coll__peer    *open, *busy;
     uint64_t       orders;                        /* of receives, so far                                      */
-    coll__gone    *gone;
     uint32_t       next_id;
 };
 

@@ -23,8 +23,6 @@ static int coll__limit_ms(const coll_request *r)
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
 
-#if !defined(COLL_NO_WATCH)
-
 COLL__FOR_SIZE
 
 /* ---- >>what is said of those who are late ---- */
@@ -83,7 +81,95 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (COLL__HAS_WATCH) return coll__late(r, waited_ns, COLL__LATE_FAIL);
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* ---- >>ranks that have left ---- */
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
+/* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
+ * whoever has freed the communicator before it began that call. */
+static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *head = r->order ? r->order->queue : NULL;
+
+    if (coll__late_ranks(r, is_late) > 0 || !head || !(head->carrier->traits & COLL__AS_A_WHOLE) || head->prepared) return;
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = coll__gone_of(session, i, r->comm->id);
+        is_late[i] = gone && gone->sequence < head->sequence;
+    }
+}
+
+/* The rank that a collective waits for, and that has left or freed its communicator; -1: there is none. */
+static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+
+    memset(is_late, 0, (size_t)session->size);
+    coll__wanted_ranks(r, is_late);
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = is_late[i] ? coll__gone_of(session, i, r->comm->id) : NULL;
+        if (is_late[i] && i != session->rank && ((gone && gone->is_sure) || coll__has_left(session, i))) return i;
+    }
+    return -1;
+}
+
+/* Does a request that runs wait for a rank that has freed its communicator?  Then it fails, and the session with it.  What that
+ * rank sent before counts: so everything is moved on first, which also ends messages that wait in vain. */
+static coll_status coll__check_freed(coll_request *r)
+{
+    coll_comm *const comm = r->comm;
+    coll__session *const session = comm->session;
+    unsigned char *const is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    bool (*const has_freed)(void *context, int peer, uint64_t id) = session->internals->has_freed;
+    coll_failure failure = { COLL_OK, -1, "" };
+    bool any = false;
+
+    if (!is_late) return COLL_PENDING;
+    coll__wanted_ranks(r, is_late);
+    coll_status status = coll__messages_hear(comm);
+    for (int i = 0; i < session->size && status == COLL_OK; i++) {
+        if (!is_late[i] || i == session->rank) continue;
+        const bool is_freed = has_freed ? has_freed(session->context, i, comm->id) : coll__gone_of(session, i, comm->id) != NULL;
+        if (is_freed) status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
+        any = any || is_freed || coll__has_left(session, i);
+    }
+    status = status < 0 ? coll__session_fail(session, NULL) : any ? coll__advance(session, 0) : COLL_PENDING;
+    const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
+    const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
+    coll__give(is_late);
+    if (gone < 0) return status < 0 ? status : COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                session->rank);
+    return coll__session_fail(session, &failure);
+}
+
+/* In a virtual world: is it time to ask? */
+static bool coll__may_be_freed(const coll__session *session)
+{
+    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+}
+
+/* A test has found that `r` still runs: a program that polls may wait for ever, too. */
+static void coll__test_freed(coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
+    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    const int64_t now = coll__clock(session);
+    if (now < session->freed_at) return;
+    if (session->freed_at > 0) (void)coll__check_freed(r);
+    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+}
 
 COLL__FOR_SPEED
 
@@ -106,12 +192,13 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
     p->spin_end = p->began + (int64_t)spin_us * 1000;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) return;
+    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    if (!COLL__HAS_WATCH) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
@@ -128,15 +215,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     const coll__session *session = r->comm->session;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
-    if (now >= p->warn_at) {
+    if (COLL__HAS_WATCH && now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
         p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    } else if (now >= p->ask_at) {
+    } else if (COLL__HAS_WATCH && now >= p->ask_at) {
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at) {
+    if (COLL__HAS_WATCH && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
         const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
@@ -144,49 +231,6 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
-
-#else
-
-/* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
-{
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    (void)waited_ns;
-    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
-    return coll__comm_fail(r->comm, &failure);
-}
-
-typedef struct coll__patience {
-    bool    is_virtual;
-    int64_t spin_end, report_at, deadline;
-} coll__patience;
-
-#define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
-
-static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
-{
-    const coll__session *session = r->comm->session;
-    const int limit_ms = coll__limit_ms(r);
-    const int64_t began = coll__clock(session);
-
-    p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)spin_us * 1000;
-    p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
-                                                                      : coll__never;
-    p->deadline = limit_ms < INT_MAX ? began + (int64_t)limit_ms * COLL__MS : coll__never;
-}
-
-static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
-
-static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
-{
-    if (now >= p->deadline) return coll__out_of_time(r, 0);
-    coll__patience_report(r, p->is_virtual, now, &p->report_at);
-    return COLL_OK;
-}
-
-#endif
 
 /* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
 static void coll__test_late(coll_request *r)

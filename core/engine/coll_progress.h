@@ -73,7 +73,11 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(session);
     if (session->transport->progress(session->context, wait_ms) < 0) return coll__session_fail(session, NULL);
     const coll_status status = coll__messages_advance(session);
-    if (session->lingers) coll__doing_comms(session);
+    if (COLL__HAS_WATCH && session->lingers && !session->messages->outgoing.first) {
+        coll__comms_hold(session);
+        session->lingers = false;
+        coll__comms_release(session);
+    }
     return status < 0 ? status : coll__orders_advance(session);
 }
 
@@ -261,11 +265,6 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
-#if !defined(COLL_NO_WATCH)
-
-/* What tells whom a carrier's call waits for. */
-#define COLL__LATE(mark) mark
-
 /* Mark the ranks of the session that a request waits for.  Gives how many; 0: it is none in particular. */
 static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
@@ -277,11 +276,5 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
     for (int i = 0; i < session->size; i++) count += is_late[i];
     return count;
 }
-
-#else
-
-#define COLL__LATE(mark) NULL
-
-#endif
 
 #endif /* COLL_PROGRESS_H */

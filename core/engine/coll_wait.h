@@ -6,7 +6,7 @@
  * A wait for one of several is inside all communicators of those that run.  They are told to write into its status when they end
  * (awaited), so that it need not look at each of them.  Of each session it takes one communicator, its chief, to hold it by.
  *     one session       the loop that waits (coll_patience.h), which spins, and then sleeps until something moves
- *     several         no sleep is woken by all of them, so it takes them in turns, and sleeps up to a millisecond in each */
+ *     several         no sleep is woken by all of them, so it tests them in turns, and sleeps up to a millisecond in each */
 #ifndef COLL_WAIT_H
 #define COLL_WAIT_H
 
@@ -30,7 +30,7 @@ COLL_API coll_status coll_test(coll_request *request)
     if (status < 0) return status;
     (void)coll__advance(comm->session, 0);
     if (coll__is_pending(request)) coll__test_late(request);
-    if (coll__is_pending(request)) coll__test_freed(request);
+    if (COLL__HAS_WATCH && coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
 
@@ -119,8 +119,8 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Let the requests of the session that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
- * One that has ended already is all that we wait for. */
+/* Let the requests, all of the session that `chief` holds, tell us of their end.  The one with the shortest time limit speaks for
+ * them.  One that has ended already is all that we wait for. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
 {
     coll__goal goal = { chief, NULL, &w->status, false, false };
@@ -129,7 +129,7 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
         coll_request *r = w->requests[i];
         if (!r || r->is_known) continue;
         if (!coll__is_pending(r)) __atomic_store_n(&w->status, COLL_OK, __ATOMIC_RELAXED);
-        else if (r->comm->session == chief->session) {
+        else {
             r->awaited = &w->status;
             if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
             if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
@@ -139,102 +139,48 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
     return goal;
 }
 
-static void coll__watch_end(coll__watch *w, const coll_comm *chief)
-{
-    for (int i = 0; i < w->count; i++) {
-        coll_request *r = w->requests[i];
-        if (r && r->awaited == &w->status && r->comm->session == chief->session) r->awaited = NULL;
-    }
-}
-
 static void coll__watch_one(coll__watch *w, coll_comm *chief)
 {
     coll__watch_take(chief);
     const coll__goal goal = coll__watch_begin(w, chief);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
     coll__watch_take(chief);                      /* whoever has reached the goal may hold it                 */
-    coll__watch_end(w, chief);
+    for (int i = 0; i < w->count; i++)
+        if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
     coll__watch_drop(chief);
 }
 
-/* What is waited for in each of several sessions, which take turns. */
-typedef struct coll__watch_turn { coll__goal goal; coll__patience patience; } coll__watch_turn;
-
-/* A look, or a short sleep once there has been enough spinning.  A virtual clock moves by being looked at. */
-static void coll__watch_look(coll__watch_turn *t)
+/* Look, and sleep for so long in the transport, unless something ends there that wakes nobody. */
+static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
 {
-    coll_comm *chief = t->goal.comm;
     coll__session *session = chief->session;
 
     coll__watch_take(chief);
-    const int64_t now = coll__clock(session);
-    if (!coll__is_reached(&t->goal) && coll__patience_check(&t->patience, t->goal.request, now) >= 0) {
-        int wait_ms = now >= t->patience.spin_end && !t->patience.is_virtual;
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(&t->goal);
-        (void)coll__advance(session, wait_ms);
-    }
-    coll__watch_drop(chief);
-}
-
-static coll_status coll__watch_many(coll__watch *w)
-{
-    const size_t n = (size_t)w->sessions;
-    coll__watch_turn *turns = (coll__watch_turn *)coll__take_zeros(coll__like(w->comms), n, sizeof *turns), *t = turns;
-
-    if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->sessions);
-    for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
-        if (!comm->is_chief) continue;
-        coll__watch_take(comm);
-        t->goal = coll__watch_begin(w, comm);
-        if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
-            coll__wait_begin(&t->goal);
-        }
-        coll__watch_drop(comm);
-        t++;
-    }
-    while (!coll__is_reached(&turns->goal)) {
-        for (int i = 0; i < w->sessions && !coll__is_reached(&turns->goal); i++) coll__watch_look(&turns[i]);
-        coll__relax();
-    }
-    for (t = turns; t < turns + w->sessions; t++) {
-        coll_comm *chief = t->goal.comm;
-        coll__watch_take(chief);
-        if (t->goal.request) coll__wait_end(&t->goal);
-        coll__watch_end(w, chief);
-        if (chief->session->failure.status == COLL_OK)   /* nobody sleeps there any more                      */
-            (void)chief->session->transport->progress(chief->session->context, 0);
-        coll__watch_drop(chief);
-    }
-    coll__give(turns);
-    return COLL_OK;
-}
-
-/* Just look. */
-static void coll__watch_test(coll__watch *w, coll_comm *chief)
-{
-    coll__watch_take(chief);
-    (void)coll__advance(chief->session, 0);
+    if (session->transport->now) wait_ms = 0;     /* a virtual clock moves by being looked at                 */
+    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
+    (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
-        if (r && coll__is_pending(r) && r->comm->session == chief->session) coll__test_late(r);
+        if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
+        coll__test_late(r);
+        if (COLL__HAS_WATCH && coll__is_pending(r)) coll__test_freed(r);
     }
     coll__watch_drop(chief);
 }
 
-/* Wait until one has ended, or just look. */
-static coll_status coll__watch_all(int count, coll_request **requests, bool waits)
+/* Wait until one has ended; in several sessions a moment in each, after so many `looks` for longer.  looks < 0: just look. */
+static coll_status coll__watch_all(int count, coll_request **requests, int looks)
 {
     coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
-    coll_status status = coll__watch_enter(&w);
+    const coll_status status = coll__watch_enter(&w);
 
     if (status < 0) return status;
-    if (waits && w.sessions == 1) coll__watch_one(&w, w.comms);
-    if (waits && w.sessions > 1) status = coll__watch_many(&w);
-    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside)
-        if (comm->is_chief) coll__watch_test(&w, comm);
+    if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
+    else
+        for (coll_comm *comm = w.comms; comm; comm = comm->beside)
+            if (comm->is_chief) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
-    return status;
+    return COLL_OK;
 }
 
 /* ---- >>one of several: what has ended ---- */
@@ -263,9 +209,10 @@ static coll_status coll__wait_some(int n, coll_request **requests, int *indices,
     coll_status status;
     bool is_left;
 
-    while ((*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left) {
-        const coll_status watched = coll__watch_all(n, requests, true);
+    for (int looks = 0; (*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
+        const coll_status watched = coll__watch_all(n, requests, looks);
         if (watched < 0) return watched;
+        if (looks < INT_MAX) looks++;
     }
     return status;
 }
@@ -298,7 +245,7 @@ COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index)
     if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_test_any", n);
     *index = -1;
     if (coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
-    const coll_status watched = coll__watch_all(n, requests, false);
+    const coll_status watched = coll__watch_all(n, requests, -1);
     if (watched < 0) return watched;
     return coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
 }

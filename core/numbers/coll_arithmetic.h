@@ -16,44 +16,8 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
-/* Flags and modes go for all types; a program without f64 asks of f32 alone, for its processor may have no other. */
-#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || !defined(COLL_NO_TUNER)
-
-/* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
-static uint32_t coll__processor_modes(void)
-{
-    volatile double one = 1, tiny = 0x1p-60, least = coll__float64(UINT64_C(0x0010000000000000)), lower = coll__float64(1);
-    volatile float least32 = coll__float32(0x00800000u), lower32 = coll__float32(1u);
-    const double above = one + tiny, below = one - tiny, beneath = -one - tiny;
-    uint32_t modes = 0;
-
-    if (coll__bits64(least * 0.5) == 0 || coll__bits32(least32 * 0.5f) == 0) modes |= COLL__FLUSHES;
-    if (coll__bits64(lower * 0x1p60) == 0 || coll__bits32(lower32 * 0x1p60f) == 0) modes |= COLL__IGNORES_SUBNORMALS;
-    if (above > 1) return modes | COLL__ROUNDS_UP;
-    if (beneath < -1) return modes | COLL__ROUNDS_DOWN;
-    return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
-}
-
-/* The same, and what the compiler was told.  It is compiled as the kernels are. */
-static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
-{
-    volatile double near_one = 1 + 0x1p-30, square = 1 + 0x1p-29, large = 0x1p60, one = 1, five = 5;
-    volatile double minus_zero = coll__float64(UINT64_C(1) << 63), nan = coll__float64(COLL__NAN_F64), tenth = 0.1;
-    const double a = near_one, b = large, c = one, product = a * a - square;
-    uint32_t word = coll__processor_modes();
-    const bool is_to_nearest = !(word & (COLL__ROUNDS_UP | COLL__ROUNDS_DOWN | COLL__ROUNDS_TO_ZERO));
-
-    if (coll__bits64(product) == coll__bits64(0x1p-60)) word |= COLL__FUSES;
-    if (coll__bits64((c + b) - b) == coll__bits64(1)) word |= COLL__REORDERS;
-    if (is_to_nearest && coll__bits64(five / 3.0) != UINT64_C(0x3ffaaaaaaaaaaaab)) word |= COLL__INVERTS;
-    if (is_to_nearest && coll__bits64(minus_zero + 0.0) != 0) word |= COLL__DROPS_SIGNS;
-    if (coll__bits64(coll__canon64(-nan)) != COLL__NAN_F64) word |= COLL__HAS_NO_NAN;
-    if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
-    return word;
-}
-
-#else
-
+/* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
+ * and a processor may have f32 only, so f32 alone is tested. */
 static uint32_t coll__processor_modes(void)
 {
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
@@ -67,8 +31,10 @@ static uint32_t coll__processor_modes(void)
     return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
 }
 
+/* The same, and what the compiler was told.  It is compiled as the kernels are. */
 static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
 {
+    volatile double tenth = 0.1;
     volatile float near_one = 1 + 0x1p-12f, square = 1 + 0x1p-11f, large = 0x1p30f, one = 1, five = 5;
     volatile float minus_zero = coll__float32(0x80000000u), nan = coll__float32(COLL__NAN_F32);
     const float a = near_one, b = large, c = one, product = a * a - square;
@@ -80,10 +46,9 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (is_to_nearest && coll__bits32(five / 3.0f) != 0x3fd55555u) word |= COLL__INVERTS;
     if (is_to_nearest && coll__bits32(minus_zero + 0.0f) != 0) word |= COLL__DROPS_SIGNS;
     if (coll__bits32(coll__canon32(-nan)) != COLL__NAN_F32) word |= COLL__HAS_NO_NAN;
+    if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
-
-#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)

@@ -58,40 +58,17 @@ static coll_status coll__settle_rank(coll__settings *s)
 
 /* ---- >>how ---- */
 
-#if !defined(COLL_NO_ENV)
+static const char coll__log_words[] = "none, error, warn, info";
 
 /* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
 static coll_log_level coll__log_level(const coll_config *config)
 {
-    static const struct { const char *name; coll_log_level level; } all[] = {
-        { "none", COLL_LOG_NONE }, { "error", COLL_LOG_ERROR }, { "warn", COLL_LOG_WARN }, { "info", COLL_LOG_INFO }
-    };
-    const char *text = coll__environment("COLL_DEBUG");
+    const char *const text = coll__environment("COLL_DEBUG");
+    const int number = text ? coll__word_number(coll__log_words, text) : COLL_LOG_WARN;
 
     if (config && config->log_level != 0) return config->log_level;
-    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
-        if (!strcasecmp(text, all[i].name)) return all[i].level;
-    return text ? (coll_log_level)0 : COLL_LOG_WARN;
+    return number < 0 ? (coll_log_level)0 : number == 0 ? COLL_LOG_NONE : (coll_log_level)number;
 }
-
-static coll_status coll__settle_log(coll_config *c)
-{
-    c->log_level = coll__log_level(c);
-    if (c->log_level != 0) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info",
-                              coll__variable("COLL_DEBUG"));
-}
-
-#else
-
-static coll_log_level coll__log_level(const coll_config *config)
-{
-    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
-}
-
-static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
-
-#endif
 
 #if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
 
@@ -167,49 +144,21 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 }
 
 /* Of every transport. */
-#define COLL__OPTIONS(NUMBER, SWITCH, TEXT)                                                                                    \
-    NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)                                  \
-    NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)                                      \
-    NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)                                              \
-    NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)                                                         \
-    SWITCH(background, "COLL_BACKGROUND")                                                                                      \
-    TEXT(dump, "COLL_DUMP", NULL, 0)                                                                                           \
-    TEXT(tuning_file, "COLL_TUNING", NULL, 0)
-
-#if !defined(COLL_NO_ENV)
-
-#define COLL__NUMBER_ROW(...) COLL__NUMBER(__VA_ARGS__),
-#define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
-#define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
-
-static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW)
-                                              COLL__TEXT(site, "COLL_SITE", NULL, 0), { 0 } };
-
-static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
-
-#undef COLL__TEXT_ROW
-#undef COLL__SWITCH_ROW
-#undef COLL__NUMBER_ROW
-
-#else
-
-/* Nobody but the caller fills them: what he leaves open is as usual. */
-#define COLL__NUMBER_USUAL(field, variable, low, high, usual, traits)                                                          \
-    if (c->field == 0 || (c->field < 0 && (traits) & COLL__ONLY_POSITIVE)) c->field = usual;
-#define COLL__SWITCH_USUAL(field, variable)
-#define COLL__TEXT_USUAL(field, variable, usual, traits) if (c->field && !*c->field) c->field = usual;
-
-static coll_status coll__settle_options(coll_config *c)
+static bool coll__settle_common(coll_config *c)
 {
-    COLL__OPTIONS(COLL__NUMBER_USUAL, COLL__SWITCH_USUAL, COLL__TEXT_USUAL)
-    return COLL_OK;
+    if ((c->log_level = coll__log_level(c)) == 0) {
+        coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of %s", coll__variable("COLL_DEBUG"), coll__log_words);
+        return false;
+    }
+    return coll__settle_number(&c->start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)
+        && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)
+        && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)
+        && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)
+        && coll__settle_switch(&c->background, "COLL_BACKGROUND")
+        && coll__settle_text(&c->dump, "COLL_DUMP", NULL, false)
+        && coll__settle_text(&c->tuning_file, "COLL_TUNING", NULL, false)
+        && coll__settle_text(&c->site, "COLL_SITE", NULL, false);
 }
-
-#undef COLL__TEXT_USUAL
-#undef COLL__SWITCH_USUAL
-#undef COLL__NUMBER_USUAL
-
-#endif
 
 /* For `count` ranks of this process, and whatever transport they will have. */
 static coll_status coll__settle(const coll__program *program, coll__settings *s, const coll_config *config, int count)
@@ -225,10 +174,11 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
-    if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
-        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__settle_options(c)) < 0) return status;
+    if ((status = coll__settle_rank(s)) < 0) return status;
+    if (!coll__settle_common(c)) return COLL_ERR_ARGUMENT;
+    if ((status = coll__settle_algorithms(s)) < 0) return status;
     for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
-        if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
+        if (program->transports[i]->settle && !program->transports[i]->settle(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;
     return COLL_OK;

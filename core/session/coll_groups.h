@@ -8,12 +8,14 @@
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
+    session->deriving = 0;                        /* a simulated rank that is killed in it leaves it as it is */
+    coll__gone_sweep(session);
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);
-    coll__comm_ids_close(session);
     if (*session->guard) {
+        coll__lock_free(&session->comms_lock);
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
@@ -59,6 +61,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         return NULL;
     }
     coll__lock_init(&session->lock);
+    coll__lock_init(&session->comms_lock);
     coll__cond_init(&session->changed);
     coll__cond_init(&session->background.bell);
     session->rank = o->rank;
@@ -84,12 +87,11 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
-    session->part = o->part;
+    session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
-    coll__comm_ids_open(session);
-    if (transport->watch) transport->watch(o->context, &session->doing);
+    if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
     session->spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
@@ -120,9 +122,10 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
+    coll__comms_hold(session);
     comm->next = session->comms;
     session->comms = comm;
-    coll__doing_comms(session);
+    coll__comms_release(session);
     return comm;
 }
 
@@ -130,8 +133,10 @@ static void coll__comm_unlink(coll_comm *comm)
 {
     coll_comm **at = &comm->session->comms;
 
+    coll__comms_hold(comm->session);
     while (*at != comm) at = &(*at)->next;
     *at = comm->next;
+    coll__comms_release(comm->session);
 }
 
 /* A communicator over an open transport, which it takes over.  NULL: no memory; the transport is closed. */
@@ -190,10 +195,8 @@ static bool coll__has_joined(const coll_comm *comm)
 static coll_status coll__check_id(coll__session *session, uint64_t id)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    const coll_comm *comm = session->comms;
 
-    while (comm && comm->id != id) comm = comm->next;
-    if (!comm) return COLL_OK;
+    if (!coll__comm_find(session, id)) return COLL_OK;
     coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
                 "another one with the same id: free that one first", session->rank, (unsigned long long)id);
     return coll__session_fail(session, &failure);
@@ -221,22 +224,12 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__session_fail(session, &failure);
 }
 
-/* A call that makes communicators begins.  Gives its generation; a new one begins when the one before the last is over. */
-static unsigned coll__deriving(coll__session *session)
+/* A call that makes communicators begins (by 1), or is over (by -1). */
+static void coll__deriving(coll__session *session, int by)
 {
-    const unsigned generation = session->derive_generation;
-
-    session->deriving[generation % 2]++;
-    coll__doing_comms(session);
-    return generation;
-}
-
-/* It is over. */
-static void coll__derived(coll__session *session, unsigned generation)
-{
-    session->deriving[generation % 2]--;
-    if (session->deriving[(session->derive_generation + 1) % 2] == 0) session->derive_generation++;
-    coll__doing_comms(session);
+    coll__comms_hold(session);
+    session->deriving += by;
+    coll__comms_release(session);
     coll__gone_sweep(session);
 }
 
@@ -265,7 +258,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
 
-    const unsigned generation = coll__deriving(comm->session);
+    coll__deriving(comm->session, 1);
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
@@ -279,7 +272,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
-    coll__derived(comm->session, generation);
+    coll__deriving(comm->session, -1);
     coll__give(ballots);
     coll__give(ranks);
     return status;
@@ -314,14 +307,14 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    const unsigned generation = coll__deriving(comm->session);
+    coll__deriving(comm->session, 1);
     coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
-    coll__derived(comm->session, generation);
+    coll__deriving(comm->session, -1);
     return status;
 }
 
@@ -389,13 +382,14 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
 {
     coll__session *session = comm->session;
     void *const context = session->context, *const group = comm->main.group;
+    coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
     if (comm->size == session->size) coll__made_add(session, comm);
     coll__head_of_made(made, session);
     if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
-    if (session->part && group && session->part(context, group, made, failure) < 0) return failure->status;
-    return session->part && is_last ? session->part(context, NULL, made, failure) : COLL_OK;
+    if (part && group && part(context, group, made, failure) < 0) return failure->status;
+    return part && is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
 /* It has turned out when a communicator was freed. */
@@ -429,6 +423,10 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
         status = coll__part_failed(session, &failure, is_last);
+    const bool lingers = COLL__HAS_WATCH && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
+    coll__comms_hold(session);
+    session->lingers |= lingers;
+    coll__comms_release(session);
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;
@@ -467,7 +465,7 @@ static coll_status coll__comm_close(coll_comm *comm)
     coll__prepared_orphan(comm);
     coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
     coll__comm_unlink(comm);
-    if (!is_last && !is_forked) coll__doing_comms(session);
+    coll__gone_sweep(session);
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);

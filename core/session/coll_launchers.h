@@ -89,6 +89,7 @@ static coll_status coll__launch_signs(void)
         { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
         { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
         { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
+        { "MLX_RANK", NULL, NULL, "mlx.launch has started this process" },
     };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
@@ -127,80 +128,21 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     return COLL_OK;
 }
 
-#if !defined(COLL_NO_STDIO)
-
-/* A host file of MLX, a JSON list with a list of addresses for each rank, [["10.0.0.1:5000"], ["10.0.0.2:5000"]]: the first
- * address of each, with commas between them.  false: it is no such list, or longer than the room. */
-static bool coll__mlx_hosts(const char *text, char *out, size_t room)
-{
-    int depth = 0, taken = 0;
-    size_t n = 0;
-
-    for (; *text; text++) {
-        if (*text == '[') {
-            taken = 0;
-            if (++depth > 2) return false;
-        } else if (*text == ']') {
-            if (--depth < 0 || (depth == 1 && taken == 0)) return false;
-        } else if (*text == '"') {
-            const size_t length = strcspn(text + 1, "\"");
-            if (depth != 2 || !text[1 + length] || memchr(text + 1, ',', length)) return false;
-            if (taken++ == 0) {
-                if (n + length + 2 > room) return false;
-                if (n > 0) out[n++] = ',';
-                memcpy(out + n, text + 1, length);
-                n += length;
-            }
-            text += 1 + length;
-        } else if (!strchr(", \t\r\n", *text)) {
-            return false;
-        }
-    }
-    out[n] = '\0';
-    return depth == 0 && n > 0;
-}
-
-/* MLX tells the rank, and the size as the length of a list. */
-static coll_status coll__launch_mlx(coll__launched *out)
-{
-    const char *path = coll__environment("MLX_HOSTFILE");
-    char text[COLL__HOSTS_ROOM];
-
-    if (out->by || !coll__environment("MLX_RANK") || !path) return COLL_OK;
-    FILE *file = fopen(path, "re");
-    const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
-    const int error = !file || ferror(file) ? errno : 0;
-    if (file) fclose(file);
-    if (error) return coll__start_failed(COLL_ERR_ARGUMENT, "MLX_HOSTFILE=%.160s: %s", path, strerror(error));
-    text[got < sizeof text ? got : sizeof text - 1] = '\0';
-    if (got == sizeof text || !coll__mlx_hosts(text, out->hosts, sizeof out->hosts))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "MLX_HOSTFILE=%.160s is no list like [[\"10.0.0.1:5000\"], "
-                                  "[\"10.0.0.2:5000\"]], or longer than %d bytes", path, COLL__HOSTS_ROOM - 1);
-    out->size = coll__hosts_count(out->hosts);
-    out->source = "MLX";
-    return coll__environment_int("MLX_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
-
-#else
-
-static coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
-
-#endif
-
 #else
 
 /* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
  * first names do not say of how many. */
 static coll_status coll__launch_signs(void)
 {
-    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                         "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
-                                         "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES", "AWS_BATCH_JOB_NUM_NODES" };
+    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "MLX_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                         "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE",
+                                         "FLUX_JOB_SIZE", "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES",
+                                         "AWS_BATCH_JOB_NUM_NODES" };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         const char *text = coll__environment(signs[i]);
         int one;
-        if (text && (i < 2 || !coll__parse_int(text, 1, 1, &one)))
+        if (text && (i < 3 || !coll__parse_int(text, 1, 1, &one)))
             return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
                                       "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
                                       "process is alone", signs[i], text);
@@ -209,7 +151,6 @@ static coll_status coll__launch_signs(void)
 }
 
 static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
-static inline coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
 
 #endif
 
@@ -255,8 +196,7 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     out->source = "nothing in the environment";
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
-    if (!out->by && ((status = coll__launch_hosts(out)) < 0 || (out->size == 0
-                                                                && (status = coll__launch_mlx(out)) < 0))) return status;
+    if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;
     if ((status = coll__launch_halves(out)) < 0) return status;
     if (out->size == 0) out->size = 1;
     return coll__launch_conflicts(out, count);

@@ -36,7 +36,7 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     coll__opened o = { .transport = t, .context = who->context, .rank = who->rank, .size = who->count,
                        .processors = session->processors, .share = session->share, .numbers = comm->numbers,
                        .spin_us = session->spin_us > 0 ? session->spin_us : -1, .offloads_all = session->offloads_all,
-                       .is_synchronous = session->is_synchronous, .part = session->part };
+                       .is_synchronous = session->is_synchronous, .internals = session->internals };
     int local_rank = 0, local_size = 0;
 
     for (int i = 0; i < who->count; i++) {

@@ -36,60 +36,39 @@ enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE 
 typedef struct coll__mpi_pledge {
     uint64_t word;
     uint64_t last;                                /* of the last one that it took in the blocking form        */
-    uint64_t mark;                                /* of the whole memory, in the first of them                */
-    uint64_t apart[13];                           /* two cache lines, for processors fetch them in pairs      */
+    uint64_t apart[14];                           /* two cache lines, for processors fetch them in pairs      */
 } coll__mpi_pledge;
 
 /* ---- >>memory ---- */
 
 #if !defined(COLL_NO_SHM)
 
-#include <linux/memfd.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-
-typedef struct coll__mpi_offer { uint64_t mark; int32_t pid, fd; } coll__mpi_offer;
-
-static coll__mpi_pledge *coll__mpi_pledges_map(int fd, size_t length)
-{
-    void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return at == MAP_FAILED ? NULL : (coll__mpi_pledge *)at;
-}
+/* A segment of the group's first rank, for the others to open. */
+typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
 
 static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
 {
-    coll__mpi_pledge *all = NULL;
-
-    offer->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC);
-    offer->pid = (int32_t)getpid();
-    offer->mark = (uint64_t)coll__now() << 16 ^ (uint64_t)offer->pid;
-    if (offer->fd >= 0 && !ftruncate(offer->fd, (off_t)length)) all = coll__mpi_pledges_map(offer->fd, length);
-    if (all) all->mark = offer->mark;
-    return all;
+    *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
+    if (offer->fd < 0) return NULL;
+    offer->id = coll__fd_id(offer->fd);
+    return (coll__mpi_pledge *)coll__segment_map(offer->fd, length);
 }
 
-/* It is looked at by name first, for opening some things has consequences. */
 static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
 {
-    static const char name[] = "/memfd:coll (deleted)";
-    char path[64], link[sizeof name + 1];
-    coll__mpi_pledge *all = NULL;
-    struct stat s;
+    uint64_t id = 0;
+    size_t is_long = 0;
+    int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
+    const bool is_right = fd >= 0 && id == offer->id && is_long == length;
+    coll__mpi_pledge *all = is_right ? (coll__mpi_pledge *)coll__segment_map(fd, length) : NULL;
 
-    coll__print(path, sizeof path, "/proc/%d/fd/%d", (int)offer->pid, (int)offer->fd);
-    const ssize_t got = readlink(path, link, sizeof link);
-    if (got != (ssize_t)sizeof name - 1 || memcmp(link, name, (size_t)got)) return NULL;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd >= 0 && !fstat(fd, &s) && s.st_size == (off_t)length) all = coll__mpi_pledges_map(fd, length);
     coll__close_fd(&fd);
-    if (!all || all->mark == offer->mark) return all;
-    munmap(all, length);
-    return NULL;
+    return all;
 }
 
 static void coll__mpi_pledges_free(coll__mpi_group *g)
 {
-    if (g->pledges) munmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
+    coll__segment_unmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
     g->pledges = NULL;
 }
 

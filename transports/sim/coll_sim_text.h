@@ -22,25 +22,7 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
-/* slow=3:0.5   slow=3:0.5@1ms */
-static bool coll__sim_take_slow(void *fields, const coll__word *word, const char **at)
-{
-    coll__sim_settings *const s = (coll__sim_settings *)fields;
-    coll_sim_fault *const f = &s->faults[s->config.fault_count];
-
-    (void)word;
-    if (s->config.fault_count == COLL__SIM_FAULTS_MOST) return false;
-    *f = (coll_sim_fault){ .kind = COLL_SIM_SLOW, .peer = -1 };
-    s->config.fault_count++;
-    if (!coll__sim_rank_of(at, s->size, &f->rank) || **at != ':') return false;
-    ++*at;
-    if (!coll__read_number(at, &f->amount)) return false;
-    if (**at != '@') return true;
-    ++*at;
-    return coll__read_measure(at, coll__times, &f->time, NULL);
-}
-
-/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages) */
+/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages)   slow=3:0.5@1ms */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
     bool is_time = false;
@@ -49,7 +31,8 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
     f->peer = -1;
     if (!coll__sim_rank_of(at, size, &f->rank)) return false;
     if (f->kind == COLL_SIM_CUT) f->peer = f->rank;
-    if (f->kind > COLL_SIM_STOP && **at == (f->kind == COLL_SIM_CUT ? '-' : '>')) {
+    if (f->kind == COLL_SIM_SLOW && (*(*at)++ != ':' || !coll__read_number(at, &f->amount))) return false;
+    if (f->kind > COLL_SIM_STOP && f->kind < COLL_SIM_SLOW && **at == (f->kind == COLL_SIM_CUT ? '-' : '>')) {
         ++*at;
         if (!coll__sim_rank_of(at, size, &f->peer)) return false;
     }
@@ -57,7 +40,7 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
         ++*at;
         if (!coll__read_measure(at, coll__times, &value, &is_time)) return false;
     }
-    if (is_time || f->kind == COLL_SIM_CUT) f->time = value;
+    if (is_time || f->kind == COLL_SIM_CUT || f->kind == COLL_SIM_SLOW) f->time = value;
     else if (value >= 0 && value < 1e18) f->number = (uint64_t)value;
     if (f->kind != COLL_SIM_LATE) return true;
     if (**at != '+') return false;
@@ -77,56 +60,30 @@ static bool coll__sim_take_fault(void *fields, const coll__word *word, const cha
     return coll__sim_read_fault(f, at, s->size);
 }
 
-static bool coll__sim_read_whole(const char **at, double *out)
+/* A whole number into the field that word->at names.  There are at most as many hosts as ranks. */
+static bool coll__sim_take_whole(void *fields, const coll__word *word, const char **at)
 {
-    return coll__read_measure(at, coll__sizes, out, NULL) && *out <= 1e15;
-}
-
-/* As many as there are ranks at most. */
-static bool coll__sim_take_count(void *fields, const coll__word *word, const char **at)
-{
-    const coll__sim_settings *const s = (const coll__sim_settings *)fields;
+    coll__sim_settings *const s = (coll__sim_settings *)fields;
     double value;
 
-    if (!coll__sim_read_whole(at, &value)) return false;
+    if (!coll__read_measure(at, coll__sizes, &value, NULL) || value > 1e15) return false;
     const int count = value < s->size ? (int)value : s->size;
-    memcpy((char *)fields + word->at, &count, sizeof count);
-    return true;
-}
-
-static bool coll__sim_take_capacity(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
-    return true;
-}
-
-static bool coll__sim_take_seed(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.seed = (uint64_t)value;
-    return true;
-}
-
-static bool coll__sim_take_stack(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.stack = (size_t)value;
+    switch (word->at) {
+    case offsetof(coll__sim_settings, hosts):                 s->hosts = count; break;
+    case offsetof(coll__sim_settings, sites):                 s->sites = count; break;
+    case offsetof(coll__sim_settings, config.ranks_per_host): s->config.ranks_per_host = count; break;
+    case offsetof(coll__sim_settings, config.seed):           s->config.seed = (uint64_t)value; break;
+    case offsetof(coll__sim_settings, config.stack):          s->config.stack = (size_t)value; break;
+    default: s->config.capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
+    }
     return true;
 }
 
 #define COLL__SIM_TIME(name, field) COLL__TAKE_TIME(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 1e18)
 #define COLL__SIM_RATE(name, field) COLL__TAKE_RATE(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 0)
-#define COLL__SIM_WORD(name, looks, take, at) { name, looks, coll__sim_take_##take, at, 0, NULL, 0, 0 }
+#define COLL__SIM_WHOLE(name, looks, field) \
+    { name, looks, coll__sim_take_whole, offsetof(coll__sim_settings, field), 0, NULL, 0, 0 }
+#define COLL__SIM_FAULT(name, looks, kind) { name, looks, coll__sim_take_fault, kind, 0, NULL, 0, 0 }
 
 static const coll__word coll__sim_words[] = {
     COLL__SIM_TIME("latency",       latency),
@@ -140,19 +97,19 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_RATE("local",         local_seconds_per_byte),
     COLL__SIM_RATE("far",           far_seconds_per_byte),
     COLL__TAKE_GBIT("gbit", coll__sim_settings, config.seconds_per_byte, COLL__WORD_ZERO_IS_NONE, 0),
-    COLL__SIM_WORD("hosts", "how many hosts there are", count, offsetof(coll__sim_settings, hosts)),
-    COLL__SIM_WORD("per_host", "how many ranks a host has", count, offsetof(coll__sim_settings, config.ranks_per_host)),
-    COLL__SIM_WORD("sites", "how many sites there are", count, offsetof(coll__sim_settings, sites)),
-    COLL__SIM_WORD("capacity", "how many messages a channel holds, 0 or more", capacity, 0),
-    COLL__SIM_WORD("seed", "a number", seed, 0),
-    COLL__SIM_WORD("stack", "a size, like 128KiB", stack, 0),
-    COLL__SIM_WORD("kill",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_KILL),
-    COLL__SIM_WORD("stop",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_STOP),
-    COLL__SIM_WORD("cut",    "ranks and a time, like 4-7@1ms", fault, COLL_SIM_CUT),
-    COLL__SIM_WORD("lose",   "from a rank to a rank, and which message, like 2>1@5", fault, COLL_SIM_LOSE),
-    COLL__SIM_WORD("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", fault, COLL_SIM_LATE),
-    COLL__SIM_WORD("pieces", "from a rank to a rank, like 2>1", fault, COLL_SIM_PIECES),
-    COLL__SIM_WORD("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", slow, 0),
+    COLL__SIM_WHOLE("hosts", "how many hosts there are", hosts),
+    COLL__SIM_WHOLE("per_host", "how many ranks a host has", config.ranks_per_host),
+    COLL__SIM_WHOLE("sites", "how many sites there are", sites),
+    COLL__SIM_WHOLE("capacity", "how many messages a channel holds, 0 or more", config.capacity),
+    COLL__SIM_WHOLE("seed", "a number", config.seed),
+    COLL__SIM_WHOLE("stack", "a size, like 128KiB", config.stack),
+    COLL__SIM_FAULT("kill",   "a rank and its call or a time, like 3@120 or 3@1.5ms", COLL_SIM_KILL),
+    COLL__SIM_FAULT("stop",   "a rank and its call or a time, like 3@120 or 3@1.5ms", COLL_SIM_STOP),
+    COLL__SIM_FAULT("cut",    "ranks and a time, like 4-7@1ms", COLL_SIM_CUT),
+    COLL__SIM_FAULT("lose",   "from a rank to a rank, and which message, like 2>1@5", COLL_SIM_LOSE),
+    COLL__SIM_FAULT("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", COLL_SIM_LATE),
+    COLL__SIM_FAULT("pieces", "from a rank to a rank, like 2>1", COLL_SIM_PIECES),
+    COLL__SIM_FAULT("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", COLL_SIM_SLOW),
     { .name = NULL }
 };
 

@@ -59,7 +59,7 @@ typedef struct coll__sim_rank {
     int         rank, place;                      /* place: its rank in the first world; it stays the same    */
     const coll_failure *over;                     /* why this world is over and another has followed; NULL: it is the one */
     struct coll__sim_rank *before;                /* what it was in the world before                          */
-    const coll_doing *doing;                      /* the library's side of this rank                          */
+    coll__session *session;                       /* whose transport this is                                  */
     coll__sim_state state;
     double      clock;                            /* never behind what has happened to this rank              */
     double      next_send, next_recv;             /* its next message goes, comes in, no earlier              */

@@ -73,8 +73,6 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
-#if !defined(COLL_NO_WATCH)
-
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
@@ -125,7 +123,8 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
 }
 
 /* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
- * may be of a time before it had that communicator: the one that we know of, and the one that was on its way. */
+ * may be of a time before it had that communicator: the one that we know of, and the one that was on its way.  Therefore nothing
+ * counts from before this rank last made or freed a communicator. */
 static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -143,26 +142,14 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
     quiet->turn = beat.turn;
+    quiet->own_turn = p->session->comms_turn;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || last.turn != quiet->turn) quiet->since = coll__now(), quiet->beat = beat.number;
+    if (last.received != quiet->received || last.turn != quiet->turn || last.own_turn != quiet->own_turn)
+        quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
         && coll__now() - quiet->since >= coll__liveness(p);
 }
-
-#else                                             /* nobody asks; what others ask is answered all the same    */
-
-static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
-{
-    (void)context, (void)is_late, (void)text, (void)room;
-}
-
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
-{
-    return (void)context, (void)peer, (void)id, false;
-}
-
-#endif
 
 /* ---- >>events: everything but the transfers ---- */
 

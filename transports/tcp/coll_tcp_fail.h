@@ -91,8 +91,8 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
 
     pthread_mutex_lock(&p->lock);
     memcpy(p->waiting, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; p->doing && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&p->doing->last[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; p->session && i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = __atomic_load_n(&p->session->doing.last[i], __ATOMIC_RELAXED);
         memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
     }
     if (tcp->rank == 0) coll__heartbeat_compare(p, 0, p->waiting);
@@ -101,12 +101,12 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void coll__tcp_watch(void *context, const coll_doing *doing)
+static void coll__tcp_watch(void *context, coll__session *session)
 {
     coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    p->doing = doing;
+    p->session = session;
     pthread_mutex_unlock(&p->lock);
 }
 

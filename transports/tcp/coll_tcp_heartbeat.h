@@ -81,7 +81,7 @@ typedef struct coll__heartbeat {
     unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
     unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
-    const coll_doing *doing;
+    coll__session *session;                       /* whose transport this is; NULL: not known yet             */
     uint64_t doing_turn;
     int64_t  doing_since;
     coll__path *paths;
@@ -481,10 +481,10 @@ static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds,
 /* See what our own rank does. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
-    const coll_doing *d = p->doing;
     uint64_t words[COLL_HEAD_LENGTH / 8];
 
-    if (!d) return;
+    if (!p->session) return;
+    const coll__doing *const d = &p->session->doing;
     const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
     if (turn != p->doing_turn) {
         p->doing_turn = turn;
@@ -496,7 +496,7 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
         memcpy(p->own.last, words, sizeof words);
     }
     p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
-    coll__beat_fill(&p->own, d->comms);
+    coll__beat_fill(&p->own, p->session);
 }
 
 /* coll_abort was called, perhaps in a signal handler. */

@@ -10,17 +10,25 @@ enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
 enum { COLL__LANES_MOST = 16, COLL__NETWORK_ROOM = 256 };
 
-static const coll__option coll__tcp_options[] = {
-    COLL__TEXT(world, "COLL_WORLD", "", 0),
-    COLL__WORD(tcp.io, "COLL_IO", "auto", "auto, uring, poll"),
-    COLL__TEXT(tcp.network, "COLL_NETWORK", NULL, COLL__EMPTY_IS_OPEN),
-    COLL__TEXT(tcp.ports, "COLL_PORTS", NULL, COLL__EMPTY_IS_OPEN),
-    COLL__TEXT(tcp.security, "COLL_SECURITY", NULL, 0),
-    COLL__NUMBER(tcp.lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, COLL__WITHIN_RANGE),
-    COLL__NUMBER(tcp.share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE),
-    COLL__NUMBER(tcp.hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE),
-    { 0 }
-};
+static bool coll__tcp_defaults(coll_config *c)
+{
+    coll_tcp *const t = &c->tcp;
+
+    coll__settle_text(&t->io, "COLL_IO", "auto", false);
+    if (coll__word_number("auto, uring, poll", t->io) < 0)
+        coll__start_failed(COLL_ERR_ARGUMENT, "io \"%.40s\" is none of auto, uring, poll", t->io);
+    else if (t->lanes < 0 || t->lanes > COLL__LANES_MOST)
+        coll__start_failed(COLL_ERR_ARGUMENT, "tcp.lanes %d is out of range: 1 to %d", t->lanes, COLL__LANES_MOST);
+    else
+        return coll__settle_text(&c->world, "COLL_WORLD", "", false)
+            && coll__settle_text(&t->network, "COLL_NETWORK", NULL, true)
+            && coll__settle_text(&t->ports, "COLL_PORTS", NULL, true)
+            && coll__settle_text(&t->security, "COLL_SECURITY", NULL, false)
+            && coll__settle_number(&t->lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, 0)
+            && coll__settle_number(&t->share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE)
+            && coll__settle_number(&t->hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE);
+    return false;
+}
 
 /* The configuration of a rank with nothing of the network left open.  It holds the key: coll__tcp_settings_free wipes it. */
 typedef struct coll__tcp_settings {
@@ -84,7 +92,7 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
     if (c->address && !*c->address) c->address = NULL;
     if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
     if (!c->address && !c->tcp.hosts) {
-        c->tcp.hosts = *of->launch.hosts ? of->launch.hosts : coll__environment("COLL_HOSTS");
+        c->tcp.hosts = coll__environment("COLL_HOSTS");
         if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
         c->address = address;
     } else if (c->tcp.hosts) {

@@ -237,19 +237,17 @@ static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
 }
 
 /* The next beat, with the communicators that this rank has. */
-static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
+static void coll__beat_fill(coll__beat *beat, coll__session *session)
 {
     beat->number++;
-    beat->turn = 0;
     memset(beat->comms, 0, sizeof beat->comms);
-    if (!own) return;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count; i++) {
-        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
+    coll__lock_take(&session->comms_lock);
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
+        const unsigned bit = coll__comm_bit(comm->id, beat->number);
         beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
     }
-    if (own->is_known) beat->turn = own->turn;
-    coll__lock_drop(&own->lock);
+    beat->turn = coll__comms_are_known(session) ? session->comms_turn : 0;
+    coll__lock_drop(&session->comms_lock);
 }
 
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)

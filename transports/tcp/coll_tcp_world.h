@@ -21,7 +21,7 @@ enum {
 
 /* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
  * been so. */
-typedef struct coll__quiet { uint32_t turn, beat; uint64_t received; int64_t since; } coll__quiet;
+typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
@@ -84,6 +84,7 @@ typedef struct coll__tcp {
     coll_failure    failure;                      /* what is agreed to have happened                          */
     char            description[200];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
+    void           *joined;                       /* the hubs of this rank (coll_joined.h); NULL: there are none */
 } coll__tcp;
 
 /* What an event is about: in the upper half of its tag, with an index in the lower. */

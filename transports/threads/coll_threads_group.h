@@ -268,12 +268,12 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
 
 static void coll__threads_ungroup(void *context, void *handle)
 {
-    coll__thread *thread = (coll__thread *)context;
-    coll__member *m = (coll__member *)handle, **at = &thread->members;
+    coll__member *m = (coll__member *)handle, **at = &m->thread->members;
 
+    (void)context;
     while (*at != m) at = &(*at)->next;
     *at = m->next;
-    coll__group_leave(thread, m->group, m->rank);
+    coll__group_leave(m->thread, m->group, m->rank);
     coll__member_end(m);
     coll__give(m);
 }

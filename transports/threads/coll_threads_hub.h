@@ -39,7 +39,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
-    const coll_doing *doing;                      /* what it does, while it is here                           */
+    coll__session *session;                       /* whose transport this is, while it is here                */
 } coll__desk;
 
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
