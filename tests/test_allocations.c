@@ -254,7 +254,7 @@ static coll_status step_strided(work *w)
     coll_request *r = NULL;
 
     const coll_status status = coll_run(w->comm, &call);
-    if (THERE_SET(COLL_NO_STRIDES)) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
+    if (!COLL__IS_WHOLE) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
     TRY(status);
     other.recv = w->out + 3 * wide;
     TRY(coll_start(w->comm, &other, &r));

@@ -303,7 +303,7 @@ static void test_tampering(void)
 
 /* ---- >>what it takes, by the simulator's clock ---- */
 
-#if !defined(COLL_NO_SIM) && !defined(COLL_NO_TUNER)
+#if COLL__HAS_SIM && !defined(COLL_NO_CHOICE)
 
 typedef struct trial { size_t each; const char *algorithm; double seconds; } trial;
 
@@ -343,7 +343,7 @@ static void test_times(void)
 {
     const coll_sim usual = { .seed = 1 }, busy = { .overhead = 12e-6 };
 
-    if (!there_kind(COLL_ALLTOALLV) || THERE_SET(COLL_NO_CHOICE)) return;
+    if (!there_kind(COLL_ALLTOALLV)) return;
     CHECK(seconds_of(32, 64, "direct", &busy) > 3 * seconds_of(32, 64, NULL, &busy), "32 busy ranks");
     CHECK(seconds_of(32, 64, "direct", &usual) > 2.2 * seconds_of(32, 64, NULL, &usual), "32 ranks");
     CHECK(seconds_of(128, 64, "direct", &usual) > 5 * seconds_of(128, 64, NULL, &usual), "128 ranks");

@@ -16,13 +16,13 @@ set_of() { # switches...: for the rows below it
     CPPFLAGS=${CPPFLAGS# }
 }
 
-set_of COLL_NO_MIXED COLL_NO_COMPLEX
+set_of COLL_ONLY_TYPES=i8,i16,i32,i64,u8,u16,u32,u64,bool,f32,f64,f32_i32,f64_i32,f64_i64,i32_i32,i64_i32,i64_i64
 row 1    test_contract threads,tcp-poll 2
 row 0.02 test_collectives
 row 0.2  test_random
 row 1    test_numbers
 
-set_of COLL_NO_TUNER COLL_NO_HIERARCHY
+set_of COLL_NO_CHOICE
 row 1    test_contract threads,tcp-poll,sim 3
 row 0.02 test_collectives
 row 0.3  test_random
@@ -38,7 +38,7 @@ row 1    test_contract threads,tcp-poll,sim 3
 row 0.1  test_collectives
 row 0.1  test_random
 
-set_of COLL_ONLY_KINDS=broadcast,scatter COLL_NO_STOCHASTIC COLL_NO_REPRODUCIBLE COLL_NO_BACKGROUND COLL_NO_TUNER
+set_of COLL_ONLY_KINDS=broadcast,scatter COLL_NO_COUNTS
 row 1    test_contract threads,tcp-poll,sim 2
 row 0.02 test_collectives threads,tcp-poll
 row 0.1  test_random

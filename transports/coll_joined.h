@@ -23,7 +23,7 @@
 
 enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 
-#if !defined(COLL_NO_JOINED)
+#if COLL__HAS_JOINED
 
 #include <signal.h>
 #include "joined/coll_joined_lent.h"
@@ -617,19 +617,11 @@ static const coll__transport_row coll__host_row = {
 
 #else
 
-#if defined(COLL_NO_TCP)
-#define COLL__JOINED_WITHOUT "COLL_NO_TCP"
-#elif defined(COLL_NO_THREADS)
-#define COLL__JOINED_WITHOUT "COLL_NO_THREADS"
-#else
-#define COLL__JOINED_WITHOUT "COLL_NO_JOINED"
-#endif
-
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
 {
     (void)out;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with "
-                              COLL__JOINED_WITHOUT, count, s->config.size);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with %s",
+                              count, s->config.size, COLL__JOINED_WITHOUT);
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };

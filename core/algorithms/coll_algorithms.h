@@ -224,7 +224,7 @@ typedef struct coll__algorithm {
     bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
 } coll__algorithm;
 
-#if defined(COLL_NO_TUNER)
+#if defined(COLL_NO_CHOICE)
 #define COLL__COST_OF(name) NULL
 #else
 #define COLL__COST_OF(name) coll__cost_##name
@@ -353,13 +353,6 @@ static const coll__algorithm coll__algorithms[] = {
 #undef COLL__ROW
 #undef COLL__ROW_AS
 #undef COLL__COST_OF
-
-/* Does any of them see now->order? */
-#if defined(COLL_NO_CHOICE)
-enum { COLL__HAS_ORDERS = 0 };
-#else
-enum { COLL__HAS_ORDERS = 1 };
-#endif
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 

@@ -27,10 +27,10 @@ typedef struct coll__rank_run {
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
-#if defined(COLL_NO_TUNER)
-enum { COLL__HAS_SHARES = 0, COLL__RUNS_MOST = 1 };
+#if defined(COLL_NO_CHOICE)
+enum { COLL__RUNS_MOST = 1 };
 #else
-enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
+enum { COLL__RUNS_MOST = 8 };
 #endif
 
 /* All ranks, in rising order.  No runs: their links are alike. */
@@ -63,7 +63,7 @@ static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int
     return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
 
-#if !defined(COLL_NO_TUNER)
+#if !defined(COLL_NO_CHOICE)
 
 /* ---- >>rates ---- */
 

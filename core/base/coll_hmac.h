@@ -9,7 +9,9 @@
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
-#if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
+#include "coll_parts.h"
+
+#if COLL__HAS_TCP                                 /* nobody else has a key                                    */
 
 #include "coll_system.h"
 
@@ -167,5 +169,5 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
 }
 
 #endif /* COLL_NO_SECURITY */
-#endif /* COLL_NO_TCP */
+#endif /* COLL__HAS_TCP */
 #endif /* COLL_HMAC_H */

@@ -110,7 +110,7 @@ enum { COLL__SENTENCE_ROOM = 1, COLL__CALL_ROOM = 1, COLL__ABORT_ROOM = 1 };
 enum { COLL__SENTENCE_ROOM = 448, COLL__CALL_ROOM = 256, COLL__ABORT_ROOM = 200 };
 #endif
 
-#if defined(COLL_NO_RECORDER)
+#if !COLL__HAS_RECORDER
 enum { COLL__DUMP_ROOM = 1 };
 #else
 enum { COLL__DUMP_ROOM = 256 };

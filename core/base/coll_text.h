@@ -1,7 +1,7 @@
 /* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
  *
  * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
- * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_STDIO leaves all
+ * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_OS leaves all
  * texts out. */
 #ifndef COLL_TEXT_H
 #define COLL_TEXT_H
@@ -54,7 +54,7 @@ static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *forma
 
 #define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
 
-#if !defined(COLL_NO_STDIO)
+#if !defined(COLL_NO_OS)
 
 /* ---- >>text: bounded, always terminated ---- */
 

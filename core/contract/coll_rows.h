@@ -5,6 +5,12 @@
 #include "coll_options.h"
 #include "coll_settings.h"
 
+/* Why one was left out. */
+#define COLL__MISSING "this program was compiled without it (COLL_ONLY_TRANSPORTS)"
+
+/* Without which there are no several ranks in each of several processes, and no hub of processes. */
+#define COLL__JOINED_WITHOUT (COLL__HAS_TCP && COLL__HAS_THREADS ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS")
+
 /* How a transport goes on with those who are left (coll_transport.shrink). */
 #if defined(COLL_NO_SHRINK)
 #define COLL__SHRINKS(how) NULL

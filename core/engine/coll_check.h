@@ -467,10 +467,11 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 /* The switch by which a kind of call was left out of this program; NULL: it is there. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
-    if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
-    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
-    if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
-    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+    if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
+    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
+    if (!COLL__HAS_COUNTS && (coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
+        return "COLL_NO_COUNTS";
+    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
 }
 
 #undef COLL__KINDS_HERE
@@ -573,7 +574,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
     const char *const left_out = coll__kind_switch(call->kind);
     if (left_out)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)", left_out);
-    if (COLL__HAS_LISTS && call->kind == COLL_ALLREDUCE_LIST) {
+    if (COLL__IS_WHOLE && call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {

@@ -8,7 +8,7 @@
 #ifndef COLL_FREED_H
 #define COLL_FREED_H
 
-#if !defined(COLL_NO_WATCH)
+#if COLL__IS_WHOLE
 
 enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 

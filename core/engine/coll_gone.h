@@ -1,9 +1,9 @@
 /* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks
- * after that (COLL_NO_WATCH) it is told, and not heard; without messages nobody tells. */
+ * after that (a profile) it is told, and not heard; without messages nobody tells. */
 #ifndef COLL_GONE_H
 #define COLL_GONE_H
 
-#if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
+#if COLL__IS_WHOLE
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, out of a call that was
  * under way when the news came: as long as that is of this generation, or of the one before. */

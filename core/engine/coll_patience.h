@@ -23,7 +23,7 @@ static int coll__limit_ms(const coll_request *r)
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
 
-#if !defined(COLL_NO_WATCH)
+#if COLL__IS_WHOLE
 
 COLL__FOR_SIZE
 

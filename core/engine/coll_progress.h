@@ -257,7 +257,7 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
-#if !defined(COLL_NO_WATCH)
+#if COLL__IS_WHOLE
 
 /* What tells whom a carrier's call waits for. */
 #define COLL__LATE(mark) mark

@@ -13,7 +13,7 @@
 /* Does a call speak of rows? */
 static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
 
-#if !defined(COLL_NO_STRIDES)
+#if COLL__IS_WHOLE
 
 /* The blocks of a side: where the program has them, and one after the other. */
 typedef struct coll__columns {

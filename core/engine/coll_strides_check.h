@@ -2,7 +2,7 @@
 #ifndef COLL_STRIDES_CHECK_H
 #define COLL_STRIDES_CHECK_H
 
-#if !defined(COLL_NO_STRIDES)
+#if COLL__IS_WHOLE
 
 COLL__FOR_SIZE
 
@@ -184,7 +184,7 @@ COLL__FOR_SPEED
 static coll_status coll__strides_ready(coll_comm *comm, const coll_request *r)
 {
     return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "rows with a stride, but this program was compiled with "
-                               "COLL_NO_STRIDES");
+                               COLL__PROFILE);
 }
 
 static inline void coll__strides_give(const coll_request *r) { (void)r; }

@@ -227,7 +227,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
         || (status = coll__settle_algorithms(s)) < 0 || (status = coll__settle_options(c)) < 0) return status;
-    for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
+    for (int i = 0; COLL__HAS_TCP && program->transports[i]; i++)
         if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;

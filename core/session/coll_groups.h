@@ -30,7 +30,7 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
-#if !defined(COLL_NO_TUNER)
+#if !defined(COLL_NO_CHOICE)
 
 /* Of a processor that each rank has. */
 static double coll__processor_share(const coll__opened *o)
@@ -115,8 +115,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
-    if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
-    else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
+    if (COLL__HAS_CHOICE && ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else if (COLL__HAS_CHOICE) coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
@@ -285,7 +285,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 /* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
@@ -330,8 +330,8 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     (void)ranks, (void)count, (void)me, (void)tag, (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
-                               "which the members find one another: use coll_split");
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", and "
+                               "has no messages by which the members find one another: use coll_split");
 }
 
 #endif

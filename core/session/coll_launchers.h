@@ -18,7 +18,7 @@
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
       NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -79,7 +79,7 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 
 /* ---- >>others: what is not of the table's first row ---- */
 
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS
 
 /* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
  * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
@@ -126,8 +126,6 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     }
     return COLL_OK;
 }
-
-#if !defined(COLL_NO_STDIO)
 
 /* A host file of MLX, a JSON list with a list of addresses for each rank, [["10.0.0.1:5000"], ["10.0.0.2:5000"]]: the first
  * address of each, with commas between them.  false: it is no such list, or longer than the room. */
@@ -183,12 +181,6 @@ static coll_status coll__launch_mlx(coll__launched *out)
 
 #else
 
-static coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
-
-#endif
-
-#else
-
 /* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
  * first names do not say of how many. */
 static coll_status coll__launch_signs(void)
@@ -202,7 +194,7 @@ static coll_status coll__launch_signs(void)
         int one;
         if (text && (i < 2 || !coll__parse_int(text, 1, 1, &one)))
             return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
-                                      "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
+                                      "COLL_NO_NETWORKS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
                                       "process is alone", signs[i], text);
     }
     return COLL_OK;

@@ -77,8 +77,8 @@ static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wante
 static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
     (void)wanted;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with "
-                               "COLL_NO_NEIGHBORS, or with a COLL_ONLY_KINDS that does not name neighbor");
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
+                               COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
 }
 
 #endif

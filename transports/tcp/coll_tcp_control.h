@@ -73,7 +73,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
-#if !defined(COLL_NO_WATCH)
+#if COLL__IS_WHOLE
 
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {

@@ -474,8 +474,7 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     static const struct { uint32_t bit; const char *name; } parts[] = {
-        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" },
-        { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }
     };
     char theirs[80], ours[80];
 

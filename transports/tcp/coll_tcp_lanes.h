@@ -85,7 +85,7 @@ typedef struct coll__bundle {
     coll__strand strands[];
 } coll__bundle;
 
-#if !defined(COLL_NO_LANES)
+#if COLL__IS_WHOLE
 
 /* The lanes of a stream.  NULL: it is one connection. */
 static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->bundle; }

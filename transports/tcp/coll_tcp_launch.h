@@ -34,7 +34,7 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS
 
 /* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
@@ -191,5 +191,5 @@ static inline coll_status coll__launch_where(coll__bootstrap *out, const coll__l
 
 static inline const char *coll__launch_network(char *out, size_t room) { return (void)out, (void)room, NULL; }
 
-#endif /* COLL_NO_LAUNCHERS */
+#endif /* COLL__HAS_NETWORKS */
 #endif /* COLL_TCP_LAUNCH_H */

@@ -242,9 +242,9 @@ static coll_status coll__settle_left_out(const coll_config *of)
                                   c->share_memory);
     if (c->hub > 0 && !COLL__HAS_HUB)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is %d, but this program was compiled with %s", c->hub,
-                                  COLL__HAS_SHM ? "COLL_NO_JOINED" : "COLL_NO_SHM");
-    if (c->lanes > 1 && !COLL__HAS_LANES)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
+                                  COLL__JOINED_WITHOUT);
+    if (c->lanes > 1 && !COLL__IS_WHOLE)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,
                                   c->lanes);
     return COLL_OK;
 }
