@@ -214,6 +214,14 @@ refused() {
         elif grep -q "COLL_${size%=*} is" "$dir/log"; then ok "COLL_$size is refused"
         else wrong "COLL_$size" "$(faults)"; fi
     done
+    # A file of the program's says the same as its command line, also where a switch has no value.
+    printf '#define COLL_SMALL\n#define COLL_NO_SECURITY 1\n#define COLL_ONLY_TYPES f32, i64\n' > "$dir/my_coll.h"
+    gcc -std=c11 -I . -DCOLL_CONFIG_FILE="\"$dir/my_coll.h\"" -E -P "$dir/impl.c" > "$dir/file.i"
+    gcc -std=c11 -I . -DCOLL_SMALL -DCOLL_NO_SECURITY -DCOLL_ONLY_TYPES=f32,i64 -E -P "$dir/impl.c" > "$dir/flags.i"
+    if [ -s "$dir/file.i" ] && cmp "$dir/file.i" "$dir/flags.i" > "$dir/log"; then ok "COLL_CONFIG_FILE"
+    else wrong "COLL_CONFIG_FILE" "$(cat "$dir/log")"; fi
+    echo '#define COLL_NO_TUNER' > "$dir/my_coll.h"
+    no "use COLL_NO_CHOICE" -DCOLL_CONFIG_FILE="\"$dir/my_coll.h\""
 }
 
 # ---- two ranks that left out different things, over TCP

@@ -1,6 +1,7 @@
 /* coll_parts.h - which parts of the library are compiled: profiles, lists and switches.  Without any of them all parts are.
  *
- * They are set by -D.  A switch is set if it is defined.
+ * They are set by -D, or in a file of the program: -DCOLL_CONFIG_FILE='"my_coll.h"' is included before anything else.  A switch
+ * is set if it is defined.
  *
  *   profile                transports         collectives                                           types
  *   COLL_LEAST             threads            allreduce                                             f32
@@ -46,6 +47,10 @@
  * A call of what was left out returns COLL_ERR_UNSUPPORTED, and its sentence names the profile, the list or the switch. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
+
+#if defined(COLL_CONFIG_FILE)
+#include COLL_CONFIG_FILE
+#endif
 
 /* ---- >>switches that were removed ---- */
 
