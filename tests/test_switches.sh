@@ -2,7 +2,7 @@
 # test_switches.sh - what a program may leave out of the library (core/base/coll_parts.h).
 #   parts      each profile, switch and list, and random sets of them, by gcc or clang: no warning; tests/switches.c finds the
 #              right bits, and the sentence for each part that is missing; no symbol of such a part is in the program
-#   refused    removed switches, unknown words: an #error with its sentence
+#   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
 #   meetings   two ranks over TCP that were compiled with different parts and sizes
 #
 #   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/test_switches.sh [PART...]
@@ -203,6 +203,21 @@ refused() {
     no "use COLL_NO_OS" -DCOLL_NO_STDIO
     no "use COLL_LEAST" -DCOLL_NO_MESSAGES
     no "gc-sections" -DCOLL_NO_ARENA
+    for switch in $every LEAST SMALL TINY PORTABLE STATIC ASSERT WITH_URING WITH_OPENSSL WITH_MPI WITH_NCCL; do
+        no "is defined as 0, which" "-DCOLL_${switch#COLL_}=0"
+    done
+    no "choose one" -DCOLL_SMALL -DCOLL_TINY
+    no "choose one" -DCOLL_LEAST -DCOLL_SMALL
+    no "need an operating system" -DCOLL_SMALL -DCOLL_NO_OS
+    no "the transport is your own" -DCOLL_NO_OS -DCOLL_ONLY_TRANSPORTS=tcp
+    no "the transport is your own" -DCOLL_TINY -DCOLL_ONLY_TRANSPORTS=threads
+    no "has threads alone" -DCOLL_LEAST -DCOLL_ONLY_TRANSPORTS=threads,tcp
+    no "add mpi to COLL_ONLY_TRANSPORTS" -DCOLL_WITH_MPI -DCOLL_ONLY_TRANSPORTS=tcp
+    no "which leave out io_uring" -DCOLL_WITH_URING -DCOLL_NO_URING
+    no "which leave out io_uring" -DCOLL_WITH_URING -DCOLL_SMALL
+    no "which leaves out TLS" -DCOLL_WITH_OPENSSL -DCOLL_NO_SECURITY
+    no "names neighbor, which COLL_NO_COUNTS" -DCOLL_NO_COUNTS -DCOLL_ONLY_KINDS=neighbor
+    no "names neighbor, which COLL_NO_COUNTS" -DCOLL_SMALL -DCOLL_ONLY_KINDS=neighbor,scan
     for word in "TRANSPORTS=threadz" "TRANSPORTS=tcp,threadz" "KINDS=allreduce,reduse" "TYPES=f32,int"; do
         no "has a word that" "-DCOLL_ONLY_$word"
         no "_${word##*[=,]}['’]" "-DCOLL_ONLY_$word"

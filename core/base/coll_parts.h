@@ -1,7 +1,7 @@
 /* coll_parts.h - which parts of the library are compiled: profiles, lists and switches.  Without any of them all parts are.
  *
  * They are set by -D, or in a file of the program: -DCOLL_CONFIG_FILE='"my_coll.h"' is included before anything else.  A switch
- * is set if it is defined.
+ * is set if it is defined.  A switch that is defined as 0, one that was removed, and a contradiction are errors.
  *
  *   profile                transports         collectives                                           types
  *   COLL_LEAST             threads            allreduce                                             f32
@@ -52,7 +52,25 @@
 #include COLL_CONFIG_FILE
 #endif
 
-/* ---- >>switches that were removed ---- */
+/* ---- >>refused: what would not do what it seems to say ---- */
+
+#define COLL__IS_0(value) (1 - value - 1 == 0)    /* of a macro that is defined: not if it has no value       */
+#if (defined(COLL_NO_CHOICE) && COLL__IS_0(COLL_NO_CHOICE)) || (defined(COLL_NO_COUNTS) && COLL__IS_0(COLL_NO_COUNTS)) \
+    || (defined(COLL_NO_ENV) && COLL__IS_0(COLL_NO_ENV)) || (defined(COLL_NO_HIERARCHY) && COLL__IS_0(COLL_NO_HIERARCHY)) \
+    || (defined(COLL_NO_MALLOC) && COLL__IS_0(COLL_NO_MALLOC)) || (defined(COLL_NO_NETWORKS) && COLL__IS_0(COLL_NO_NETWORKS)) \
+    || (defined(COLL_NO_OS) && COLL__IS_0(COLL_NO_OS)) || (defined(COLL_NO_SECURITY) && COLL__IS_0(COLL_NO_SECURITY)) \
+    || (defined(COLL_NO_SHM) && COLL__IS_0(COLL_NO_SHM)) || (defined(COLL_NO_SHRINK) && COLL__IS_0(COLL_NO_SHRINK)) \
+    || (defined(COLL_NO_TEXT) && COLL__IS_0(COLL_NO_TEXT)) || (defined(COLL_NO_TIERS) && COLL__IS_0(COLL_NO_TIERS)) \
+    || (defined(COLL_NO_URING) && COLL__IS_0(COLL_NO_URING))
+#error "a switch COLL_NO_... is defined as 0, which would leave its part out all the same: do not define it"
+#endif
+#if (defined(COLL_LEAST) && COLL__IS_0(COLL_LEAST)) || (defined(COLL_SMALL) && COLL__IS_0(COLL_SMALL)) \
+    || (defined(COLL_TINY) && COLL__IS_0(COLL_TINY)) || (defined(COLL_PORTABLE) && COLL__IS_0(COLL_PORTABLE)) \
+    || (defined(COLL_WITH_URING) && COLL__IS_0(COLL_WITH_URING)) || (defined(COLL_WITH_MPI) && COLL__IS_0(COLL_WITH_MPI)) \
+    || (defined(COLL_WITH_NCCL) && COLL__IS_0(COLL_WITH_NCCL)) || (defined(COLL_STATIC) && COLL__IS_0(COLL_STATIC)) \
+    || (defined(COLL_WITH_OPENSSL) && COLL__IS_0(COLL_WITH_OPENSSL)) || (defined(COLL_ASSERT) && COLL__IS_0(COLL_ASSERT))
+#error "COLL_LEAST, _SMALL, _TINY, _PORTABLE, _STATIC, _ASSERT or COLL_WITH_... is defined as 0, which sets it: do not define it"
+#endif
 
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED)
 #error "COLL_NO_SIM, _TCP, _THREADS and _JOINED were removed: list what you need, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
@@ -87,6 +105,22 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #endif
 
 /* ---- >>profiles ---- */
+
+#if defined(COLL_LEAST) + defined(COLL_SMALL) + defined(COLL_TINY) > 1
+#error "COLL_LEAST, COLL_SMALL and COLL_TINY exclude one another: choose one"
+#endif
+#if defined(COLL_NO_OS) && (defined(COLL_LEAST) || defined(COLL_SMALL))
+#error "COLL_LEAST and COLL_SMALL need an operating system: use COLL_TINY, or COLL_NO_OS alone"
+#endif
+#if defined(COLL_ONLY_TRANSPORTS) && (defined(COLL_NO_OS) || defined(COLL_TINY))
+#error "COLL_ONLY_TRANSPORTS does not go with COLL_TINY and COLL_NO_OS: without an operating system the transport is your own"
+#endif
+#if defined(COLL_WITH_URING) && (defined(COLL_NO_URING) || defined(COLL_SMALL) || defined(COLL_PORTABLE))
+#error "COLL_WITH_URING does not go with COLL_NO_URING, COLL_SMALL and COLL_PORTABLE, which leave out io_uring"
+#endif
+#if defined(COLL_WITH_OPENSSL) && defined(COLL_NO_SECURITY)
+#error "COLL_WITH_OPENSSL does not go with COLL_NO_SECURITY, which leaves out TLS"
+#endif
 
 #if defined(COLL_LEAST)
 #define COLL__PROFILE "COLL_LEAST"
@@ -244,6 +278,9 @@ enum { coll__unknown_transport = COLL__TRANSPORTS };
 #define COLL__HAS_THREADS ((COLL__TRANSPORTS & 1) != 0)
 #define COLL__HAS_TCP ((COLL__TRANSPORTS & 2) != 0)
 #define COLL__HAS_SIM ((COLL__TRANSPORTS & 8) != 0)
+#if defined(COLL_LEAST) && (COLL__TRANSPORTS & 31) != 1
+#error "COLL_LEAST has threads alone, and no messages for other transports: use COLL_SMALL, or no profile"
+#endif
 #if defined(COLL_WITH_MPI) && !(COLL__TRANSPORTS & 16)
 #error "COLL_WITH_MPI adds MPI, and COLL_ONLY_TRANSPORTS, a profile or COLL_NO_OS leaves it out: add mpi to COLL_ONLY_TRANSPORTS"
 #endif
@@ -265,6 +302,9 @@ enum { coll__unknown_transport = COLL__TRANSPORTS };
 #if !COLL__WORDS(&&, COLL__COLLECTIVE, COLL_ONLY_KINDS)
 #error "COLL_ONLY_KINDS has a word that is no collective (see coll_parts.h): the next error says which"
 enum { coll__unknown_collective = COLL__KINDS_ASKED };
+#endif
+#if COLL__KINDS_ASKED & 1024 && !COLL__HAS_COUNTS
+#error "COLL_ONLY_KINDS names neighbor, which COLL_NO_COUNTS and every profile leave out"
 #endif
 #elif COLL__HAS_COUNTS
 #define COLL__KINDS_ASKED 2047
