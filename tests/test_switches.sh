@@ -4,21 +4,22 @@
 #              right bits, and the sentence for each part that is missing; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
 #   meetings   two ranks over TCP that were compiled with different parts and sizes
+#   calls      whole tests of the library with two sets of switches, drawn from five: what is there has the same bits as ever
 #
 #   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/test_switches.sh [PART...]
 #
 # The seed draws compilers, lists and sets.  Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed,
 # N failed".  `make check` with COLL_SMALL is the suite `small`.
 cd "$(dirname "$0")/.." || exit 1
+. tests/rows.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 seed=${COLL_TEST_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 scaled() { awk -v n="$1" -v scale="${COLL_TEST_SCALE:-1}" 'BEGIN { n = int(n * scale); print n < 1 ? 1 : n }'; }
 W="-std=c11 -O0 -Wall -Wextra -Wpedantic -Wundef -Werror -DCOLL_NO_URING -DCOLL__ONE_TIER -DCOLL_ASSERT"
-chosen=${*:-parts refused meetings}
+chosen=${*:-parts refused meetings calls}
 is_chosen() { case " $chosen " in *" $1 "*) ;; *) false ;; esac; }
-passed=0 failed=0
 echo "seed $seed"
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -272,6 +273,32 @@ meetings() {
     met "sizes that are alike" "^met$" "$alike" "$alike $fewest"
 }
 
-for part in parts refused meetings; do if is_chosen $part; then $part; fi; done
+# ---- whole tests.  They ask what there is (there.h), and hold the rest to its refusal.
+
+calls() {
+    config=plain given=$CPPFLAGS
+    all_calls=$(scaled 2)
+    for set in $(awk -v seed="$seed" 'BEGIN { srand(seed % 2147483647); for (i = 1; i <= 5; i++) print rand(), i }' | sort \
+        | awk -v most="$all_calls" 'NR <= most { print $2 }'); do
+        case $set in
+        1)  CPPFLAGS="-DCOLL_ONLY_TYPES=i8,i16,i32,i64,u8,u16,u32,u64,bool,f32,f64,f32_i32,f64_i32,f64_i64,i32_i32,i64_i64 $given"
+            row 1    test_contract threads,tcp-poll 2
+            row 1    test_numbers ;;
+        2)  CPPFLAGS="-DCOLL_NO_CHOICE $given"
+            row 1    test_contract threads,tcp-poll,sim 3 ;;
+        3)  CPPFLAGS="-DCOLL_NO_TEXT -DCOLL_NO_ENV $given"        # sentences are what test_numbers, among others, is about
+            row 1    test_contract threads,tcp-poll,sim 2 ;;
+        4)  CPPFLAGS="-DCOLL_ONLY_TRANSPORTS=threads $given"
+            row 1    test_contract threads,tcp-poll,sim 3 ;;
+        5)  CPPFLAGS="-DCOLL_ONLY_KINDS=broadcast,scatter -DCOLL_NO_COUNTS $given"
+            row 1    test_contract threads,tcp-poll,sim 2
+            row 1    test_numbers ;;
+        esac
+        row 0.02 test_collectives
+        row 0.2  test_random
+    done
+}
+
+for part in parts refused meetings calls; do if is_chosen $part; then $part; fi; done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
