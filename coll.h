@@ -612,7 +612,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 #include <stdio.h>
 #endif
 
@@ -1092,7 +1092,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 /* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
  * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
  * written at that moment may come out half. */

@@ -496,7 +496,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     return coll__give_text(text, length, line);
 }
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 COLL_API void coll_dump(coll_comm *comm, FILE *file)
 {
     if (!comm || !file) return;

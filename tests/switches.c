@@ -62,7 +62,7 @@ static int sums_differ(const number *x, int size, size_t count)
     return 0;
 }
 
-#if defined(COLL_NO_TEXT)
+#if !COLL__HAS_TEXT
 static bool says(const char *sentence, const char *words) { return (void)words, sentence && *sentence; }
 #else
 static bool says(const char *sentence, const char *words) { return strstr(sentence, words) != NULL; }
@@ -140,8 +140,8 @@ static void loops(int size)
     static number x[LOOP_MOST][LOOP_MOST * COUNT], y[LOOP_MOST][LOOP_MOST * COUNT];
     const coll_kind kinds[] = { COLL_BARRIER, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_SCAN, COLL_GATHER, COLL_ALLGATHER,
                                 COLL_ALLTOALL, COLL_REDUCE_SCATTER };
-    const int has[] = { COLL__HAS_BARRIER, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, COLL__HAS_ALLREDUCE, COLL__HAS_SCAN,
-                        COLL__HAS_GATHER, COLL__HAS_ALLGATHER, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
+    const int has[] = { 1, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, 1, COLL__HAS_SCAN,
+                        COLL__HAS_GATHER, 1, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
 
     if (!COLL__HAS_MESSAGES) {
         CHECK(!loop_open(&w, size, &loop_transport) && says(coll_error(NULL), COLL__PROFILE), "ranks in turns: %s",
@@ -178,7 +178,7 @@ static COLL__UNUSED int world_of(const char *transport)
 {
     int size = RANKS;
 
-#if defined(COLL_NO_ENV)
+#if !COLL__HAS_ENV
     if (!strcmp(transport, "sim")) return 0;      /* which has no other name than that in the environment     */
 #endif
     setenv("COLL_TRANSPORT", transport, 1);
@@ -234,7 +234,7 @@ static COLL__UNUSED int processes(int together, int lanes)
 
     if (!mkdtemp(folder)) return 128;
     snprintf(file, sizeof file, "%s/where", folder);
-#if defined(COLL_NO_NETWORKS)
+#if !COLL__HAS_NETWORKS
     snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
 #else
     snprintf(address, sizeof address, "file:%s", file);
@@ -266,7 +266,7 @@ static int worlds(void)
 #if COLL__HAS_TCP
     CHECK(!processes(1, 1), "three processes");
     count++;
-#if defined(COLL_NO_SHRINK)
+#if !COLL__HAS_SHRINK
     CHECK(!processes(0, 1), "coll_shrink after a loss");
 #endif
 #if COLL__IS_WHOLE
@@ -274,7 +274,7 @@ static int worlds(void)
     count++;
 #endif
 #endif
-#if COLL__HAS_JOINED && !defined(COLL_NO_ENV)                  /* coll_spawn asks the environment     */
+#if COLL__HAS_JOINED && COLL__HAS_ENV                  /* coll_spawn asks the environment     */
     CHECK(!processes(2, 1), "a process of two ranks and one of one");
     count++;
 #endif
@@ -326,7 +326,7 @@ static void forms(coll_comm *comm, number *x)
     coll_free(other);
     CHECK(coll_split(comm, 0, 0, &other) == COLL_OK, "split: %s", coll_error(comm));
     coll_free(other);
-#if defined(COLL_NO_SHRINK)
+#if !COLL__HAS_SHRINK
     const int has_shrink = 0;
 #else
     const int has_shrink = 1;
@@ -372,7 +372,7 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
 
     refused(transport, &here, RANKS, words);
     if (!strcmp(transport, "tcp")) refused("an address", &elsewhere, 0, words);
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
     setenv("COLL_TRANSPORT", transport, 1);
     refused("COLL_TRANSPORT", &plain, RANKS, words);
     unsetenv("COLL_TRANSPORT");
@@ -391,7 +391,7 @@ static COLL__UNUSED void keys(void)
     asked = plain;
     asked.tcp.security = "check";
     refused("sums", &asked, 0, "this program was compiled with COLL_NO_SECURITY");
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
     static const char *const names[] = { "COLL_KEY", "COLL_KEY_FILE" };
     for (int i = 0; i < 2; i++) {
         setenv(names[i], "/tmp/no-such-file-of-a-key", 1);
@@ -429,7 +429,7 @@ static void left_out(void)
     asked.size = RANKS;
     if (!COLL__HAS_JOINED) refused("two of three ranks", &asked, 2, COLL__JOINED_WITHOUT);
     asked = plain;
-#if defined(COLL_NO_SHM) && COLL__HAS_TCP
+#if !COLL__HAS_SHM && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .share_memory = 1 } };
     refused("share_memory", &asked, 0, "this program was compiled with COLL_NO_SHM");
     asked = plain;
@@ -443,10 +443,10 @@ static void left_out(void)
     refused("lanes", &asked, 0, "this program was compiled with " COLL__PROFILE);
     asked = plain;
 #endif
-#if defined(COLL_NO_SECURITY) && COLL__HAS_TCP
+#if !COLL__HAS_SECURITY && COLL__HAS_TCP
     keys();
 #endif
-#if defined(COLL_NO_NETWORKS) && COLL__HAS_TCP
+#if !COLL__HAS_NETWORKS && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .network = "lo" } };
     refused("network", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
     asked.tcp = (coll_tcp){ .ports = "5000-5001" };
@@ -455,7 +455,7 @@ static void left_out(void)
     refused("a file", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
     asked = plain;
 #endif
-#if defined(COLL_NO_NETWORKS) && !defined(COLL_NO_ENV)
+#if !COLL__HAS_NETWORKS && COLL__HAS_ENV
     setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
     refused("OMPI_COMM_WORLD_SIZE", &plain, 0, "this program was compiled with COLL_NO_NETWORKS");
     unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -465,19 +465,19 @@ static void left_out(void)
     asked = plain;
     asked.background = 1;
     if (!COLL__HAS_BACKGROUND) refused("background", &asked, 1, "this program was compiled with " COLL__PROFILE);
-#if defined(COLL_NO_CHOICE) && !defined(COLL_NO_ENV)
+#if !COLL__HAS_CHOICE && COLL__HAS_ENV
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);
     refused("COLL_ALGORITHM", &asked, 1, "this program was compiled with COLL_NO_CHOICE");
     unsetenv("COLL_ALGORITHM");
 #endif
-#if defined(COLL_NO_CHOICE)
+#if !COLL__HAS_CHOICE
     asked = (coll_config){ .tuning_file = "/tmp/no-such-file", .log_level = COLL_LOG_NONE };
     refused("tuning_file", &asked, 1, "this program was compiled with COLL_NO_CHOICE");
 #endif
     (void)asked;
 }
 
-#if defined(COLL_NO_OS)
+#if !COLL__HAS_OS
 static void dumped(coll_comm *comm) { (void)comm; }
 #else
 static void dumped(coll_comm *comm)
@@ -520,7 +520,7 @@ static void functions(void)
         CHECK(false, "no communicator");
         return;
     }
-    (void)is_there(comm, COLL__HAS_BARRIER, coll_barrier(comm));
+    (void)is_there(comm, 1, coll_barrier(comm));
     dumped(comm);
     const int fd = coll_fd(comm);
     CHECK(COLL__HAS_BACKGROUND ? fd >= -1 : fd == -1 && says(coll_error(comm), COLL__PROFILE), "coll_fd: %d, %s", fd,

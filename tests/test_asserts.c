@@ -58,7 +58,7 @@ static void combine_nothing(coll_comm *comm)
 
 /* ---- scripts and hierarchies ---- */
 
-#if defined(COLL_NO_HIERARCHY)
+#if !COLL__HAS_HIERARCHY
 #define IN_HIERARCHY
 #else
 static coll__sub_kind wait_for_ever(void *state, int lane, int k, coll__sub *out)

@@ -303,7 +303,7 @@ static void test_tampering(void)
 
 /* ---- >>what it takes, by the simulator's clock ---- */
 
-#if COLL__HAS_SIM && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_SIM && COLL__HAS_CHOICE
 
 typedef struct trial { size_t each; const char *algorithm; double seconds; } trial;
 
@@ -364,7 +364,7 @@ int main(int count, char **words)
     const char *const only = count > 1 ? words[1] : "all";
     const int size_of_all = count > 2 ? atoi(words[2]) : 0;
 
-    if (THERE_SET(COLL_NO_CHOICE) || THERE_SET(COLL_NO_COUNTS)) return CHECK_DONE();      /* there are no packets       */
+    if (!COLL__HAS_CHOICE || !COLL__HAS_COUNTS) return CHECK_DONE();      /* there are no packets       */
     for (int i = 0; i < MODEL_WORLD_COUNT; i++) {
         world = model_worlds[i];
         if (strcmp(only, "all") && !strstr(only, world)) continue;

@@ -46,10 +46,10 @@ cat > "$dir/symbols" <<ROWS
 !COLL__HAS_NETWORKS                   coll__launch_(slurm|hydra|master|one_host)|coll__mlx_|coll__nodelist_|coll__network_words
 !COLL__IS_WHOLE                       coll__strand_(land|chunk|head)|coll__list_|coll__columns_|coll__check_rows
 !COLL__IS_WHOLE                       coll__(late_text|late_ranks|check_freed|hopeless)
-defined(COLL_NO_SHRINK)               coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
-defined(COLL_NO_SECURITY)             coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
-defined(COLL_NO_ENV)                  coll__launch_(row|mlx|hosts|halves)|coll__launchers
-defined(COLL_NO_TEXT)                 coll__explain_error|coll__print_self|coll__start_failed
+!COLL__HAS_SHRINK                     coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
+!COLL__HAS_SECURITY                   coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
+!COLL__HAS_ENV                        coll__launch_(row|mlx|hosts|halves)|coll__launchers
+!COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
 !COLL__HAS_OS                         coll_dump|pthread_create@
 *!COLL__HAS_STOCHASTIC                coll__stochastic_f
 *!COLL__HAS_REPRODUCIBLE              coll__(grid_|combine_reproducible)
@@ -204,7 +204,7 @@ refused() {
     no "use COLL_NO_OS" -DCOLL_NO_STDIO
     no "use COLL_LEAST" -DCOLL_NO_MESSAGES
     no "gc-sections" -DCOLL_NO_ARENA
-    for switch in $every LEAST SMALL TINY PORTABLE STATIC ASSERT WITH_URING WITH_OPENSSL WITH_MPI WITH_NCCL; do
+    for switch in $every LEAST SMALL TINY PORTABLE WITH_URING WITH_OPENSSL WITH_MPI WITH_NCCL; do
         no "is defined as 0, which" "-DCOLL_${switch#COLL_}=0"
     done
     no "choose one" -DCOLL_SMALL -DCOLL_TINY

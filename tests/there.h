@@ -18,7 +18,7 @@
 /* Does a sentence hold these words?  Where sentences are left out, any text that is not empty does. */
 THERE bool there_says(const char *sentence, const char *words)
 {
-    return THERE_SET(COLL_NO_TEXT) ? *sentence != 0 : strstr(sentence, words) != NULL;
+    return !COLL__HAS_TEXT ? *sentence != 0 : strstr(sentence, words) != NULL;
 }
 
 /* ---- >>worlds ---- */
@@ -32,7 +32,7 @@ THERE const char *there_missing_world(const char *name)
     if ((!strcmp(name, "threads") && !COLL__HAS_THREADS) || (!strncmp(name, "sim", 3) && !COLL__HAS_SIM)
         || (is_tcp && !COLL__HAS_TCP)) return "COLL_ONLY_TRANSPORTS";
     if ((is_hub && !COLL__HAS_HUB) || (is_joined && !COLL__HAS_JOINED)) return has_both ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS";
-    return THERE_SET(COLL_NO_URING) && !strcmp(name, "tcp-uring") ? "COLL_NO_URING" : NULL;
+    return !COLL__HAS_URING && !strcmp(name, "tcp-uring") ? "COLL_NO_URING" : NULL;
 }
 
 /* ---- >>calls ---- */
@@ -46,7 +46,7 @@ THERE bool there_counts(coll_kind kind)
 
 THERE bool there_kind(coll_kind kind)
 {
-    if (THERE_SET(COLL_NO_COUNTS) && there_counts(kind)) return false;
+    if (!COLL__HAS_COUNTS && there_counts(kind)) return false;
     if (!COLL__IS_WHOLE && kind == COLL_ALLREDUCE_LIST) return false;
     switch (kind) {
     case COLL_BROADCAST:                              return COLL__HAS_BROADCAST;
@@ -106,7 +106,7 @@ THERE void there_need_kind(there_lack *lack, coll_kind kind)
 
     if (there_kind(kind)) return;
     if (kind == COLL_ALLREDUCE_LIST) there_note(lack, COLL__PROFILE);
-    if ((is_neighbor || there_counts(kind)) && THERE_SET(COLL_NO_COUNTS)) there_note(lack, "COLL_NO_COUNTS");
+    if ((is_neighbor || there_counts(kind)) && !COLL__HAS_COUNTS) there_note(lack, "COLL_NO_COUNTS");
     if (THERE_SET(COLL_ONLY_KINDS)) there_note(lack, "COLL_ONLY_KINDS");
 }
 

@@ -291,7 +291,7 @@ static void coll__joined_close(void *context)
 
 /* ---- >>shrink ---- */
 
-#if !defined(COLL_NO_SHRINK)
+#if COLL__HAS_SHRINK
 
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */

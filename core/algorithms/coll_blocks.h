@@ -20,7 +20,7 @@
 
 #include "coll_circulant.h"
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 

@@ -27,11 +27,7 @@ typedef struct coll__rank_run {
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
-#if defined(COLL_NO_CHOICE)
-enum { COLL__RUNS_MOST = 1 };
-#else
-enum { COLL__RUNS_MOST = 8 };
-#endif
+enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
 /* All ranks, in rising order.  No runs: their links are alike. */
 typedef struct coll__shares {
@@ -63,7 +59,7 @@ static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int
     return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* ---- >>rates ---- */
 

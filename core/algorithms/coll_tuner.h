@@ -17,7 +17,7 @@
 
 #include "coll_choice.h"
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 enum {
     COLL__CANDIDATES_MOST = 80,
@@ -246,5 +246,5 @@ static coll__choice coll__only_choice(coll_kind kind, int size)
     return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
-#endif /* COLL_NO_CHOICE */
+#endif /* COLL__HAS_CHOICE */
 #endif /* COLL_TUNER_H */

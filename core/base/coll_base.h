@@ -4,7 +4,7 @@
 
 #include "../../coll.h"
 
-#if defined(COLL_NO_OS)
+#if !COLL__HAS_OS
 #include "coll_bare.h"
 #else
 #include "coll_system.h"
@@ -222,7 +222,7 @@ static inline __attribute__((always_inline)) void coll__copy_struct(void *to, co
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
-#if defined(COLL_NO_MALLOC)
+#if !COLL__HAS_MALLOC
 static inline void *coll__malloc(size_t length) { return (void)length, NULL; }
 static inline void *coll__malloc_zeros(size_t length) { return (void)length, NULL; }
 static inline void *coll__malloc_at(size_t length, size_t unit) { return (void)length, (void)unit, NULL; }

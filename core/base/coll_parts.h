@@ -52,25 +52,46 @@
 #include COLL_CONFIG_FILE
 #endif
 
-/* ---- >>refused: what would not do what it seems to say ---- */
+/* ---- >>what is set ---- */
 
-#define COLL__IS_0(value) (1 - value - 1 == 0)    /* of a macro that is defined: not if it has no value       */
-#if (defined(COLL_NO_CHOICE) && COLL__IS_0(COLL_NO_CHOICE)) || (defined(COLL_NO_COUNTS) && COLL__IS_0(COLL_NO_COUNTS)) \
-    || (defined(COLL_NO_ENV) && COLL__IS_0(COLL_NO_ENV)) || (defined(COLL_NO_HIERARCHY) && COLL__IS_0(COLL_NO_HIERARCHY)) \
-    || (defined(COLL_NO_MALLOC) && COLL__IS_0(COLL_NO_MALLOC)) || (defined(COLL_NO_NETWORKS) && COLL__IS_0(COLL_NO_NETWORKS)) \
-    || (defined(COLL_NO_OS) && COLL__IS_0(COLL_NO_OS)) || (defined(COLL_NO_SECURITY) && COLL__IS_0(COLL_NO_SECURITY)) \
-    || (defined(COLL_NO_SHM) && COLL__IS_0(COLL_NO_SHM)) || (defined(COLL_NO_SHRINK) && COLL__IS_0(COLL_NO_SHRINK)) \
-    || (defined(COLL_NO_TEXT) && COLL__IS_0(COLL_NO_TEXT)) || (defined(COLL_NO_TIERS) && COLL__IS_0(COLL_NO_TIERS)) \
-    || (defined(COLL_NO_URING) && COLL__IS_0(COLL_NO_URING))
-#error "a switch COLL_NO_... is defined as 0, which would leave its part out all the same: do not define it"
+/* COLL__UNSET(COLL_NO_X) is 1 if COLL_NO_X is not defined, and 0 if it is; 2, which is refused, if it is defined as 0. */
+#define COLL__UNSET(value) COLL__UNSET_AS(value)
+#define COLL__UNSET_AS(value) COLL__UNSET_##value
+#define COLL__UNSET_ 0
+#define COLL__UNSET_1 0
+#define COLL__UNSET_0 2
+#define COLL__UNSET_COLL_LEAST 1
+#define COLL__UNSET_COLL_SMALL 1
+#define COLL__UNSET_COLL_TINY 1
+#define COLL__UNSET_COLL_PORTABLE 1
+#define COLL__UNSET_COLL_NO_CHOICE 1
+#define COLL__UNSET_COLL_NO_COUNTS 1
+#define COLL__UNSET_COLL_NO_ENV 1
+#define COLL__UNSET_COLL_NO_HIERARCHY 1
+#define COLL__UNSET_COLL_NO_MALLOC 1
+#define COLL__UNSET_COLL_NO_NETWORKS 1
+#define COLL__UNSET_COLL_NO_OS 1
+#define COLL__UNSET_COLL_NO_SECURITY 1
+#define COLL__UNSET_COLL_NO_SHM 1
+#define COLL__UNSET_COLL_NO_SHRINK 1
+#define COLL__UNSET_COLL_NO_TEXT 1
+#define COLL__UNSET_COLL_NO_TIERS 1
+#define COLL__UNSET_COLL_NO_URING 1
+#define COLL__UNSET_COLL_WITH_MPI 1
+#define COLL__UNSET_COLL_WITH_NCCL 1
+#define COLL__UNSET_COLL_WITH_OPENSSL 1
+#define COLL__UNSET_COLL_WITH_URING 1
+
+#if (COLL__UNSET(COLL_LEAST) | COLL__UNSET(COLL_SMALL) | COLL__UNSET(COLL_TINY) | COLL__UNSET(COLL_PORTABLE) \
+     | COLL__UNSET(COLL_NO_CHOICE) | COLL__UNSET(COLL_NO_COUNTS) | COLL__UNSET(COLL_NO_ENV) | COLL__UNSET(COLL_NO_HIERARCHY) \
+     | COLL__UNSET(COLL_NO_MALLOC) | COLL__UNSET(COLL_NO_NETWORKS) | COLL__UNSET(COLL_NO_OS) | COLL__UNSET(COLL_NO_SECURITY) \
+     | COLL__UNSET(COLL_NO_SHM) | COLL__UNSET(COLL_NO_SHRINK) | COLL__UNSET(COLL_NO_TEXT) | COLL__UNSET(COLL_NO_TIERS) \
+     | COLL__UNSET(COLL_NO_URING) | COLL__UNSET(COLL_WITH_MPI) | COLL__UNSET(COLL_WITH_NCCL) | COLL__UNSET(COLL_WITH_OPENSSL) \
+     | COLL__UNSET(COLL_WITH_URING)) & 2
+#error "a profile or a switch (COLL_NO_..., COLL_WITH_..., COLL_PORTABLE) is defined as 0, which sets it: do not define it"
 #endif
-#if (defined(COLL_LEAST) && COLL__IS_0(COLL_LEAST)) || (defined(COLL_SMALL) && COLL__IS_0(COLL_SMALL)) \
-    || (defined(COLL_TINY) && COLL__IS_0(COLL_TINY)) || (defined(COLL_PORTABLE) && COLL__IS_0(COLL_PORTABLE)) \
-    || (defined(COLL_WITH_URING) && COLL__IS_0(COLL_WITH_URING)) || (defined(COLL_WITH_MPI) && COLL__IS_0(COLL_WITH_MPI)) \
-    || (defined(COLL_WITH_NCCL) && COLL__IS_0(COLL_WITH_NCCL)) || (defined(COLL_STATIC) && COLL__IS_0(COLL_STATIC)) \
-    || (defined(COLL_WITH_OPENSSL) && COLL__IS_0(COLL_WITH_OPENSSL)) || (defined(COLL_ASSERT) && COLL__IS_0(COLL_ASSERT))
-#error "COLL_LEAST, _SMALL, _TINY, _PORTABLE, _STATIC, _ASSERT or COLL_WITH_... is defined as 0, which sets it: do not define it"
-#endif
+
+/* ---- >>switches that were removed ---- */
 
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED)
 #error "COLL_NO_SIM, _TCP, _THREADS and _JOINED were removed: list what you need, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
@@ -106,142 +127,97 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 
 /* ---- >>profiles ---- */
 
-#if defined(COLL_LEAST) + defined(COLL_SMALL) + defined(COLL_TINY) > 1
-#error "COLL_LEAST, COLL_SMALL and COLL_TINY exclude one another: choose one"
-#endif
-#if defined(COLL_NO_OS) && (defined(COLL_LEAST) || defined(COLL_SMALL))
-#error "COLL_LEAST and COLL_SMALL need an operating system: use COLL_TINY, or COLL_NO_OS alone"
-#endif
-#if defined(COLL_ONLY_TRANSPORTS) && (defined(COLL_NO_OS) || defined(COLL_TINY))
-#error "COLL_ONLY_TRANSPORTS does not go with COLL_TINY and COLL_NO_OS: without an operating system the transport is your own"
-#endif
-#if defined(COLL_WITH_URING) && (defined(COLL_NO_URING) || defined(COLL_SMALL) || defined(COLL_PORTABLE))
-#error "COLL_WITH_URING does not go with COLL_NO_URING, COLL_SMALL and COLL_PORTABLE, which leave out io_uring"
-#endif
-#if defined(COLL_WITH_OPENSSL) && defined(COLL_NO_SECURITY)
-#error "COLL_WITH_OPENSSL does not go with COLL_NO_SECURITY, which leaves out TLS"
-#endif
-
-#if defined(COLL_LEAST)
+#define COLL__IS_LEAST (!COLL__UNSET(COLL_LEAST))
+#define COLL__IS_SMALL (!COLL__UNSET(COLL_SMALL))
+#define COLL__IS_TINY (!COLL__UNSET(COLL_TINY))
+#define COLL__IS_WHOLE (!COLL__IS_LEAST && !COLL__IS_SMALL && !COLL__IS_TINY)     /* has what no profile has  */
+#if COLL__IS_LEAST
 #define COLL__PROFILE "COLL_LEAST"
-#elif defined(COLL_SMALL)
+#elif COLL__IS_SMALL
 #define COLL__PROFILE "COLL_SMALL"
 #else
 #define COLL__PROFILE "COLL_TINY"
 #endif
 
-#if defined(COLL_LEAST) || defined(COLL_SMALL) || defined(COLL_TINY)
-#define COLL__IS_WHOLE 0                          /* parts that no profile has                                */
-#undef COLL_NO_COUNTS
-#define COLL_NO_COUNTS 1
-#undef COLL_NO_SHRINK
-#define COLL_NO_SHRINK 1
-#undef COLL_NO_TIERS
-#define COLL_NO_TIERS 1
-#else
-#define COLL__IS_WHOLE 1
+/* ---- >>parts: is each there? ---- */
+
+#define COLL__HAS_OS (COLL__UNSET(COLL_NO_OS) && !COLL__IS_TINY)
+#define COLL__HAS_CHOICE (COLL__UNSET(COLL_NO_CHOICE) && !COLL__IS_LEAST && !COLL__IS_TINY)
+#define COLL__HAS_COUNTS (COLL__UNSET(COLL_NO_COUNTS) && COLL__IS_WHOLE)
+#define COLL__HAS_ENV (COLL__UNSET(COLL_NO_ENV) && COLL__HAS_OS && !COLL__IS_LEAST)
+#define COLL__HAS_HIERARCHY (COLL__UNSET(COLL_NO_HIERARCHY) && COLL__HAS_CHOICE && COLL__HAS_COUNTS)
+#define COLL__HAS_MALLOC COLL__UNSET(COLL_NO_MALLOC)
+#define COLL__HAS_MESSAGES (!COLL__IS_LEAST)      /* without, every collective is the transport's, as a whole */
+#define COLL__HAS_NETWORKS (COLL__UNSET(COLL_NO_NETWORKS) && !COLL__IS_SMALL)
+#define COLL__HAS_SCALE (!COLL__IS_TINY)
+#define COLL__HAS_SECURITY COLL__UNSET(COLL_NO_SECURITY)
+#define COLL__HAS_SHRINK (COLL__UNSET(COLL_NO_SHRINK) && COLL__IS_WHOLE)
+#define COLL__HAS_TEXT (COLL__UNSET(COLL_NO_TEXT) && COLL__HAS_OS && !COLL__IS_LEAST)
+#define COLL__HAS_RECORDER (COLL__IS_WHOLE && COLL__HAS_OS)
+#define COLL__HAS_BACKGROUND (COLL__IS_WHOLE && COLL__HAS_OS)
+#define COLL__HAS_JOINED (COLL__HAS_TCP && COLL__HAS_THREADS && COLL__UNSET(COLL_NO_SHM) && !COLL__IS_SMALL)
+#define COLL__HAS_SHM (COLL__UNSET(COLL_NO_SHM) && COLL__UNSET(COLL_PORTABLE) && !COLL__IS_SMALL)
+#define COLL__HAS_HUB (COLL__HAS_SHM && COLL__HAS_JOINED)             /* of several processes                 */
+
+/* ---- >>contradictions ---- */
+
+#if COLL__IS_LEAST + COLL__IS_SMALL + COLL__IS_TINY > 1
+#error "COLL_LEAST, COLL_SMALL and COLL_TINY exclude one another: choose one"
+#endif
+#if defined(COLL_NO_OS) && (COLL__IS_LEAST || COLL__IS_SMALL)
+#error "COLL_LEAST and COLL_SMALL need an operating system: use COLL_TINY, or COLL_NO_OS alone"
+#endif
+#if defined(COLL_ONLY_TRANSPORTS) && !COLL__HAS_OS
+#error "COLL_ONLY_TRANSPORTS does not go with COLL_TINY and COLL_NO_OS: without an operating system the transport is your own"
+#endif
+#if defined(COLL_WITH_URING) && (defined(COLL_NO_URING) || defined(COLL_PORTABLE) || COLL__IS_SMALL)
+#error "COLL_WITH_URING does not go with COLL_NO_URING, COLL_SMALL and COLL_PORTABLE, which leave out io_uring"
+#endif
+#if defined(COLL_WITH_OPENSSL) && !COLL__HAS_SECURITY
+#error "COLL_WITH_OPENSSL does not go with COLL_NO_SECURITY, which leaves out TLS"
 #endif
 
-#if defined(COLL_LEAST)
-#define COLL__HAS_MESSAGES 0                      /* every collective is the transport's, as a whole          */
-#undef COLL_NO_CHOICE
-#define COLL_NO_CHOICE 1
-#undef COLL_NO_ENV
-#define COLL_NO_ENV 1
-#undef COLL_NO_TEXT
-#define COLL_NO_TEXT 1
-#if !defined(COLL_ONLY_TRANSPORTS)
+/* ---- >>what follows ---- */
+
+#if COLL__IS_LEAST && !defined(COLL_ONLY_TRANSPORTS)
 #define COLL_ONLY_TRANSPORTS threads
-#endif
-#if !defined(COLL_ONLY_KINDS)
-#define COLL_ONLY_KINDS allreduce
-#endif
-#if !defined(COLL_ONLY_TYPES)
-#define COLL_ONLY_TYPES f32
-#endif
-#else
-#define COLL__HAS_MESSAGES 1
-#endif
-
-#if defined(COLL_SMALL)
-#undef COLL_NO_SHM
-#define COLL_NO_SHM 1
-#undef COLL_NO_URING
-#define COLL_NO_URING 1
-#undef COLL_NO_NETWORKS
-#define COLL_NO_NETWORKS 1
-#if !defined(COLL_ONLY_TRANSPORTS)
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_TRANSPORTS)
 #define COLL_ONLY_TRANSPORTS threads, tcp, mpi
 #endif
-#if !defined(COLL_ONLY_KINDS)
+#if COLL__IS_LEAST && !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS allreduce
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
-#endif
-#if !defined(COLL_ONLY_TYPES)
-#define COLL_ONLY_TYPES i32, f32, f64, bf16
-#endif
-#endif
-
-#if defined(COLL_TINY)
-#define COLL__HAS_SCALE 0
-#undef COLL_NO_OS
-#define COLL_NO_OS 1
-#undef COLL_NO_CHOICE
-#define COLL_NO_CHOICE 1
-#if !defined(COLL_ONLY_KINDS)
+#elif COLL__IS_TINY && !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce
 #endif
-#if !defined(COLL_ONLY_TYPES)
+#if COLL__IS_LEAST && !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES f32
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32, f64, bf16
+#elif COLL__IS_TINY && !defined(COLL_ONLY_TYPES)
 #define COLL_ONLY_TYPES i32, f32
 #endif
-#else
-#define COLL__HAS_SCALE 1
-#endif
-
-/* ---- >>switches ---- */
-
-#if defined(COLL_NO_OS)
-#define COLL__HAS_OS 0
-#undef COLL_NO_ENV
-#define COLL_NO_ENV 1
-#undef COLL_NO_TEXT
-#define COLL_NO_TEXT 1
-#else
-#define COLL__HAS_OS 1
-#if !defined(__linux__) && !defined(COLL_PORTABLE)
+#if !defined(__linux__) && !defined(COLL_PORTABLE) && COLL__HAS_OS
 #define COLL_PORTABLE 1
 #endif
-#endif
 
-#if defined(COLL_NO_COUNTS)
-#define COLL__HAS_COUNTS 0
-#else
-#define COLL__HAS_COUNTS 1
-#endif
-#if defined(COLL_NO_CHOICE)
-#define COLL__HAS_CHOICE 0
-#else
-#define COLL__HAS_CHOICE 1
-#endif
-#if defined(COLL_NO_CHOICE) || defined(COLL_NO_COUNTS)
-#undef COLL_NO_HIERARCHY
-#define COLL_NO_HIERARCHY 1
-#endif
-#if defined(COLL_NO_HIERARCHY)
-#define COLL__HAS_HIERARCHY 0
-#else
-#define COLL__HAS_HIERARCHY 1
-#endif
-#if defined(COLL_NO_NETWORKS)
-#define COLL__HAS_NETWORKS 0
-#else
-#define COLL__HAS_NETWORKS 1
-#endif
-#if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
+#if (defined(COLL_NO_TIERS) || !COLL__IS_WHOLE) && !defined(COLL__ONE_TIER)
 #define COLL__ONE_TIER 1
 #endif
 
-#define COLL__HAS_RECORDER (COLL__IS_WHOLE && COLL__HAS_OS)
-#define COLL__HAS_BACKGROUND (COLL__IS_WHOLE && COLL__HAS_OS)
+#if defined(COLL_NO_URING) || defined(COLL_PORTABLE) || COLL__IS_SMALL
+#define COLL__HAS_URING 0
+#define COLL__URING_LACK "compiled without liburing (COLL_NO_URING)"
+#elif !defined(COLL_WITH_URING) && defined(__has_include)
+#if !__has_include(<liburing.h>)
+#define COLL__HAS_URING 0
+#define COLL__URING_LACK "compiled without liburing, whose <liburing.h> was not found"
+#endif
+#endif
+#if !defined(COLL__HAS_URING)
+#define COLL__HAS_URING 1
+#endif
 
 /* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
  * bits go into the hello, beside those of the arithmetic. */
@@ -278,7 +254,7 @@ enum { coll__unknown_transport = COLL__TRANSPORTS };
 #define COLL__HAS_THREADS ((COLL__TRANSPORTS & 1) != 0)
 #define COLL__HAS_TCP ((COLL__TRANSPORTS & 2) != 0)
 #define COLL__HAS_SIM ((COLL__TRANSPORTS & 8) != 0)
-#if defined(COLL_LEAST) && (COLL__TRANSPORTS & 31) != 1
+#if COLL__IS_LEAST && (COLL__TRANSPORTS & 31) != 1
 #error "COLL_LEAST has threads alone, and no messages for other transports: use COLL_SMALL, or no profile"
 #endif
 #if defined(COLL_WITH_MPI) && !(COLL__TRANSPORTS & 16)
@@ -312,9 +288,7 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #define COLL__KINDS_ASKED 1023
 #endif
 
-#define COLL__HAS_BARRIER 1
-#define COLL__HAS_ALLREDUCE 1
-#define COLL__HAS_ALLGATHER 1
+/* Barrier, allreduce and allgather are always there. */
 #define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0 || COLL__HAS_CHOICE)
 #define COLL__HAS_REDUCE ((COLL__KINDS_ASKED & 4) != 0)
 #define COLL__HAS_REDUCE_SCATTER ((COLL__KINDS_ASKED & 16) != 0 || COLL__HAS_HIERARCHY)
@@ -324,41 +298,12 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* neighbors are made by an exchange */
 #define COLL__HAS_NEIGHBOR ((COLL__KINDS_ASKED & 1024) != 0)
 
-/* ---- >>what follows ---- */
-
-#if COLL__HAS_TCP && COLL__HAS_THREADS && !defined(COLL_NO_SHM)
-#define COLL__HAS_JOINED 1
-#else
-#define COLL__HAS_JOINED 0
-#endif
-#if defined(COLL_PORTABLE)
-#undef COLL_NO_SHM
-#define COLL_NO_SHM 1
-#undef COLL_NO_URING
-#define COLL_NO_URING 1
-#endif
-#if defined(COLL_NO_SHM)
-#define COLL__HAS_SHM 0
-#else
-#define COLL__HAS_SHM 1
-#endif
-#define COLL__HAS_HUB (COLL__HAS_SHM && COLL__HAS_JOINED)             /* of several processes                 */
-
-#if defined(COLL_NO_URING)                        /* in other words: why                                      */
-#define COLL__URING_LACK "compiled without liburing (COLL_NO_URING)"
-#elif !defined(COLL_WITH_URING) && defined(__has_include)
-#if !__has_include(<liburing.h>)
-#define COLL_NO_URING 1
-#define COLL__URING_LACK "compiled without liburing, whose <liburing.h> was not found"
-#endif
-#endif
-
 #include "coll_parts_types.h"
 
 /* Is anything left out?  Then there are functions that nobody calls. */
-#if !COLL__IS_WHOLE || !COLL__HAS_OS || !COLL__HAS_COUNTS || !COLL__HAS_CHOICE || !COLL__HAS_HIERARCHY || !COLL__HAS_NETWORKS \
-    || !COLL__HAS_SHM || defined(COLL_NO_SHRINK) || defined(COLL_NO_SECURITY) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) \
-    || defined(COLL_ONLY_TRANSPORTS) || defined(COLL_ONLY_KINDS) || defined(COLL_ONLY_TYPES)
+#if !(COLL__HAS_OS && COLL__HAS_HIERARCHY && COLL__HAS_ENV && COLL__HAS_NETWORKS && COLL__HAS_SECURITY && COLL__HAS_SHM \
+      && COLL__HAS_SHRINK && COLL__HAS_TEXT) || defined(COLL_ONLY_TRANSPORTS) || defined(COLL_ONLY_KINDS) \
+    || defined(COLL_ONLY_TYPES)
 #define COLL__LEAVES_OUT 1
 #endif
 

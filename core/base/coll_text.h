@@ -16,7 +16,7 @@
  * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
  * a peer can get wrong is no matter for an assert: it is an error with a status. */
 
-#if defined(COLL_ASSERT) && defined(COLL_NO_TEXT)
+#if defined(COLL_ASSERT) && !COLL__HAS_TEXT
 #define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
 #elif defined(COLL_ASSERT)
 #define COLL__ASSERT(condition, ...)                                                                         \
@@ -54,7 +54,7 @@ static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *forma
 
 #define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 
 /* ---- >>text: bounded, always terminated ---- */
 
@@ -93,7 +93,7 @@ static inline int coll__give_text(char *text, size_t room, const char *given)
 
 #endif
 
-#if !defined(COLL_NO_TEXT)
+#if COLL__HAS_TEXT
 
 /* ---- >>log: lines ---- */
 

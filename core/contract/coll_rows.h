@@ -12,7 +12,7 @@
 #define COLL__JOINED_WITHOUT (COLL__HAS_TCP && COLL__HAS_THREADS ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS")
 
 /* How a transport goes on with those who are left (coll_transport.shrink). */
-#if defined(COLL_NO_SHRINK)
+#if !COLL__HAS_SHRINK
 #define COLL__SHRINKS(how) NULL
 #else
 #define COLL__SHRINKS(how) how

@@ -7,18 +7,13 @@
 
 enum { COLL__SIZE_MOST = 65536 };
 
-#if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1 };
-#else
-enum { COLL__HOSTS_ROOM = 4096 };
-#endif
+enum { COLL__HOSTS_ROOM = COLL__HAS_ENV ? 4096 : 1 };
 
 /* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
-#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
-enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
-#else
-enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
-#endif
+enum {
+    COLL__HAS_FORCED = COLL__HAS_ENV && COLL__HAS_CHOICE,
+    COLL__FORCED_ROOM = COLL__HAS_FORCED ? 256 : 1, COLL__FORCED_KINDS = COLL__HAS_FORCED ? COLL__KIND_COUNT : 1
+};
 
 /* A launcher: the names of the variables by which it tells. */
 typedef struct coll__launcher {

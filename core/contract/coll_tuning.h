@@ -9,7 +9,7 @@ enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
 static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
@@ -59,7 +59,7 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
     COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
@@ -138,7 +138,7 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
-#if !defined(COLL_NO_CHOICE) && !defined(COLL_NO_OS)
+#if COLL__HAS_CHOICE && COLL__HAS_OS
 
 /* What a file says to `size` ranks; NULL: there is none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)

@@ -391,7 +391,7 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
@@ -453,14 +453,14 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 /* The collectives of this program, a bit each. */
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
+    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
      | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
+     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
      | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(COLL__HAS_ALLGATHER, COLL_ALLGATHER, COLL_ALLGATHERV)                                                       \
+     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
      | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
      | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
 

@@ -2,7 +2,7 @@
 #ifndef COLL_DOING_H
 #define COLL_DOING_H
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 
 /* Something has changed.  Who is alone in the session counts without a locked instruction, with which he would wait until all
  * he has published has arrived at the other ranks. */

@@ -2,7 +2,7 @@
 #ifndef COLL_DOING_COMMS_H
 #define COLL_DOING_COMMS_H
 
-#if !defined(COLL_NO_OS) && COLL__IS_WHOLE
+#if COLL__HAS_OS && COLL__IS_WHOLE
 
 static bool coll__has_comm(const coll__session *session, uint64_t id)
 {

@@ -321,7 +321,7 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     coll__workspace_of(r)->cached_next++;
 }
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)

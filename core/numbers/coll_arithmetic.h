@@ -17,7 +17,7 @@ enum {
 };
 
 /* Flags and modes go for all types; a program without f64 asks of f32 alone, for its processor may have no other. */
-#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || !defined(COLL_NO_CHOICE)
+#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || COLL__HAS_CHOICE
 
 /* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
 static uint32_t coll__processor_modes(void)

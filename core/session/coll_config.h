@@ -58,7 +58,7 @@ static coll_status coll__settle_rank(coll__settings *s)
 
 /* ---- >>how ---- */
 
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
 
 /* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
 static coll_log_level coll__log_level(const coll_config *config)
@@ -93,7 +93,7 @@ static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll
 
 #endif
 
-#if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_ENV && COLL__HAS_CHOICE
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
@@ -176,7 +176,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
     TEXT(dump, "COLL_DUMP", NULL, 0)                                                                                           \
     TEXT(tuning_file, "COLL_TUNING", NULL, 0)
 
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
 
 #define COLL__NUMBER_ROW(...) COLL__NUMBER(__VA_ARGS__),
 #define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),

@@ -2,7 +2,7 @@
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* "circulant:4, 33.2 us" for the others that were considered, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)

@@ -30,21 +30,14 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
-#if !defined(COLL_NO_CHOICE)
-
 /* Of a processor that each rank has. */
 static double coll__processor_share(const coll__opened *o)
 {
     const bool is_one_host = !o->transport->now && o->local_size == o->size;
 
+    if (!COLL__HAS_CHOICE) return 1;
     return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
 }
-
-#else
-
-static inline double coll__processor_share(const coll__opened *o) { return (void)o, 1; }
-
-#endif
 
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)

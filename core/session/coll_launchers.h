@@ -13,7 +13,7 @@
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
 
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",

@@ -17,7 +17,7 @@
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,

@@ -206,7 +206,7 @@ static coll_status coll__recorder_settle(const coll_config *c)
                               c->dump);
 }
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
     fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE "\n", comm->rank,

@@ -6,7 +6,7 @@
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
+#if COLL__HAS_SHRINK
 
 /* The configuration of a communicator, for one that takes its place. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)

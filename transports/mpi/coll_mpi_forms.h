@@ -42,7 +42,7 @@ typedef struct coll__mpi_pledge {
 
 /* ---- >>memory ---- */
 
-#if !defined(COLL_NO_SHM)
+#if COLL__HAS_SHM
 
 #include <linux/memfd.h>
 #include <sys/stat.h>

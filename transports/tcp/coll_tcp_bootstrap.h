@@ -585,7 +585,7 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-#if !defined(COLL_NO_CHOICE)
+#if COLL__HAS_CHOICE
 
 /* What rank 0 has read of the wire goes round as a text. */
 static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)

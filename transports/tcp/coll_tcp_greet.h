@@ -99,7 +99,7 @@ static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__b
 
 /* ---- >>past: agreements that are over, under which a rank may still be called ---- */
 
-#if !defined(COLL_NO_SHRINK)
+#if COLL__HAS_SHRINK
 
 static inline const coll__past *coll__past_of(const coll__greet *g) { return g->past; }
 
@@ -203,7 +203,7 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
 
 /* ---- >>key: proofs, and the steps that only those take who have one ---- */
 
-#if !defined(COLL_NO_SECURITY)
+#if COLL__HAS_SECURITY
 
 static inline bool coll__has_key(const coll__identity *us) { return us->auth & COLL__AUTH_KIND; }
 

@@ -69,7 +69,7 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
 
 /* ---- >>network and ports, as the program or the environment says ---- */
 
-#if !defined(COLL_NO_NETWORKS)
+#if COLL__HAS_NETWORKS
 
 /* Does a word of `length` characters mean this interface, or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)

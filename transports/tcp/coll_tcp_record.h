@@ -13,7 +13,7 @@
 #ifndef COLL_TCP_RECORD_H
 #define COLL_TCP_RECORD_H
 
-#if !defined(COLL_NO_SECURITY)
+#if COLL__HAS_SECURITY
 
 enum {
     COLL__RECORD_HEAD = 12, COLL__RECORD_MOST = 65536,
@@ -222,5 +222,5 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
     return true;
 }
 
-#endif /* COLL_NO_SECURITY */
+#endif /* COLL__HAS_SECURITY */
 #endif /* COLL_TCP_RECORD_H */

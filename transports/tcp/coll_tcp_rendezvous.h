@@ -19,7 +19,7 @@ typedef struct coll__rendezvous {
     int count;
 } coll__rendezvous;
 
-#if !defined(COLL_NO_NETWORKS)
+#if COLL__HAS_NETWORKS
 
 static const char coll__rendezvous_title[] = "coll rendezvous 1";
 

@@ -131,7 +131,7 @@ static const char *coll__security_name(int auth)
     return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
 }
 
-#if !defined(COLL_NO_SECURITY)
+#if COLL__HAS_SECURITY
 
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)

@@ -6,7 +6,7 @@
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
+#if COLL__HAS_SHRINK
 
 /* ---- >>the agreement: open, close ---- */
 
@@ -195,5 +195,5 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     return status;
 }
 
-#endif /* COLL_NO_SHRINK */
+#endif /* COLL__HAS_SHRINK */
 #endif /* COLL_TCP_SHRINK_H */

@@ -125,7 +125,7 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_agree.h) ---- */
 
-#if !defined(COLL_NO_SHRINK)
+#if COLL__HAS_SHRINK
 
 /* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
 static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
