@@ -291,8 +291,6 @@ static void coll__joined_close(void *context)
 
 /* ---- >>shrink ---- */
 
-#if COLL__HAS_SHRINK
-
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */
 static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
@@ -380,8 +378,6 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     coll__joined_close(fresh);
     return status;
 }
-
-#endif
 
 static const coll_transport coll__joined_transport = {
     .name = "joined",

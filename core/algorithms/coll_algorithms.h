@@ -158,8 +158,6 @@ static bool coll__allreduce_ring(coll__round *now, int k)
 
 /* ---- >>neighbours ---- */
 
-#if COLL__HAS_NEIGHBOR
-
 /* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
  * names itself as a destination. */
 static int coll__neighbor_self(const coll__round *now, int nth)
@@ -194,8 +192,6 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 /* Everyone to its neighbours, in the order of the lists: 1 round.  A rank that is named twice gets two messages. */
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
-
-#endif
 
 /* ---- >>table: what there is to choose from ---- */
 

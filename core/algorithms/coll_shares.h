@@ -59,8 +59,6 @@ static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int
     return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
 
-#if COLL__HAS_CHOICE
-
 /* ---- >>rates ---- */
 
 static inline int coll__run_length(const coll__shares *s, int i, int size)
@@ -160,15 +158,4 @@ static inline double coll__longest_share(const coll__shares *s, int size)
     return (double)longest / s->parts;
 }
 
-#else
-
-static inline uint32_t coll__rate_in(double rate) { return (uint32_t)rate; }
-static inline void coll__rates_add(const coll__shares *s, int rank, uint32_t rate) { (void)s, (void)rank, (void)rate; }
-static inline double coll__shares_settle(const coll__shares *s, int size) { return (void)s, (void)size, 1; }
-static inline void coll__rates_inherit(const coll__shares *s, int i, const coll__shares *all, int name)
-{
-    (void)s, (void)i, (void)all, (void)name;
-}
-
-#endif
 #endif /* COLL_SHARES_H */

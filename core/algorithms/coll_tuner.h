@@ -17,8 +17,6 @@
 
 #include "coll_choice.h"
 
-#if COLL__HAS_CHOICE
-
 enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
@@ -235,10 +233,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     return coll__choose_cheapest(choice, &narrow);
 }
 
-#else
-
-/* There is one for each kind. */
-static coll__choice coll__only_choice(coll_kind kind, int size)
+/* With COLL_NO_CHOICE there is one for each kind. */
+static inline coll__choice coll__only_choice(coll_kind kind, int size)
 {
     const coll__algorithm *a = coll__algorithms;
 
@@ -246,5 +242,4 @@ static coll__choice coll__only_choice(coll_kind kind, int size)
     return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
-#endif /* COLL__HAS_CHOICE */
 #endif /* COLL_TUNER_H */

@@ -114,8 +114,6 @@ static void coll__wipe(void *at, size_t length)
 /* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
 static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
-#if COLL__HAS_SECURITY
-
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
@@ -168,6 +166,5 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
-#endif /* COLL__HAS_SECURITY */
 #endif /* COLL__HAS_TCP */
 #endif /* COLL_HMAC_H */

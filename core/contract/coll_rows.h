@@ -12,11 +12,7 @@
 #define COLL__JOINED_WITHOUT (COLL__HAS_TCP && COLL__HAS_THREADS ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS")
 
 /* How a transport goes on with those who are left (coll_transport.shrink). */
-#if !COLL__HAS_SHRINK
-#define COLL__SHRINKS(how) NULL
-#else
-#define COLL__SHRINKS(how) how
-#endif
+#define COLL__SHRINKS(how) (COLL__HAS_SHRINK ? how : NULL)
 
 /* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` tells in the form of a
  * head which ones it has made of those of all ranks.  Blames in *failure a rank that has made as many, but other ones, as far as

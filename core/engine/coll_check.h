@@ -391,8 +391,6 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-#if COLL__HAS_CHOICE
-
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
                                   const coll__codec *codec)
@@ -422,7 +420,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 {
     char known[120] = "";
 
-    if (coll__kind_is_message(call->kind)) return COLL_OK;
+    if (coll__kind_is_message(call->kind) || (!COLL__HAS_CHOICE && !call->algorithm)) return COLL_OK;
+    if (!COLL__HAS_CHOICE)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
+                                   "COLL_NO_CHOICE", call->algorithm);
     const char *const forced = coll__forced(comm->session, call->kind);
     if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
         call->algorithm = forced;
@@ -435,18 +436,6 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call; those of a %s are: %s",
                                call->algorithm, coll_kind_name(call->kind), known);
 }
-
-#else
-
-static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    (void)codec;
-    if (coll__kind_is_message(call->kind) || !call->algorithm) return COLL_OK;
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
-                               "COLL_NO_CHOICE", call->algorithm);
-}
-
-#endif
 
 /* ---- >>kinds ---- */
 

@@ -321,18 +321,17 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     coll__workspace_of(r)->cached_next++;
 }
 
-#if COLL__HAS_CHOICE
-
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
     coll_comm *comm = r->comm;
+
+    *is_cached = true;
+    if (!COLL__HAS_CHOICE) return coll__only_choice(r->call.kind, comm->size);
     coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
     const double elements = coll__call_elements(&r->call, comm->size);
     coll__choice choice = { 0 };
     const coll__cached *c;
-
-    *is_cached = true;
     for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(coll__workspace_of(r), i)) != NULL; i++)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
@@ -342,16 +341,6 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     (void)coll__choose(&choice, &query);
     return choice;
 }
-
-#else
-
-static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
-{
-    *is_cached = true;                            /* in effect                                                */
-    return coll__only_choice(r->call.kind, r->comm->size);
-}
-
-#endif
 
 /* ---- >>planning ---- */
 

@@ -131,8 +131,6 @@ static const char *coll__security_name(int auth)
     return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
 }
 
-#if COLL__HAS_SECURITY
-
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
 {
@@ -183,6 +181,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
+    if (!COLL__HAS_SECURITY) {                    /* who has a key means to keep others out                   */
+        s->is_open = text && !strcmp(text, "open");
+        if (!key && !(path && *path) && (!text || s->is_open)) return COLL_OK;
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
+                                  "compiled with COLL_NO_SECURITY");
+    }
     if (key) coll__print(s->key, sizeof s->key, "%s", key);
     else if (path && *path) status = coll__read_key_file(s, path);
     const bool has_key = key || (path && *path);
@@ -213,21 +217,6 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     s->config.tcp.key = NULL;
     return COLL_OK;
 }
-
-#else
-
-/* Who has a key means to keep others out: he is refused, and not let in among them. */
-static coll_status coll__settle_security(coll__tcp_settings *s)
-{
-    const char *const text = s->config.tcp.security, *const path = coll__variable("COLL_KEY_FILE");
-
-    s->is_open = text && !strcmp(text, "open");
-    if (!s->config.tcp.key && !coll__variable("COLL_KEY") && !(path && *path) && (!text || s->is_open)) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
-                              "compiled with COLL_NO_SECURITY");
-}
-
-#endif
 
 /* Is nothing wanted that was left out of this program? */
 static coll_status coll__settle_left_out(const coll_config *of)
