@@ -47,8 +47,9 @@
  * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
  *   It may be a library, too: libcoll, by `make lib`, pkg-config, CMake, Meson or Debian's packages; see README.md.
  * A program that is linked with it has the second line alone.
- *   Parts may be left out: COLL_SMALL, COLL_ONLY_TRANSPORTS=threads,tcp or single switches like COLL_NO_SIM, for which see
- * core/base/coll_parts.h.  Who asks for what was left out gets COLL_ERR_UNSUPPORTED and the name of the switch.
+ *   Parts can be left out: by a profile (COLL_LEAST, COLL_SMALL, COLL_TINY), by a list such as COLL_ONLY_TRANSPORTS=threads,tcp,
+ * or by a switch such as COLL_NO_SHRINK; core/base/coll_parts.h lists them.  A call of what was left out returns
+ * COLL_ERR_UNSUPPORTED, and its sentence names the switch.  They may stand in a file: -DCOLL_CONFIG_FILE='"my_coll.h"'.
  *   Switches: COLL_NO_URING (poll only), COLL_WITH_URING (link with -luring), COLL_WITH_OPENSSL (TLS; link with -lssl
  * -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the
  * library checks its own state, and ends the program with a line to report where that is wrong; for debugging).
@@ -611,7 +612,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 #include <stdio.h>
 #endif
 
@@ -1091,7 +1092,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 /* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
  * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
  * written at that moment may come out half. */

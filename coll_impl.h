@@ -69,7 +69,7 @@
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
+ *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_LEAST)
  *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
@@ -98,7 +98,7 @@
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
- *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
+ *   transports/coll_alone.h         the only rank there is, in a program without threads
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h        both at once: processes of one host, threads of many processes; parts in transports/joined/
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
@@ -171,7 +171,7 @@ COLL__FOR_SPEED
 #include "core/engine/coll_strides_check.h"
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 #include "core/engine/coll_messages.h"
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
@@ -484,7 +484,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     return coll__give_text(text, length, line);
 }
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 COLL_API void coll_dump(coll_comm *comm, FILE *file)
 {
     if (!comm || !file) return;

@@ -42,9 +42,7 @@ flags_of() { # profile
     threads) echo "-DCOLL_ONLY_TRANSPORTS=threads" ;;
     tcp) echo "-DCOLL_ONLY_TRANSPORTS=tcp" ;;
     small) echo "-DCOLL_SMALL $fixed" ;;
-    least) echo "-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
-                 -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT -DCOLL_NO_MESSAGES
-                 -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH $fixed" ;;
+    least) echo "-DCOLL_LEAST $fixed" ;;
     tiny) echo "-DCOLL_TINY" ;;
     -D*) echo "$1" ;;
     esac
@@ -123,8 +121,7 @@ switches)
     echo
     echo "| switch | saves, bytes | saves, s |"
     echo "|---|---:|---:|"
-    sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts.h core/base/coll_parts_types.h \
-        | grep -v COLL_NO_URING | while read -r switch; do
+    sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  *.*/\1/p' core/base/coll_parts.h | grep -vE '_(URING|MALLOC)$' | while read -r switch; do
         set -- $(measured "-D$switch" gcc -Os)
         awk -v name="$switch" -v text="$3" -v seconds="$1" -v whole="$whole_text" -v of="$whole_seconds" \
             'BEGIN { printf "| %s | %d | %.1f |\n", name, whole - text, of - seconds }'

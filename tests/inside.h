@@ -21,7 +21,7 @@
 #define COLL_API extern __inline__ __attribute__((gnu_inline, noinline))
 #include <coll_impl.h>
 
-#if !defined(COLL_NO_TCP)
+#if COLL__HAS_TCP
 /* The sockets of a rank, which may have a hub beside them. */
 static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 {

@@ -326,7 +326,6 @@ suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh
 suite packages           sh tests/test_packages.sh
 suite small              env CPPFLAGS="-DCOLL_SMALL $CPPFLAGS" sh tests/run_all.sh check
-suite parts              sh tests/test_parts.sh
 suite bare               sh tests/test_bare.sh
 suite footprint          sh bench/footprint.sh check
 }

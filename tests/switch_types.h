@@ -63,8 +63,7 @@ static int outcome(coll_type type, coll_op op)
 static void refusal_names(coll_comm *comm, coll_type type)
 {
     CHECK(says(coll_error(comm), "this program was compiled with") && says(coll_error(comm), coll_type_name(type))
-          && (says(coll_error(comm), "COLL_NO_") || says(coll_error(comm), "COLL_ONLY_TYPES")), "%s: \"%s\"",
-          coll_type_name(type), coll_error(comm));
+          && says(coll_error(comm), "COLL_ONLY_TYPES"), "%s: \"%s\"", coll_type_name(type), coll_error(comm));
 }
 
 /* An allreduce over ranks in turns: it is right, or refused if `is_there` is false. */
@@ -148,9 +147,9 @@ static void types(void)
     }
     const bool has_f32 = COLL__HAS(COLL_F32), has_bf16 = COLL__HAS(COLL_BF16);
     allreduce_of(&w, (coll_call){ .type = COLL_F32, .op = COLL_SUM, .flags = COLL_REPRODUCIBLE },
-                 has_f32 && COLL__HAS(COLL_F64) && COLL__ALLOWS_REPRODUCIBLE, 0);
+                 has_f32 && COLL__HAS(COLL_F64) && COLL__IS_WHOLE, 0);
     allreduce_of(&w, (coll_call){ .type = COLL_BF16, .op = COLL_SUM, .flags = COLL_STOCHASTIC, .seed = 1 },
-                 has_bf16 && COLL__ALLOWS_STOCHASTIC, 0);
+                 has_bf16 && COLL__IS_WHOLE, 0);
     allreduce_of(&w, (coll_call){ .type = COLL_F32, .op = COLL_SUM, .accumulate = COLL_F64 }, has_f32 && COLL__HAS(COLL_F64), 0);
     loop_free(&w);
 }

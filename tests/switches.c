@@ -62,7 +62,7 @@ static int sums_differ(const number *x, int size, size_t count)
     return 0;
 }
 
-#if defined(COLL_NO_TEXT)
+#if !COLL__HAS_TEXT
 static bool says(const char *sentence, const char *words) { return (void)words, sentence && *sentence; }
 #else
 static bool says(const char *sentence, const char *words) { return strstr(sentence, words) != NULL; }
@@ -108,7 +108,7 @@ static int neighbours(coll_comm *comm, number *x, number *y, size_t count)
     fill(x, rank, next, count);
     const coll_status status = coll_neighbor_alltoall(comm, x, y, count, NUMBER);
     if (COLL__HAS_NEIGHBOR) return joined || status || differ(y, before, rank, count) ? 16 : 0;
-    const bool is_told = says(coll_error(comm), COLL__SWITCH_OF_KIND(COLL_NEIGHBOR_ALLTOALL));
+    const bool is_told = says(coll_error(comm), COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS");
     return joined == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_told ? 0 : 16;
 }
 
@@ -140,11 +140,11 @@ static void loops(int size)
     static number x[LOOP_MOST][LOOP_MOST * COUNT], y[LOOP_MOST][LOOP_MOST * COUNT];
     const coll_kind kinds[] = { COLL_BARRIER, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_SCAN, COLL_GATHER, COLL_ALLGATHER,
                                 COLL_ALLTOALL, COLL_REDUCE_SCATTER };
-    const int has[] = { COLL__HAS_BARRIER, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, COLL__HAS_ALLREDUCE, COLL__HAS_SCAN,
-                        COLL__HAS_GATHER, COLL__HAS_ALLGATHER, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
+    const int has[] = { 1, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, 1, COLL__HAS_SCAN,
+                        COLL__HAS_GATHER, 1, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
 
     if (!COLL__HAS_MESSAGES) {
-        CHECK(!loop_open(&w, size, &loop_transport) && says(coll_error(NULL), "COLL_NO_MESSAGES"), "ranks in turns: %s",
+        CHECK(!loop_open(&w, size, &loop_transport) && says(coll_error(NULL), COLL__PROFILE), "ranks in turns: %s",
               coll_error(NULL));
         return;
     }
@@ -178,7 +178,7 @@ static COLL__UNUSED int world_of(const char *transport)
 {
     int size = RANKS;
 
-#if defined(COLL_NO_ENV)
+#if !COLL__HAS_ENV
     if (!strcmp(transport, "sim")) return 0;      /* which has no other name than that in the environment     */
 #endif
     setenv("COLL_TRANSPORT", transport, 1);
@@ -234,7 +234,7 @@ static COLL__UNUSED int processes(int together, int lanes)
 
     if (!mkdtemp(folder)) return 128;
     snprintf(file, sizeof file, "%s/where", folder);
-#if defined(COLL_NO_NETWORKS)
+#if !COLL__HAS_NETWORKS
     snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
 #else
     snprintf(address, sizeof address, "file:%s", file);
@@ -255,26 +255,26 @@ static int worlds(void)
 {
     int count = 0;
 
-#if !defined(COLL_NO_THREADS)
+#if COLL__HAS_THREADS
     CHECK(!world_of("threads"), "three threads");
     count++;
 #endif
-#if !defined(COLL_NO_SIM)
+#if COLL__HAS_SIM
     CHECK(!world_of("sim"), "three simulated ranks");
     count++;
 #endif
-#if !defined(COLL_NO_TCP)
+#if COLL__HAS_TCP
     CHECK(!processes(1, 1), "three processes");
     count++;
-#if defined(COLL_NO_SHRINK)
+#if !COLL__HAS_SHRINK
     CHECK(!processes(0, 1), "coll_shrink after a loss");
 #endif
-#if !defined(COLL_NO_LANES)
+#if COLL__IS_WHOLE
     CHECK(!processes(1, 3), "three processes with three lanes");
     count++;
 #endif
 #endif
-#if !defined(COLL_NO_JOINED) && !defined(COLL_NO_ENV)                  /* coll_spawn asks the environment     */
+#if COLL__HAS_JOINED && COLL__HAS_ENV                  /* coll_spawn asks the environment     */
     CHECK(!processes(2, 1), "a process of two ranks and one of one");
     count++;
 #endif
@@ -302,35 +302,31 @@ static void forms(coll_comm *comm, number *x)
     coll_comm *other = NULL;
 
     const coll_status list = coll_allreduce_list(comm, &buffer, 1, COLL_SUM);
-    if (!is_refused(comm, COLL__HAS_LISTS, list, "COLL_NO_LISTS")) CHECK(list == COLL_OK, "a list: %s", coll_error(comm));
+    if (!is_refused(comm, COLL__IS_WHOLE, list, COLL__PROFILE)) CHECK(list == COLL_OK, "a list: %s", coll_error(comm));
     const coll_call strided = { .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER, .row = 1,
                                 .recv_stride = 9 };
     const coll_status rows = coll_run(comm, &strided);
-    if (!is_refused(comm, COLL__HAS_STRIDES, rows, "COLL_NO_STRIDES")) CHECK(rows == COLL_OK, "rows: %s", coll_error(comm));
+    if (!is_refused(comm, COLL__IS_WHOLE, rows, COLL__PROFILE)) CHECK(rows == COLL_OK, "rows: %s", coll_error(comm));
     const coll_status gathered = coll_allgatherv(comm, COLL_IN_PLACE, 1, x, &count, NULL, NUMBER);
     if (!is_refused(comm, COLL__HAS_COUNTS, gathered, "COLL_NO_COUNTS"))
         CHECK(gathered == COLL_OK, "allgatherv: %s", coll_error(comm));
-#if defined(COLL_NO_CHOICE)
-    const int has_choice = 0;
-#else
-    const int has_choice = 1;
-#endif
     const coll_status by_name = coll_run(comm, &named);
-    if (!is_refused(comm, has_choice, by_name, "COLL_NO_CHOICE")) CHECK(by_name == COLL_OK, "by name: %s", coll_error(comm));
+    if (!is_refused(comm, COLL__HAS_CHOICE, by_name, "COLL_NO_CHOICE"))
+        CHECK(by_name == COLL_OK, "by name: %s", coll_error(comm));
 #if COLL__TYPES_THERE & COLL__TYPED_f32
     named.algorithm = NULL, named.scale = 2, *x = 3;
     const coll_status scaled = coll_run(comm, &named);
-    if (!is_refused(comm, COLL__HAS_SCALE, scaled, "COLL_NO_SCALE"))
+    if (!is_refused(comm, COLL__HAS_SCALE, scaled, COLL__PROFILE))
         CHECK(scaled == COLL_OK && *x == 6, "a scale: %s", coll_error(comm));
     named.scale = 1;
     CHECK(coll_run(comm, &named) == COLL_OK, "a scale of 1: %s", coll_error(comm));
 #endif
     const coll_status made = coll_create(comm, &self, 1, 7, &other);
-    if (!is_refused(comm, COLL__HAS_MESSAGES, made, "COLL_NO_MESSAGES")) CHECK(made == COLL_OK, "create: %s", coll_error(comm));
+    if (!is_refused(comm, COLL__HAS_MESSAGES, made, COLL__PROFILE)) CHECK(made == COLL_OK, "create: %s", coll_error(comm));
     coll_free(other);
     CHECK(coll_split(comm, 0, 0, &other) == COLL_OK, "split: %s", coll_error(comm));
     coll_free(other);
-#if defined(COLL_NO_SHRINK)
+#if !COLL__HAS_SHRINK
     const int has_shrink = 0;
 #else
     const int has_shrink = 1;
@@ -352,7 +348,7 @@ static void alone(void)
     if (!comm) return;
     CHECK(!worker(comm, &size), "alone: %s", coll_error(comm));
     const coll_status sent = coll_sendrecv(comm, &x, 1, 0, &y, 1, 0, NUMBER, 4);
-    if (is_refused(comm, COLL__HAS_MESSAGES, sent, "COLL_NO_MESSAGES")) y = 3;
+    if (is_refused(comm, COLL__HAS_MESSAGES, sent, COLL__PROFILE)) y = 3;
     else CHECK(sent == COLL_OK && y == 3, "to itself: %s", coll_error(comm));
     forms(comm, &x);
     coll_free(comm);
@@ -376,7 +372,7 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
 
     refused(transport, &here, RANKS, words);
     if (!strcmp(transport, "tcp")) refused("an address", &elsewhere, 0, words);
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
     setenv("COLL_TRANSPORT", transport, 1);
     refused("COLL_TRANSPORT", &plain, RANKS, words);
     unsetenv("COLL_TRANSPORT");
@@ -395,7 +391,7 @@ static COLL__UNUSED void keys(void)
     asked = plain;
     asked.tcp.security = "check";
     refused("sums", &asked, 0, "this program was compiled with COLL_NO_SECURITY");
-#if !defined(COLL_NO_ENV)
+#if COLL__HAS_ENV
     static const char *const names[] = { "COLL_KEY", "COLL_KEY_FILE" };
     for (int i = 0; i < 2; i++) {
         setenv(names[i], "/tmp/no-such-file-of-a-key", 1);
@@ -426,39 +422,31 @@ static void left_out(void)
     const coll_config plain = { .log_level = COLL_LOG_NONE };
     coll_config asked = plain;
 
-#if defined(COLL_NO_SIM)
-    absent("sim", "this program was compiled with COLL_NO_SIM");
-#endif
-#if defined(COLL_NO_TCP)
-    absent("tcp", "this program was compiled with COLL_NO_TCP");
-#endif
-#if defined(COLL_NO_THREADS)
-    absent("threads", "this program was compiled with COLL_NO_THREADS");
-    refused("three ranks", &plain, RANKS, "this program was compiled with COLL_NO_THREADS");
-#endif
-#if defined(COLL_NO_JOINED)
+    if (!COLL__HAS_SIM) absent("sim", "(COLL_ONLY_TRANSPORTS)");
+    if (!COLL__HAS_TCP) absent("tcp", "(COLL_ONLY_TRANSPORTS)");
+    if (!COLL__HAS_THREADS) absent("threads", "(COLL_ONLY_TRANSPORTS)");
+    if (!COLL__HAS_THREADS) refused("three ranks", &plain, RANKS, "(COLL_ONLY_TRANSPORTS)");
     asked.size = RANKS;
-    refused("two of three ranks", &asked, 2, "this program was compiled with COLL_NO_");
+    if (!COLL__HAS_JOINED) refused("two of three ranks", &asked, 2, COLL__JOINED_WITHOUT);
     asked = plain;
-#endif
-#if defined(COLL_NO_SHM) && !defined(COLL_NO_TCP)
+#if !COLL__HAS_SHM && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .share_memory = 1 } };
     refused("share_memory", &asked, 0, "this program was compiled with COLL_NO_SHM");
     asked = plain;
 #endif
-#if !COLL__HAS_HUB && !defined(COLL_NO_TCP)
+#if !COLL__HAS_HUB && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = 1 } };
-    refused("hub", &asked, 0, "this program was compiled with COLL_NO_");
+    refused("hub", &asked, 0, COLL__JOINED_WITHOUT);
 #endif
-#if defined(COLL_NO_LANES) && !defined(COLL_NO_TCP)
+#if !COLL__IS_WHOLE && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .lanes = 2 } };
-    refused("lanes", &asked, 0, "this program was compiled with COLL_NO_LANES");
+    refused("lanes", &asked, 0, "this program was compiled with " COLL__PROFILE);
     asked = plain;
 #endif
-#if defined(COLL_NO_SECURITY) && !defined(COLL_NO_TCP)
+#if !COLL__HAS_SECURITY && COLL__HAS_TCP
     keys();
 #endif
-#if defined(COLL_NO_NETWORKS) && !defined(COLL_NO_TCP)
+#if !COLL__HAS_NETWORKS && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .network = "lo" } };
     refused("network", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
     asked.tcp = (coll_tcp){ .ports = "5000-5001" };
@@ -467,33 +455,29 @@ static void left_out(void)
     refused("a file", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
     asked = plain;
 #endif
-#if defined(COLL_NO_LAUNCHERS) && !defined(COLL_NO_ENV)
+#if !COLL__HAS_NETWORKS && COLL__HAS_ENV
     setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
-    refused("OMPI_COMM_WORLD_SIZE", &plain, 0, "this program was compiled with COLL_NO_LAUNCHERS");
+    refused("OMPI_COMM_WORLD_SIZE", &plain, 0, "this program was compiled with COLL_NO_NETWORKS");
     unsetenv("OMPI_COMM_WORLD_SIZE");
 #endif
-#if defined(COLL_NO_RECORDER)
     asked.dump = "/tmp";
-    refused("dump", &asked, 1, "this program was compiled with COLL_NO_RECORDER");
+    if (!COLL__HAS_RECORDER) refused("dump", &asked, 1, "this program was compiled with " COLL__PROFILE);
     asked = plain;
-#endif
-#if defined(COLL_NO_BACKGROUND)
     asked.background = 1;
-    refused("background", &asked, 1, "this program was compiled with COLL_NO_BACKGROUND");
-#endif
-#if defined(COLL_NO_CHOICE) && !defined(COLL_NO_ENV)
+    if (!COLL__HAS_BACKGROUND) refused("background", &asked, 1, "this program was compiled with " COLL__PROFILE);
+#if !COLL__HAS_CHOICE && COLL__HAS_ENV
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);
     refused("COLL_ALGORITHM", &asked, 1, "this program was compiled with COLL_NO_CHOICE");
     unsetenv("COLL_ALGORITHM");
 #endif
-#if defined(COLL_NO_TUNER)
+#if !COLL__HAS_CHOICE
     asked = (coll_config){ .tuning_file = "/tmp/no-such-file", .log_level = COLL_LOG_NONE };
-    refused("tuning_file", &asked, 1, "this program was compiled with COLL_NO_TUNER");
+    refused("tuning_file", &asked, 1, "this program was compiled with COLL_NO_CHOICE");
 #endif
     (void)asked;
 }
 
-#if defined(COLL_NO_STDIO)
+#if !COLL__HAS_OS
 static void dumped(coll_comm *comm) { (void)comm; }
 #else
 static void dumped(coll_comm *comm)
@@ -507,30 +491,22 @@ static void dumped(coll_comm *comm)
     rewind(file);
     CHECK(fread(text, 1, sizeof text - 1, file) > 0, "coll_dump writes nothing");
     fclose(file);
-#if defined(COLL_NO_RECORDER)
-    CHECK(strstr(text, "this program was compiled with COLL_NO_RECORDER"), "coll_dump: %s", text);
-#else
-    CHECK(strstr(text, "rank 0 of 1") && !strstr(text, "COLL_NO_RECORDER"), "coll_dump: %s", text);
-#endif
+    CHECK(strstr(text, "rank 0 of 1") && COLL__HAS_RECORDER != !!strstr(text, "this program was compiled with " COLL__PROFILE),
+          "coll_dump: %s", text);
 }
 #endif
 
-/* A communicator in an arena; without arenas, none. */
+/* A communicator in an arena. */
 static void in_arena(void)
 {
     static unsigned char memory[1 << 18];
     const coll_config config = { .size = 1, .log_level = COLL_LOG_NONE, .allocator = coll_arena_begin(memory, sizeof memory) };
     coll_comm *comm;
 
-#if defined(COLL_NO_ARENA)
-    CHECK(says(coll_error(NULL), "COLL_NO_ARENA"), "an arena: %s", coll_error(NULL));
-    CHECK(coll_init(&comm, &config) == COLL_ERR_MEMORY, "an arena that is not there gives memory");
-#else
     CHECK(coll_init(&comm, &config) == COLL_OK, "a communicator in an arena: %s", coll_error(NULL));
     CHECK(coll_arena_used(config.allocator) > 0, "it is not in the arena");
     coll_free(comm);
     CHECK(coll_arena_end(config.allocator) == COLL_OK, "it leaves memory behind");
-#endif
 }
 
 /* The public functions of a part are there without it. */
@@ -544,20 +520,14 @@ static void functions(void)
         CHECK(false, "no communicator");
         return;
     }
-    (void)is_there(comm, COLL__HAS_BARRIER, coll_barrier(comm));
+    (void)is_there(comm, 1, coll_barrier(comm));
     dumped(comm);
     const int fd = coll_fd(comm);
-#if defined(COLL_NO_BACKGROUND)
-    CHECK(fd == -1 && says(coll_error(comm), "COLL_NO_BACKGROUND"), "coll_fd: %d, %s", fd, coll_error(comm));
-#else
-    CHECK(fd >= -1, "coll_fd: %d", fd);
-#endif
+    CHECK(COLL__HAS_BACKGROUND ? fd >= -1 : fd == -1 && says(coll_error(comm), COLL__PROFILE), "coll_fd: %d, %s", fd,
+          coll_error(comm));
     const coll_status measured = coll_measure(comm), joined = coll_neighbors(comm, &self, 1, &self, 1);
-#if defined(COLL_NO_TUNER)
-    CHECK(measured == COLL_ERR_UNSUPPORTED, "coll_measure: %d", (int)measured);
-#else
-    CHECK(measured == COLL_OK, "coll_measure: %d, %s", (int)measured, coll_error(comm));
-#endif
+    CHECK(measured == (COLL__HAS_CHOICE ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_measure: %d, %s", (int)measured,
+          coll_error(comm));
     CHECK(joined == (COLL__HAS_NEIGHBOR ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_neighbors: %d, %s", (int)joined,
           coll_error(comm));
     CHECK(coll_sim_time(comm) == 0, "a virtual clock that is not there");

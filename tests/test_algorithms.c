@@ -224,28 +224,6 @@ static void test_names(void)
 
 /* ---- >>model: times ---- */
 
-#if defined(COLL_NO_TUNER)
-
-/* Without the model there is a choice, too, for every query, and its conditions are kept. */
-static void test_model(bool is_printing)
-{
-    (void)is_printing;
-    for (int kind = COLL_BARRIER; kind <= COLL_NEIGHBOR_ALLTOALLW; kind++)
-        for (int size = 1; size <= 300 && there_kind((coll_kind)kind); size = size < 9 ? size + 1 : size * 3 / 2)
-            for (int flags = 0; flags < 8; flags++)
-                for (double bytes = 0; bytes <= 1 << 30; bytes = bytes * 32 + 8) {
-                    coll__query query = query_of((coll_kind)kind, size, bytes, NULL, &nets[flags % 4]);
-                    query.is_exact = flags & 1, query.must_be_canonical = flags & 2, query.is_commutative = flags & 4;
-                    const coll__algorithm *a = chosen(&query).algorithm;
-                    CHECK(a && a->kind == query.kind && (a->keeps_order || query.is_commutative)
-                          && (!a->needs_exact || query.is_exact)
-                          && (a->is_canonical || query.is_exact || !query.must_be_canonical),
-                          "kind %d on %d, flags %d: \"%s\" may not be used", kind, size, flags, a ? a->name : "nothing");
-                }
-}
-
-#else
-
 /* Where every rank does the same, exactly; where messages of a round differ in length, and in trees, to some per cent. */
 static void test_clock(bool is_printing)
 {
@@ -398,8 +376,6 @@ static void test_model(bool is_printing)
     test_cut();
     test_floor(is_printing);
 }
-
-#endif
 
 int main(int count, char **arguments)
 {

@@ -238,7 +238,7 @@ static coll_status step_shrunk(work *w)
     for (int i = 0; i < 100 && status == COLL_OK; i++) status = coll_allreduce(w->comm, w->in, w->out, N, COLL_F32, COLL_SUM);
     if (status != COLL_ERR_PEER) return status;
     status = coll_shrink(w->comm, &fewer);
-    if (THERE_SET(COLL_NO_SHRINK)) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
+    if (!COLL__HAS_SHRINK) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
     if (status == COLL_OK) status = sum_on(fewer, w);
     if (fewer) coll_free(fewer);
     return status;
@@ -254,7 +254,7 @@ static coll_status step_strided(work *w)
     coll_request *r = NULL;
 
     const coll_status status = coll_run(w->comm, &call);
-    if (THERE_SET(COLL_NO_STRIDES)) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
+    if (!COLL__IS_WHOLE) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
     TRY(status);
     other.recv = w->out + 3 * wide;
     TRY(coll_start(w->comm, &other, &r));

@@ -192,7 +192,7 @@ static const coll_call every[] = {
     { .kind = COLL_GATHER, .count = 50, .type = COLL_F32 },
     { .kind = COLL_SCATTER, .count = 50, .type = COLL_F32 },
     { .kind = COLL_ALLGATHER, .count = 50, .type = COLL_F32 },
-#if COLL__HAS_STRIDES
+#if COLL__IS_WHOLE
     { .kind = COLL_ALLGATHER, .count = 12, .type = COLL_F32, .row = 2, .recv_stride = 50 },
 #endif
     { .kind = COLL_ALLTOALL, .count = 50, .type = COLL_F32 },

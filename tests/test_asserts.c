@@ -58,7 +58,7 @@ static void combine_nothing(coll_comm *comm)
 
 /* ---- scripts and hierarchies ---- */
 
-#if defined(COLL_NO_HIERARCHY)
+#if !COLL__HAS_HIERARCHY
 #define IN_HIERARCHY
 #else
 static coll__sub_kind wait_for_ever(void *state, int lane, int k, coll__sub *out)
@@ -125,7 +125,7 @@ static void end_message_twice(coll_comm *comm)
     coll__chain_finish(&chain, COLL_ERR_MISMATCH);
 }
 
-#if defined(COLL_NO_LANES)
+#if !COLL__IS_WHOLE
 #define IN_LANES
 #else
 static void end_what_is_not_queued(coll_comm *comm)
@@ -167,7 +167,7 @@ static void listen_everywhere(coll_comm *comm)
 
 /* ---- the simulator ---- */
 
-#if defined(COLL_NO_SIM)
+#if !COLL__HAS_SIM
 #define IN_SIMULATOR
 #else
 static void push_nothing(coll_comm *comm)

@@ -207,7 +207,7 @@ static void run_kinds(member *m, bool is_full)
     m->graph = model_graph_make((uint64_t)m->size + 5, m->size);
     const coll_status status = model_graph_set(m->comm, &m->graph, m->rank);
     const bool is_right = COLL__HAS_NEIGHBOR ? status == COLL_OK
-                        : status == COLL_ERR_UNSUPPORTED && there_says(coll_error(m->comm), "COLL_NO_NEIGHBORS");
+                        : status == COLL_ERR_UNSUPPORTED && there_says(coll_error(m->comm), THERE_NO_NEIGHBORS);
     note(m, COLL_NEIGHBOR_ALLGATHER, "coll_neighbors", is_right ? "" : coll_error(m->comm), 0);
     for (int k = 0; k < MODEL_KIND_COUNT; k++) {
         if (is_full) run_kind(m, &model_kinds[k], all, 5, m->size <= 5);

@@ -996,7 +996,7 @@ int main(int argc, char **argv)
         static const int callers[] = { 0, 1, 2 };
         world = worlds[i];
         if (!support_listed(wanted, world) || !support_has_world(world)) continue;
-#if defined(COLL_NO_URING)
+#if !COLL__HAS_URING
         if (i == 1) continue;
 #endif
         if (support_listed(parts, "ends")) run_ends();

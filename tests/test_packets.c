@@ -303,7 +303,7 @@ static void test_tampering(void)
 
 /* ---- >>what it takes, by the simulator's clock ---- */
 
-#if !defined(COLL_NO_SIM) && !defined(COLL_NO_TUNER)
+#if COLL__HAS_SIM && COLL__HAS_CHOICE
 
 typedef struct trial { size_t each; const char *algorithm; double seconds; } trial;
 
@@ -343,7 +343,7 @@ static void test_times(void)
 {
     const coll_sim usual = { .seed = 1 }, busy = { .overhead = 12e-6 };
 
-    if (!there_kind(COLL_ALLTOALLV) || THERE_SET(COLL_NO_CHOICE)) return;
+    if (!there_kind(COLL_ALLTOALLV)) return;
     CHECK(seconds_of(32, 64, "direct", &busy) > 3 * seconds_of(32, 64, NULL, &busy), "32 busy ranks");
     CHECK(seconds_of(32, 64, "direct", &usual) > 2.2 * seconds_of(32, 64, NULL, &usual), "32 ranks");
     CHECK(seconds_of(128, 64, "direct", &usual) > 5 * seconds_of(128, 64, NULL, &usual), "128 ranks");
@@ -364,7 +364,7 @@ int main(int count, char **words)
     const char *const only = count > 1 ? words[1] : "all";
     const int size_of_all = count > 2 ? atoi(words[2]) : 0;
 
-    if (THERE_SET(COLL_NO_CHOICE) || THERE_SET(COLL_NO_COUNTS)) return CHECK_DONE();      /* there are no packets       */
+    if (!COLL__HAS_CHOICE || !COLL__HAS_COUNTS) return CHECK_DONE();      /* there are no packets       */
     for (int i = 0; i < MODEL_WORLD_COUNT; i++) {
         world = model_worlds[i];
         if (strcmp(only, "all") && !strstr(only, world)) continue;

@@ -90,7 +90,7 @@ typedef struct trial { restriction restriction; const char *io; } trial;
 static void check_refusal(const trial *t, const joiner *r, bool may_work)
 {
     const bool is_memory = t->restriction >= LOCKED_64K;
-#if defined(COLL_NO_URING)
+#if !COLL__HAS_URING
     const char *const reason = "compiled without";
 #else
     const char *const reason = is_memory ? "ulimit" : t->restriction == NOT_PERMITTED ? "not permitted" : "does not have";

@@ -105,7 +105,7 @@ static void refuse_all(coll_comm *comm)
         SAYS(coll_neighbors(comm, far, 1, ranks, 1), "neighbors: source 9, at 0 of the list, is out of range for 3 ranks");
         SAYS(coll_neighbors(comm, ranks, 1, NULL, 2), "neighbors: the list of 2 destinations is NULL");
     } else {
-        CHECK(coll_neighbors(comm, far, 1, ranks, 1) == COLL_ERR_UNSUPPORTED && there_says(coll_error(comm), "COLL_NO_NEIGHBORS"),
+        CHECK(coll_neighbors(comm, far, 1, ranks, 1) == COLL_ERR_UNSUPPORTED && there_says(coll_error(comm), THERE_NO_NEIGHBORS),
               "%s: \"%s\"", world, coll_error(comm));
     }
 #undef SAYS
@@ -218,7 +218,7 @@ static bool dumped(coll_comm *comm, const char *words)
     if (!file) return false;
     coll_dump(comm, file);
     fclose(file);
-    if (THERE_SET(COLL_NO_RECORDER)) words = "nothing is recorded, for this program was compiled with COLL_NO_RECORDER";
+    if (!COLL__HAS_RECORDER) words = "nothing is recorded, for this program was compiled with " COLL__PROFILE;
     const bool has = strstr(text, words) != NULL;
     if (!has) fprintf(stderr, "no \"%s\" in\n%s", words, text);
     free(text);

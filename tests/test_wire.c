@@ -730,7 +730,7 @@ static void test_notes_wrong(void)
     for (size_t n = 0; n < sizeof wrongs / sizeof *wrongs; n++) {
         unsigned char head[COLL_HEAD_LENGTH];
         desk d;
-        if (wrongs[n].kind == COLL__NOTE_GONE && THERE_SET(COLL_NO_WATCH)) continue;  /* nobody looks whether peers are there */
+        if (wrongs[n].kind == COLL__NOTE_GONE && !COLL__IS_WHOLE) continue;  /* nobody looks whether peers are there */
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
         desk_arrive(&d, 0, head, 0);

@@ -18,23 +18,21 @@
 /* Does a sentence hold these words?  Where sentences are left out, any text that is not empty does. */
 THERE bool there_says(const char *sentence, const char *words)
 {
-    return THERE_SET(COLL_NO_TEXT) ? *sentence != 0 : strstr(sentence, words) != NULL;
+    return !COLL__HAS_TEXT ? *sentence != 0 : strstr(sentence, words) != NULL;
 }
 
 /* ---- >>worlds ---- */
 
-/* The switch that has left a world out; NULL: it is there. */
+/* The switch or the list that has left a world out; NULL: it is there. */
 THERE const char *there_missing_world(const char *name)
 {
-    if (THERE_SET(COLL_NO_THREADS) && !strcmp(name, "threads")) return "COLL_NO_THREADS";
-    if (THERE_SET(COLL_NO_TCP) && (!strncmp(name, "tcp", 3) || !strcmp(name, "joined"))) return "COLL_NO_TCP";
-    if (THERE_SET(COLL_NO_URING) && !strcmp(name, "tcp-uring")) return "COLL_NO_URING";
-    if (THERE_SET(COLL_NO_SHM) && !strcmp(name, "tcp-hub")) return "COLL_NO_SHM";
-    if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "tcp-hub")) return "COLL_NO_JOINED";
-    if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "joined"))
-        return THERE_SET(COLL_NO_THREADS) ? "COLL_NO_THREADS" : "COLL_NO_JOINED";
-    if (THERE_SET(COLL_NO_SIM) && !strncmp(name, "sim", 3)) return "COLL_NO_SIM";
-    return NULL;
+    const bool is_hub = !strcmp(name, "tcp-hub"), is_joined = !strcmp(name, "joined"), is_tcp = !strncmp(name, "tcp", 3);
+    const bool has_both = COLL__HAS_TCP && COLL__HAS_THREADS;
+
+    if ((!strcmp(name, "threads") && !COLL__HAS_THREADS) || (!strncmp(name, "sim", 3) && !COLL__HAS_SIM)
+        || (is_tcp && !COLL__HAS_TCP)) return "COLL_ONLY_TRANSPORTS";
+    if ((is_hub && !COLL__HAS_HUB) || (is_joined && !COLL__HAS_JOINED)) return has_both ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS";
+    return !COLL__HAS_URING && !strcmp(name, "tcp-uring") ? "COLL_NO_URING" : NULL;
 }
 
 /* ---- >>calls ---- */
@@ -48,8 +46,8 @@ THERE bool there_counts(coll_kind kind)
 
 THERE bool there_kind(coll_kind kind)
 {
-    if (THERE_SET(COLL_NO_COUNTS) && there_counts(kind)) return false;
-    if (THERE_SET(COLL_NO_LISTS) && kind == COLL_ALLREDUCE_LIST) return false;
+    if (!COLL__HAS_COUNTS && there_counts(kind)) return false;
+    if (!COLL__IS_WHOLE && kind == COLL_ALLREDUCE_LIST) return false;
     switch (kind) {
     case COLL_BROADCAST:                              return COLL__HAS_BROADCAST;
     case COLL_REDUCE:                                 return COLL__HAS_REDUCE;
@@ -63,16 +61,11 @@ THERE bool there_kind(coll_kind kind)
     return COLL__HAS_NEIGHBOR || kind < COLL_NEIGHBOR_ALLGATHER || kind > COLL_NEIGHBOR_ALLTOALLW;
 }
 
+/* What says that there are no collectives of neighbors. */
+#define THERE_NO_NEIGHBORS (COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS")
+
 /* Is there arithmetic of the type?  Of what is no type, and of elements that are only bytes, nothing can be left out. */
 THERE bool there_type(coll_type type) { return type <= 0 || type > COLL_MXF8E5M2 || COLL__HAS(type); }
-
-THERE const char *there_type_switch(coll_type type)
-{
-#define THERE_CASE(types, name) if ((types) >> type & 1u) return name;
-    COLL__TYPE_SWITCHES(THERE_CASE)
-#undef THERE_CASE
-    return "COLL_ONLY_TYPES";
-}
 
 /* The switches that have left out something which a call needs. */
 typedef struct there_lack { const char *names[8]; int count; } there_lack;
@@ -84,7 +77,7 @@ THERE void there_note(there_lack *lack, const char *name)
 
 THERE void there_need_type(there_lack *lack, coll_type type)
 {
-    if (!there_type(type)) there_note(lack, there_type_switch(type));
+    if (!there_type(type)) there_note(lack, "COLL_ONLY_TYPES");
 }
 
 /* Of a reduction of this type; a list's buffers have one each. */
@@ -95,11 +88,11 @@ THERE void there_need_numbers(there_lack *lack, const coll_call *call, coll_type
     const bool is_float = type >= COLL_F16 && type <= COLL_F64;
 
     if (call->flags & COLL_REPRODUCIBLE && !is_scan) {
-        if (!COLL__ALLOWS_REPRODUCIBLE) there_note(lack, "COLL_NO_REPRODUCIBLE");
+        if (!COLL__IS_WHOLE) there_note(lack, COLL__PROFILE);
         else if (is_sum && (is_float || is_complex)) there_need_type(lack, is_complex ? COLL_C128 : COLL_F64);
     }
-    if (THERE_SET(COLL_NO_SCALE) && (call->scale < 0 || call->scale > 0)) there_note(lack, "COLL_NO_SCALE");
-    if (call->flags & COLL_STOCHASTIC && !COLL__ALLOWS_STOCHASTIC) there_note(lack, "COLL_NO_STOCHASTIC");
+    if (!COLL__HAS_SCALE && (call->scale < 0 || call->scale > 0)) there_note(lack, COLL__PROFILE);
+    if (call->flags & COLL_STOCHASTIC && !COLL__IS_WHOLE) there_note(lack, COLL__PROFILE);
     if (call->op == COLL_USER || (type == COLL_U64 && call->op == COLL_MAX)) return;      /* the maximum is always there */
     there_need_type(lack, type);
     there_need_type(lack, call->wire);
@@ -112,9 +105,8 @@ THERE void there_need_kind(there_lack *lack, coll_kind kind)
     const bool is_neighbor = kind >= COLL_NEIGHBOR_ALLGATHER && kind <= COLL_NEIGHBOR_ALLTOALLW;
 
     if (there_kind(kind)) return;
-    if (is_neighbor && THERE_SET(COLL_NO_NEIGHBORS)) there_note(lack, "COLL_NO_NEIGHBORS");
-    if (kind == COLL_ALLREDUCE_LIST) there_note(lack, "COLL_NO_LISTS");
-    if (there_counts(kind) && THERE_SET(COLL_NO_COUNTS)) there_note(lack, "COLL_NO_COUNTS");
+    if (kind == COLL_ALLREDUCE_LIST) there_note(lack, COLL__PROFILE);
+    if ((is_neighbor || there_counts(kind)) && !COLL__HAS_COUNTS) there_note(lack, "COLL_NO_COUNTS");
     if (THERE_SET(COLL_ONLY_KINDS)) there_note(lack, "COLL_ONLY_KINDS");
 }
 

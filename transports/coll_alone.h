@@ -1,11 +1,11 @@
-/* coll_alone.h - the only rank there is, in a program that was compiled without threads (COLL_NO_THREADS).
+/* coll_alone.h - the only rank there is, in a program that was compiled without threads.
  *
  * A rank that has nobody to talk to sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
  * this is a world of one of these. */
 #ifndef COLL_ALONE_H
 #define COLL_ALONE_H
 
-#if defined(COLL_NO_THREADS)
+#if !COLL__HAS_THREADS
 
 static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 {
@@ -35,7 +35,7 @@ static coll_status coll__alone_open(const coll__settings *s, int count, coll__op
 {
     if (count > 1)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "%d ranks in one process are threads, but this program was compiled "
-                                  "with COLL_NO_THREADS", count);
+                                  "without them (COLL_ONLY_TRANSPORTS)", count);
     *out = coll__opened_as(&coll__alone_transport, NULL, 0, 1, s);
     return COLL_OK;
 }

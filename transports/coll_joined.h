@@ -23,7 +23,7 @@
 
 enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 
-#if !defined(COLL_NO_JOINED)
+#if COLL__HAS_JOINED
 
 #include <signal.h>
 #include "joined/coll_joined_lent.h"
@@ -261,8 +261,6 @@ static void coll__joined_with(coll__joined *me, coll__tcp *tcp)
 
 /* ---- >>shrink ---- */
 
-#if !defined(COLL_NO_SHRINK)
-
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */
 static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
@@ -348,8 +346,6 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     if (status < 0) coll__joined_close(out->context);
     return status;
 }
-
-#endif
 
 static const coll_transport coll__joined_transport = {
     .name = "joined",
@@ -588,19 +584,11 @@ static const coll__transport_row coll__host_row = {
 
 #else
 
-#if defined(COLL_NO_TCP)
-#define COLL__JOINED_WITHOUT "COLL_NO_TCP"
-#elif defined(COLL_NO_THREADS)
-#define COLL__JOINED_WITHOUT "COLL_NO_THREADS"
-#else
-#define COLL__JOINED_WITHOUT "COLL_NO_JOINED"
-#endif
-
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
 {
     (void)out;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with "
-                              COLL__JOINED_WITHOUT, count, s->config.size);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with %s",
+                              count, s->config.size, COLL__JOINED_WITHOUT);
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };

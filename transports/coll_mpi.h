@@ -28,9 +28,6 @@
 
 enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 
-#if defined(COLL_WITH_MPI) && defined(COLL__LEAVES_OUT_MPI)
-#error "COLL_WITH_MPI puts MPI in, and COLL_ONLY_TRANSPORTS, which does not name mpi, leaves it out"
-#endif
 #if defined(COLL_WITH_MPI)
 
 #include "mpi/coll_mpi_world.h"

@@ -16,7 +16,7 @@
 
 enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB };
 
-#if !defined(COLL_NO_SIM)
+#if COLL__HAS_SIM
 
 #include "sim/coll_sim_world.h"
 #include "sim/coll_sim_wire.h"
@@ -321,7 +321,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
     if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
+    for (int i = 0; COLL__HAS_CHOICE && c->fault_count > 0 && i < hosts; i++)
         coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
 }
 
@@ -460,7 +460,7 @@ COLL_API double coll_sim_time(const coll_comm *comm)
 #else
 
 static const coll__transport_row coll__sim_row = {
-    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = "this program was compiled with COLL_NO_SIM"
+    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = COLL__MISSING
 };
 
 COLL_API double coll_sim_time(const coll_comm *comm)

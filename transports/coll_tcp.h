@@ -38,7 +38,7 @@
 
 enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 
-#if !defined(COLL_NO_TCP)
+#if COLL__HAS_TCP
 
 #include "tcp/coll_tcp_system.h"
 #include "tcp/coll_tcp_watch.h"
@@ -296,7 +296,7 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-#if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
+#if !COLL__HAS_JOINED                             /* otherwise a rank may have hubs, too (coll_joined.h)          */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {
@@ -325,7 +325,7 @@ COLL__FOR_SPEED
 #else
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = "this program was compiled with COLL_NO_TCP"
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = COLL__MISSING
 };
 
 #endif

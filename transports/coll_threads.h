@@ -36,7 +36,7 @@
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
 
-#if !defined(COLL_NO_THREADS)
+#if COLL__HAS_THREADS
 
 #include "threads/coll_threads_hub.h"
 #include "threads/coll_threads_messages.h"
@@ -315,7 +315,7 @@ COLL__FOR_SPEED
 
 /* It is for those who name it; a single rank has coll_alone.h. */
 static const coll__transport_row coll__threads_row = {
-    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = "this program was compiled with COLL_NO_THREADS"
+    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = COLL__MISSING
 };
 
 #endif

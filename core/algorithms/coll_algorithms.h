@@ -158,8 +158,6 @@ static bool coll__allreduce_ring(coll__round *now, int k)
 
 /* ---- >>neighbours ---- */
 
-#if COLL__HAS_NEIGHBOR
-
 /* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
  * names itself as a destination. */
 static int coll__neighbor_self(const coll__round *now, int nth)
@@ -195,8 +193,6 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
 
-#endif
-
 /* ---- >>table: what there is to choose from ---- */
 
 /* How the vector is cut into now->blocks. */
@@ -224,7 +220,7 @@ typedef struct coll__algorithm {
     bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
 } coll__algorithm;
 
-#if defined(COLL_NO_TUNER)
+#if !COLL__HAS_CHOICE
 #define COLL__COST_OF(name) NULL
 #else
 #define COLL__COST_OF(name) coll__cost_##name
@@ -236,7 +232,7 @@ typedef struct coll__algorithm {
 
 /* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
  * packets. */
-#if defined(COLL_NO_CHOICE)
+#if !COLL__HAS_CHOICE
 #define COLL__ALT(...)
 #else
 #define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
@@ -249,7 +245,7 @@ typedef struct coll__algorithm {
 #define COLL__ROV(...)
 #define COLL__ALV(...)
 #endif
-#if !COLL__HAS_COUNTS || defined(COLL_NO_CHOICE)
+#if !COLL__HAS_COUNTS || !COLL__HAS_CHOICE
 #undef COLL__ALP
 #define COLL__ALP(...)
 #endif
@@ -257,10 +253,8 @@ typedef struct coll__algorithm {
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
      * even */
-#if COLL__HAS_BARRIER
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-#endif
 #if COLL__HAS_BROADCAST
     COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -275,7 +269,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0)
     COLL__ALT(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
-#if COLL__HAS_ALLREDUCE
     COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
@@ -284,7 +277,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0)
     COLL__ALT(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1)
-#endif
 #if COLL__HAS_REDUCE_SCATTER
     COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -319,7 +311,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
-#if COLL__HAS_ALLGATHER
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
@@ -328,7 +319,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALV(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALV(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
     COLL__ALV(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-#endif
 #if COLL__HAS_ALLTOALL
     COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
@@ -353,13 +343,6 @@ static const coll__algorithm coll__algorithms[] = {
 #undef COLL__ROW
 #undef COLL__ROW_AS
 #undef COLL__COST_OF
-
-/* Does any of them see now->order? */
-#if defined(COLL_NO_CHOICE)
-enum { COLL__HAS_ORDERS = 0 };
-#else
-enum { COLL__HAS_ORDERS = 1 };
-#endif
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 

@@ -20,8 +20,6 @@
 
 #include "coll_circulant.h"
 
-#if !defined(COLL_NO_CHOICE)
-
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 
 /* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], raised by q for each
@@ -185,5 +183,4 @@ static bool coll__reduce_blocks(coll__round *now, int k)
     return true;
 }
 
-#endif
 #endif /* COLL_BLOCKS_H */

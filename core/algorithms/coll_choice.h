@@ -88,8 +88,7 @@ static inline bool coll__can_choose(const coll__query *query)
  * The room is chosen by what all ranks know, their number and the link. */
 enum {
     COLL__PACKET_HEAD = 16,
-    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096,
-    COLL__ROOM_USUAL  = 256                       /* without the model                                        */
+    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096
 };
 
 /* By how much packets must be faster than nothing but heads sent straight: where all blocks are long they come on top. */

@@ -14,8 +14,6 @@
 #include "coll_circulant.h"
 #include "coll_link.h"
 
-#if !defined(COLL_NO_TUNER)
-
 /* The link of ranks that only send, or only receive, at any time: their processors have half as much to copy. */
 static inline coll__link coll__one_way(const coll__link *link)
 {
@@ -521,5 +519,4 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
     return link->latency + s->bytes * link->per_byte;
 }
 
-#endif /* COLL_NO_TUNER */
 #endif /* COLL_COST_H */

@@ -36,11 +36,7 @@ typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
-#if defined(COLL_NO_TUNER)
-enum { COLL__FILE_NAME_ROOM = 1 };
-#else
-enum { COLL__FILE_NAME_ROOM = 64 };
-#endif
+enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 
 /* What a communicator believes of its wire.  `nominal`, shares, far and sites are the same in every run, and so may decide about
  * bits (coll_tuner.h); `link` is `nominal`, or what has been measured since. */
@@ -91,7 +87,7 @@ static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, c
     unsigned seen = 0;
 
     s->count = 0;
-    for (int i = 0; COLL__HAS_SHARES && all->count > 0 && i < size; i++) {
+    for (int i = 0; COLL__HAS_CHOICE && all->count > 0 && i < size; i++) {
         const int site = coll__site_in(all, ranks[i]);
         if (i > 0 && site == coll__site_in(all, ranks[i - 1])) continue;
         if (i > 0) coll__sites_add(s, i);

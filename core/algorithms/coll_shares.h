@@ -27,11 +27,7 @@ typedef struct coll__rank_run {
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
-#if defined(COLL_NO_TUNER)
-enum { COLL__HAS_SHARES = 0, COLL__RUNS_MOST = 1 };
-#else
-enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
-#endif
+enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
 /* All ranks, in rising order.  No runs: their links are alike. */
 typedef struct coll__shares {
@@ -62,8 +58,6 @@ static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int
 
     return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
-
-#if !defined(COLL_NO_TUNER)
 
 /* ---- >>rates ---- */
 
@@ -164,15 +158,4 @@ static inline double coll__longest_share(const coll__shares *s, int size)
     return (double)longest / s->parts;
 }
 
-#else
-
-static inline uint32_t coll__rate_in(double rate) { return (uint32_t)rate; }
-static inline void coll__rates_add(const coll__shares *s, int rank, uint32_t rate) { (void)s, (void)rank, (void)rate; }
-static inline double coll__shares_settle(const coll__shares *s, int size) { return (void)s, (void)size, 1; }
-static inline void coll__rates_inherit(const coll__shares *s, int i, const coll__shares *all, int name)
-{
-    (void)s, (void)i, (void)all, (void)name;
-}
-
-#endif
 #endif /* COLL_SHARES_H */

@@ -4,7 +4,7 @@
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
  * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
- * Without the model (COLL_NO_TUNER) their messages and bytes are counted; and there may be no choice (COLL_NO_CHOICE).
+ * With COLL_NO_CHOICE there is one algorithm for each kind.
  *
  * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
  * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
@@ -16,8 +16,6 @@
 #define COLL_TUNER_H
 
 #include "coll_choice.h"
-
-#if !defined(COLL_NO_TUNER)
 
 enum {
     COLL__CANDIDATES_MOST = 80,
@@ -235,50 +233,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     return coll__choose_cheapest(choice, &narrow);
 }
 
-#elif !defined(COLL_NO_CHOICE)
-
-/* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
- * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
- * decides about bits; canonical algorithms come first, as with the model. */
-static double coll__counted_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
-{
-    const coll__count n = coll__count_sent(a, query->size, radix, blocks);
-    const coll__link *link = query->nominal ? query->nominal : query->link;
-    const double vector = a->in_packets ? coll__packet_bytes(query->size, COLL__ROOM_USUAL) : query->bytes;
-    const double bytes = n.moved * vector / blocks, messages = n.rounds + (double)n.sent / query->size;
-    const double seconds = messages * link->latency + bytes / query->size * link->per_byte;
-
-    return a->in_packets ? seconds * COLL__PACKETS_WORTH : seconds;
-}
-
-static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
-
-static inline bool coll__choose(coll__choice *choice, const coll__query *query)
-{
-    const int own = query->size > 2 ? query->size : 2;
-    bool is_found = false;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
-        const coll__algorithm *a = &coll__algorithms[i];
-        long number;
-        if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
-        if (coll__has_cut(a) && !query->algorithm) continue;
-        const int radix = number > 0 && a->has_radix ? coll__less((int)number, own) : 2, cut = number > 0 ? (int)number : 2;
-        const int blocks = coll__blocks_of(a, query->size, cut);
-        const double seconds = coll__counted_time(a, query, radix, blocks);
-        const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
-                            || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
-        const int room = a->in_packets ? COLL__ROOM_USUAL : 0;
-        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, room, seconds };
-        is_found = true;
-    }
-    return is_found;
-}
-
-#else
-
-/* There is one for each kind. */
-static coll__choice coll__only_choice(coll_kind kind, int size)
+/* With COLL_NO_CHOICE there is one for each kind. */
+static inline coll__choice coll__only_choice(coll_kind kind, int size)
 {
     const coll__algorithm *a = coll__algorithms;
 
@@ -286,5 +242,4 @@ static coll__choice coll__only_choice(coll_kind kind, int size)
     return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
-#endif /* COLL_NO_TUNER */
 #endif /* COLL_TUNER_H */

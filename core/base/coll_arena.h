@@ -19,8 +19,6 @@ static void *coll__none_allocate(void *context, size_t length, size_t alignment)
 static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
 static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
 
-#if !defined(COLL_NO_ARENA)
-
 /* In memory that was anything before, and will be. */
 typedef struct __attribute__((__may_alias__)) coll__hole {
     struct coll__hole *next;
@@ -156,20 +154,6 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena)
     coll__lock_drop(&a->lock);
     return most + COLL__PART_LINE - 1 + COLL__PART_UNIT - 1;
 }
-
-#else
-
-COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
-{
-    (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_arena_begin: this program was compiled with COLL_NO_ARENA");
-    return (void)memory, (void)length, &coll__arena_none;
-}
-
-COLL_API coll_status coll_arena_end(const coll_allocator *arena) { return (void)arena, COLL_ERR_UNSUPPORTED; }
-COLL_API size_t coll_arena_used(const coll_allocator *arena) { return (void)arena, (size_t)0; }
-COLL_API size_t coll_arena_most(const coll_allocator *arena) { return (void)arena, (size_t)0; }
-
-#endif
 
 COLL__FOR_SPEED
 

@@ -4,7 +4,7 @@
 
 #include "../../coll.h"
 
-#if defined(COLL_NO_OS)
+#if !COLL__HAS_OS
 #include "coll_bare.h"
 #else
 #include "coll_system.h"
@@ -222,21 +222,14 @@ static inline __attribute__((always_inline)) void coll__copy_struct(void *to, co
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
-#if defined(COLL_NO_MALLOC)
-static inline void *coll__malloc(size_t length) { return (void)length, NULL; }
-static inline void *coll__malloc_zeros(size_t length) { return (void)length, NULL; }
-static inline void *coll__malloc_at(size_t length, size_t unit) { return (void)length, (void)unit, NULL; }
-static inline void coll__malloc_give(void *at) { (void)at; }
-#else
-static inline void *coll__malloc(size_t length) { return malloc(length); }
-static inline void *coll__malloc_zeros(size_t length) { return calloc(1, length); }
+static inline void *coll__malloc(size_t length) { return COLL__HAS_MALLOC ? malloc(length) : NULL; }
+static inline void *coll__malloc_zeros(size_t length) { return COLL__HAS_MALLOC ? calloc(1, length) : NULL; }
 static inline void *coll__malloc_at(size_t length, size_t unit)
 {
     void *at = NULL;
-    return posix_memalign(&at, unit, length) ? NULL : at;
+    return !COLL__HAS_MALLOC || posix_memalign(&at, unit, length) ? NULL : at;
 }
-static inline void coll__malloc_give(void *at) { free(at); }
-#endif
+static inline void coll__malloc_give(void *at) { if (COLL__HAS_MALLOC) free(at); }
 
 typedef struct coll__prefix {
     const coll_allocator *memory;                 /* NULL: malloc's                                           */

@@ -19,11 +19,7 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
 }
 
 /* A variable of the environment; NULL: it is not set, or this program does not ask (COLL_NO_ENV). */
-#if defined(COLL_NO_ENV)
-static inline const char *coll__variable(const char *name) { return (void)name, NULL; }
-#else
-static inline const char *coll__variable(const char *name) { return getenv(name); }
-#endif
+static inline const char *coll__variable(const char *name) { return COLL__HAS_ENV ? getenv(name) : NULL; }
 
 /* The same, NULL when it is empty, too. */
 static const char *coll__environment(const char *name)

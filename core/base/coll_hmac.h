@@ -9,7 +9,9 @@
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
-#if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
+#include "coll_parts.h"
+
+#if COLL__HAS_TCP                                 /* nobody else has a key                                    */
 
 #include "coll_system.h"
 
@@ -112,8 +114,6 @@ static void coll__wipe(void *at, size_t length)
 /* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
 static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
-#if !defined(COLL_NO_SECURITY)
-
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
@@ -166,6 +166,5 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
-#endif /* COLL_NO_SECURITY */
-#endif /* COLL_NO_TCP */
+#endif /* COLL__HAS_TCP */
 #endif /* COLL_HMAC_H */

@@ -8,7 +8,7 @@
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && !defined(COLL_NO_OS)
+#elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && COLL__HAS_OS
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for Linux, for other systems that have POSIX, and for none (COLL_TINY)"
 #elif !defined(__GNUC__)

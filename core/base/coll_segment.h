@@ -9,7 +9,7 @@
 #include "coll_base.h"
 #include "coll_text.h"
 
-#if COLL__HAS_SHM && !defined(COLL_NO_OS)
+#if COLL__HAS_SHM && COLL__HAS_OS
 
 #include <linux/memfd.h>
 #include <sys/resource.h>

@@ -20,11 +20,7 @@
 
 #include "../../coll.h"
 
-#if defined(COLL_TINY)
-#define COLL__SIZE(tiny, usual) (tiny)
-#else
-#define COLL__SIZE(tiny, usual) (usual)
-#endif
+#define COLL__SIZE(tiny, usual) (COLL__IS_TINY ? (tiny) : (usual))
 
 #if !defined(COLL_BLOCK_BYTES)
 #define COLL_BLOCK_BYTES COLL__SIZE(256, 4096)
@@ -104,24 +100,15 @@ _Static_assert(COLL__IN_RANGE(COLL_RECORDS, 1, 65536), "COLL_RECORDS is from 1 t
 
 /* ---- >>texts: bytes ---- */
 
-#if defined(COLL_NO_TEXT)
-enum { COLL__SENTENCE_ROOM = 1, COLL__CALL_ROOM = 1, COLL__ABORT_ROOM = 1 };
-#else
-enum { COLL__SENTENCE_ROOM = 448, COLL__CALL_ROOM = 256, COLL__ABORT_ROOM = 200 };
-#endif
-
-#if defined(COLL_NO_RECORDER)
-enum { COLL__DUMP_ROOM = 1 };
-#else
-enum { COLL__DUMP_ROOM = 256 };
-#endif
+enum {
+    COLL__SENTENCE_ROOM = COLL__HAS_TEXT ? 448 : 1,
+    COLL__CALL_ROOM     = COLL__HAS_TEXT ? 256 : 1,
+    COLL__ABORT_ROOM    = COLL__HAS_TEXT ? 200 : 1,
+    COLL__DUMP_ROOM     = COLL__HAS_RECORDER ? 256 : 1
+};
 
 /* ---- >>threads ---- */
 
-#if defined(COLL_NO_OS)
-enum { COLL__HANDS_MOST = 1 };                    /* changes of hands after which a door belongs to nobody    */
-#else
-enum { COLL__HANDS_MOST = 64 };
-#endif
+enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of hands after which a door belongs to nobody */
 
 #endif /* COLL_SIZES_H */

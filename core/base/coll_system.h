@@ -187,6 +187,37 @@ static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
     return true;
 }
 
+/* ---- >>signals that writing raises ---- */
+
+/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
+ * of ours: they are blocked, and what our own writing has raised is taken. */
+static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
+{
+    sigset_t raised;
+
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    sigpending(pending);
+    pthread_sigmask(SIG_BLOCK, &raised, before);
+}
+
+static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset_t *pending)
+{
+    static const int raised[] = { SIGPIPE, SIGXFSZ };
+    sigset_t now, one;
+    int number;
+
+    sigpending(&now);
+    for (size_t i = 0; i < sizeof raised / sizeof *raised; i++) {
+        if (!sigismember(&now, raised[i]) || sigismember(pending, raised[i])) continue;
+        sigemptyset(&one);
+        sigaddset(&one, raised[i]);
+        sigwait(&one, &number);
+    }
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
 
 typedef struct coll__bell {

@@ -1,7 +1,7 @@
 /* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
  *
  * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
- * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_STDIO leaves all
+ * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_OS leaves all
  * texts out. */
 #ifndef COLL_TEXT_H
 #define COLL_TEXT_H
@@ -16,7 +16,7 @@
  * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
  * a peer can get wrong is no matter for an assert: it is an error with a status. */
 
-#if defined(COLL_ASSERT) && defined(COLL_NO_TEXT)
+#if defined(COLL_ASSERT) && !COLL__HAS_TEXT
 #define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
 #elif defined(COLL_ASSERT)
 #define COLL__ASSERT(condition, ...)                                                                         \
@@ -54,7 +54,7 @@ static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *forma
 
 #define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 
 /* ---- >>text: bounded, always terminated ---- */
 
@@ -93,38 +93,9 @@ static inline int coll__give_text(char *text, size_t room, const char *given)
 
 #endif
 
-#if !defined(COLL_NO_TEXT)
+#if COLL__HAS_TEXT
 
 /* ---- >>log: lines ---- */
-
-/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
- * of ours: they are blocked, and what our own writing has raised is taken. */
-static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
-{
-    sigset_t raised;
-
-    sigemptyset(&raised);
-    sigaddset(&raised, SIGPIPE);
-    sigaddset(&raised, SIGXFSZ);
-    sigpending(pending);
-    pthread_sigmask(SIG_BLOCK, &raised, before);
-}
-
-static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset_t *pending)
-{
-    static const int raised[] = { SIGPIPE, SIGXFSZ };
-    sigset_t now, one;
-    int number;
-
-    sigpending(&now);
-    for (size_t i = 0; i < sizeof raised / sizeof *raised; i++) {
-        if (!sigismember(&now, raised[i]) || sigismember(pending, raised[i])) continue;
-        sigemptyset(&one);
-        sigaddset(&one, raised[i]);
-        sigwait(&one, &number);
-    }
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-}
 
 static void coll__log_line(const char *line)
 {

@@ -8,11 +8,8 @@
 enum { COLL__SIZE_MOST = 65536 };
 
 /* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
-#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
-enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
-#else
-enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
-#endif
+enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
+       COLL__FORCED_KINDS = COLL__HAS_ENV && COLL__HAS_CHOICE ? COLL__KIND_COUNT : 1 };
 
 /* A launcher: the names of the variables by which it tells. */
 typedef struct coll__launcher {
@@ -57,12 +54,14 @@ typedef struct coll__settings {
 } coll__settings;
 
 
+/* Why one was left out. */
+#define COLL__MISSING "this program was compiled without it (COLL_ONLY_TRANSPORTS)"
+
+/* Without which there are no several ranks in each of several processes, and no hub of processes. */
+#define COLL__JOINED_WITHOUT (COLL__HAS_TCP && COLL__HAS_THREADS ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS")
+
 /* How a transport goes on with those who are left (coll_transport.shrink). */
-#if defined(COLL_NO_SHRINK)
-#define COLL__SHRINKS(how) NULL
-#else
-#define COLL__SHRINKS(how) how
-#endif
+#define COLL__SHRINKS(how) (COLL__HAS_SHRINK ? how : NULL)
 
 /* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` tells in the form of a
  * head which ones it has made of those of all ranks.  Blames in *failure a rank that has made as many, but other ones, as far as

@@ -50,7 +50,7 @@ typedef struct coll_xfer {
 } coll_xfer;
 
 /* Where there are no texts at all, a failure has room for none. */
-#if defined(COLL_NO_STDIO)
+#if !COLL__HAS_OS
 enum { COLL_FAILURE_ROOM = 4 };
 #else
 enum { COLL_FAILURE_ROOM = 212 };

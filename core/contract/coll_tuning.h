@@ -9,7 +9,7 @@ enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
 
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
 
 /* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
 static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
@@ -59,7 +59,7 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
     COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
@@ -116,7 +116,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
     }
-    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
+    for (int i = 0; COLL__HAS_CHOICE && i < n->shares.count; i++) {
         const coll__rank_run *const run = &n->shares.runs[i];
         if (run->rate == COLL__RATE_UNIT) continue;
         coll__append(text, room, " faster=%d", run->first);
@@ -138,7 +138,7 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
-#if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
+#if COLL__HAS_CHOICE && COLL__HAS_OS
 
 /* What a file says to `size` ranks; NULL: there is none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
@@ -181,7 +181,7 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
 {
     (void)n, (void)size;
     if (!path) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_CHOICE", path);
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- >>the call in which this rank is ---- */
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 
 /* Something has changed.  If no other thread uses the session, no locked instruction is needed: it would wait until all stores of
  * this rank have arrived at the other ranks. */
@@ -114,7 +114,7 @@ static inline bool coll__has_left(const coll__session *session, int peer)
 /* How a peer has freed this communicator; NULL: as far as is known, it has not. */
 static coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
-    coll__gone *g = COLL__HAS_WATCH ? session->gone : NULL;
+    coll__gone *g = COLL__IS_WHOLE ? session->gone : NULL;
 
     while (g && (g->peer != peer || g->comm != comm)) g = g->next;
     return g;
@@ -127,7 +127,7 @@ static coll_status coll__gone_note(coll__session *session, int peer, uint64_t co
     coll__gone *gone = coll__gone_of(session, peer, comm);
 
     if (gone) gone->is_sure |= is_sure;
-    if (gone || !COLL__HAS_WATCH || (session->deriving == 0 && !coll__comm_find(session, comm))) return COLL_OK;
+    if (gone || !COLL__IS_WHOLE || (session->deriving == 0 && !coll__comm_find(session, comm))) return COLL_OK;
     gone = (coll__gone *)coll__allocate(coll__like(session), sizeof *gone);
     if (!gone) return COLL_ERR_MEMORY;
     *gone = (coll__gone){ session->gone, peer, sequence, comm, is_sure };
@@ -138,7 +138,7 @@ static coll_status coll__gone_note(coll__session *session, int peer, uint64_t co
 /* Forget what is known of communicators that this rank has freed, too; all that are not in the list, if it makes none. */
 static void coll__gone_sweep(coll__session *session)
 {
-    for (coll__gone **at = &session->gone; COLL__HAS_WATCH && *at && session->deriving == 0;) {
+    for (coll__gone **at = &session->gone; COLL__IS_WHOLE && *at && session->deriving == 0;) {
         coll__gone *g = *at;
         if (coll__comm_find(session, g->comm)) {
             at = &g->next;

@@ -3,7 +3,7 @@
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 /* ---- >>one message ---- */
 

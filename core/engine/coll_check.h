@@ -391,8 +391,6 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-#if !defined(COLL_NO_CHOICE)
-
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
                                   const coll__codec *codec)
@@ -422,7 +420,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 {
     char known[120] = "";
 
-    if (coll__kind_is_message(call->kind)) return COLL_OK;
+    if (coll__kind_is_message(call->kind) || (!COLL__HAS_CHOICE && !call->algorithm)) return COLL_OK;
+    if (!COLL__HAS_CHOICE)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
+                                   "COLL_NO_CHOICE", call->algorithm);
     const char *const forced = coll__forced(comm->session, call->kind);
     if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
         call->algorithm = forced;
@@ -436,41 +437,30 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
                                call->algorithm, coll_kind_name(call->kind), known);
 }
 
-#else
-
-static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    (void)codec;
-    if (coll__kind_is_message(call->kind) || !call->algorithm) return COLL_OK;
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
-                               "COLL_NO_CHOICE", call->algorithm);
-}
-
-#endif
-
 /* ---- >>kinds ---- */
 
 /* The collectives of this program, a bit each. */
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
+    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
      | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
+     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
      | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(COLL__HAS_ALLGATHER, COLL_ALLGATHER, COLL_ALLGATHERV)                                                       \
+     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
      | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
      | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
 
 /* The switch by which a kind of call was left out of this program; NULL: it is there. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
-    if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
-    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
-    if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
-    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+    if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
+    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
+    if (!COLL__HAS_COUNTS && (coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
+        return "COLL_NO_COUNTS";
+    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
 }
 
 #undef COLL__KINDS_HERE
@@ -573,7 +563,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
     const char *const left_out = coll__kind_switch(call->kind);
     if (left_out)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)", left_out);
-    if (COLL__HAS_LISTS && call->kind == COLL_ALLREDUCE_LIST) {
+    if (COLL__IS_WHOLE && call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {

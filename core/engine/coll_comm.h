@@ -288,12 +288,8 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-#if defined(COLL_NO_WATCH)
-enum { COLL__HAS_WATCH = 0 };
-#else
-enum { COLL__HAS_WATCH = 1 };
-#endif
-#define COLL__IF_WATCH(function) (COLL__HAS_WATCH ? function : NULL)
+/* Looking after those that one waits for. */
+#define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
 
 /* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others
  * do. */

@@ -21,7 +21,7 @@
  * would change under its feet. */
 static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;

@@ -44,7 +44,7 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return COLL__HAS_SHARES && l->shares ? coll__share_range(l, block)
+    case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
@@ -132,7 +132,7 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
-    if (COLL__HAS_SHARES && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
         execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
 
@@ -144,9 +144,9 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
-    for (int i = 0; COLL__HAS_SHARES && l->shares && i < l->blocks; i++)
+    for (int i = 0; COLL__HAS_CHOICE && l->shares && i < l->blocks; i++)
         *longest = coll__most(*longest, coll__share_range(l, i).count);
-    if (COLL__HAS_SHARES && l->shares) return l->count;
+    if (COLL__HAS_CHOICE && l->shares) return l->count;
     if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
@@ -218,7 +218,7 @@ static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabou
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.sites.count > 0;
+    const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
     const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
@@ -321,18 +321,17 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     coll__workspace_of(r)->cached_next++;
 }
 
-#if !defined(COLL_NO_CHOICE)
-
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
     coll_comm *comm = r->comm;
+
+    *is_cached = true;
+    if (!COLL__HAS_CHOICE) return coll__only_choice(r->call.kind, comm->size);
     coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
     const double elements = coll__call_elements(&r->call, comm->size);
     coll__choice choice = { 0 };
     const coll__cached *c;
-
-    *is_cached = true;
     for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(coll__workspace_of(r), i)) != NULL; i++)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
@@ -342,16 +341,6 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     (void)coll__choose(&choice, &query);
     return choice;
 }
-
-#else
-
-static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
-{
-    *is_cached = true;                            /* in effect                                                */
-    return coll__only_choice(r->call.kind, r->comm->size);
-}
-
-#endif
 
 /* ---- >>planning ---- */
 
@@ -363,7 +352,7 @@ static coll_status coll__execution_plan(coll_request *r)
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
-    if (COLL__HAS_ORDERS && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
     for (;; execution->rounds++) {

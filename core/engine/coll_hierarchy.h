@@ -8,7 +8,7 @@
 #ifndef COLL_HIERARCHY_H
 #define COLL_HIERARCHY_H
 
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 enum {
     COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */

@@ -7,7 +7,7 @@
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
 
-#if !defined(COLL_NO_LISTS)
+#if COLL__IS_WHOLE
 
 enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 

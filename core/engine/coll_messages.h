@@ -421,7 +421,7 @@ static coll_status coll__messages_advance(coll__session *session)
     for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
         status = coll__peer_advance(session, (int)(p - all->peers));
     if (status == COLL_OK) status = coll__outgoing_advance(session);
-    if (status == COLL_OK && ((COLL__HAS_WATCH && session->gone) || coll__has_left(session, -1)))
+    if (status == COLL_OK && ((COLL__IS_WHOLE && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
 }
@@ -602,7 +602,7 @@ static coll_status coll__messages_hear(const coll_comm *comm)
     coll__session *session = comm->session;
     coll_status status = COLL_OK;
 
-    for (int i = 0; i < comm->size && COLL__HAS_WATCH && !session->internals->has_freed && status == COLL_OK; i++)
+    for (int i = 0; i < comm->size && COLL__IS_WHOLE && !session->internals->has_freed && status == COLL_OK; i++)
         status = coll__peer_open(session, coll__world_rank(comm, i));
     return status;
 }

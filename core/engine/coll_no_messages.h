@@ -1,4 +1,4 @@
-/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and
+/* coll_no_messages.h - a program without messages (COLL_LEAST): the transport carries out every collective as a whole, and
  * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
 #ifndef COLL_NO_MESSAGES_H
 #define COLL_NO_MESSAGES_H

@@ -11,7 +11,7 @@
 #ifndef COLL_PACKETS_H
 #define COLL_PACKETS_H
 
-#if COLL__HAS_COUNTS && !defined(COLL_NO_MESSAGES) && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_COUNTS && COLL__HAS_MESSAGES && COLL__HAS_CHOICE
 
 /* What a packet says of its block: how many elements of which type; no elements have no type.  `length`: bytes that it has with
  * it, all or none. */

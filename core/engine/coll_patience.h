@@ -85,7 +85,7 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    if (COLL__HAS_WATCH) return coll__late(r, waited_ns, COLL__LATE_FAIL);
+    if (COLL__IS_WHOLE) return coll__late(r, waited_ns, COLL__LATE_FAIL);
     coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
@@ -195,7 +195,7 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) return;
     if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
-    if (!COLL__HAS_WATCH) return;
+    if (!COLL__IS_WHOLE) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
@@ -215,15 +215,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     const coll__session *session = r->comm->session;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
-    if (COLL__HAS_WATCH && now >= p->warn_at) {
+    if (COLL__IS_WHOLE && now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
         p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    } else if (COLL__HAS_WATCH && now >= p->ask_at) {
+    } else if (COLL__IS_WHOLE && now >= p->ask_at) {
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (COLL__HAS_WATCH && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
+    if (COLL__IS_WHOLE && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
         const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;

@@ -73,7 +73,7 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(session);
     if (session->transport->progress(session->context, wait_ms) < 0) return coll__session_fail(session, NULL);
     const coll_status status = coll__messages_advance(session);
-    if (COLL__HAS_WATCH && session->lingers && !session->messages->outgoing.first) {
+    if (COLL__IS_WHOLE && session->lingers && !session->messages->outgoing.first) {
         coll__comms_hold(session);
         session->lingers = false;
         coll__comms_release(session);

@@ -99,7 +99,7 @@ static void coll__look_for_overflow(coll_request *r)
     if (r->has_overflow && !r->whole) coll__overflows_count(r->comm);
 }
 
-#if !defined(COLL_NO_BACKGROUND)
+#if COLL__HAS_BACKGROUND
 
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)

@@ -10,7 +10,7 @@
 #ifndef COLL_SCRIPT_H
 #define COLL_SCRIPT_H
 
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 typedef enum coll__sub_kind {
     COLL__SUB_END,                                /* there are no more steps in this lane                     */
@@ -132,5 +132,5 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
     }
 }
 
-#endif /* COLL_NO_HIERARCHY */
+#endif /* COLL__HAS_HIERARCHY */
 #endif /* COLL_SCRIPT_H */

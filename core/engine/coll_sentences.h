@@ -10,7 +10,7 @@ static inline void coll__sentence_set(coll_comm *comm, const char *text)
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
 
-#if !defined(COLL_NO_TEXT)
+#if COLL__HAS_TEXT
 
 /* ---- >>calls: by their fingerprints ---- */
 

@@ -32,7 +32,7 @@
  * are handed out, 1.5 times the bytes of a host of one rank.  With COLL_ROUND_TWICE sums are rounded before that, too. */
 #ifndef COLL_STAGES_H
 #define COLL_STAGES_H
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
@@ -696,5 +696,5 @@ static const coll__staged *coll__staged_of(coll_kind kind)
     return kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
 }
 
-#endif /* COLL_NO_HIERARCHY */
+#endif /* COLL__HAS_HIERARCHY */
 #endif /* COLL_STAGES_H */

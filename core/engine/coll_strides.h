@@ -13,8 +13,6 @@
 /* Does a call speak of rows? */
 static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
 
-#if !defined(COLL_NO_STRIDES)
-
 /* The blocks of a side: where the program has them, and one after the other. */
 typedef struct coll__columns {
     unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
@@ -48,6 +46,7 @@ static void coll__strides_start(const coll_request *r)
 {
     const coll__strided *s = r->strided;
 
+    if (!COLL__IS_WHOLE) return;
     if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
     if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
 }
@@ -55,13 +54,7 @@ static void coll__strides_start(const coll_request *r)
 /* It has ended well. */
 static void coll__strides_end(const coll_request *r)
 {
-    if (r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
+    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
 }
 
-#else
-
-static inline void coll__strides_start(const coll_request *r) { (void)r; }
-static inline void coll__strides_end(const coll_request *r) { (void)r; }
-
-#endif
 #endif /* COLL_STRIDES_H */

@@ -2,8 +2,6 @@
 #ifndef COLL_STRIDES_CHECK_H
 #define COLL_STRIDES_CHECK_H
 
-#if !defined(COLL_NO_STRIDES)
-
 COLL__FOR_SIZE
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
@@ -132,6 +130,7 @@ static void coll__strides_give(const coll_request *r)
 {
     coll_comm *comm = r->comm;
 
+    if (!COLL__IS_WHOLE) return;
     if (!r->is_blocking) {
         coll__give(r->strided);
         return;
@@ -145,8 +144,11 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 {
     coll_call *const call = &r->call;
     coll__side send, recv;
-    coll_status status = coll__check_rows(comm, call);
+    coll_status status = COLL_ERR_UNSUPPORTED;
 
+    if (!COLL__IS_WHOLE)
+        return coll__explain_error(comm, call, status, "rows with a stride, but this program was compiled with " COLL__PROFILE);
+    status = coll__check_rows(comm, call);
     if (status < 0) return status;
     coll__sides_of(comm, call, &send, &recv);
     const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
@@ -178,17 +180,5 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 #undef COLL__REFUSE
 
 COLL__FOR_SPEED
-
-#else
-
-static coll_status coll__strides_ready(coll_comm *comm, const coll_request *r)
-{
-    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "rows with a stride, but this program was compiled with "
-                               "COLL_NO_STRIDES");
-}
-
-static inline void coll__strides_give(const coll_request *r) { (void)r; }
-
-#endif
 
 #endif /* COLL_STRIDES_CHECK_H */

@@ -30,7 +30,7 @@ COLL_API coll_status coll_test(coll_request *request)
     if (status < 0) return status;
     (void)coll__advance(comm->session, 0);
     if (coll__is_pending(request)) coll__test_late(request);
-    if (COLL__HAS_WATCH && coll__is_pending(request)) coll__test_freed(request);
+    if (COLL__IS_WHOLE && coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
 
@@ -163,7 +163,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms
         coll_request *r = w->requests[i];
         if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
         coll__test_late(r);
-        if (COLL__HAS_WATCH && coll__is_pending(r)) coll__test_freed(r);
+        if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
     coll__watch_drop(chief);
 }

@@ -439,12 +439,12 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
-    if (!COLL__ALLOWS_REPRODUCIBLE && is_asked) {
-        coll__print(why, room, "this program was compiled with COLL_NO_REPRODUCIBLE");
+    if (!COLL__IS_WHOLE && is_asked) {
+        coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
     if (sum == COLL_C64 && !COLL__HAS(COLL_C128) && coll__wants_reproducible(call)) {
-        coll__print(why, room, "this program was compiled without c128 (%s)", coll__type_switch(COLL_C128));
+        coll__print(why, room, "this program was compiled without c128 (COLL_ONLY_TYPES)");
         return false;
     }
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
@@ -467,7 +467,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
     if (!coll__is_scaled(call)) return true;
     if (!COLL__HAS_SCALE) {
-        coll__print(why, room, "this program was compiled with COLL_NO_SCALE");
+        coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
@@ -481,7 +481,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
 #define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
 #define COLL__REFUSE_LEFT_OUT(type)                                                                 \
-    COLL__REFUSE("this program was compiled without %s (%s)", coll_type_name(type), coll__type_switch(type))
+    COLL__REFUSE("this program was compiled without %s (COLL_ONLY_TYPES)", coll_type_name(type))
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)
@@ -507,8 +507,8 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
     if (!is_user && coll__lacks_type(sum) && sum != type) return COLL__REFUSE_LEFT_OUT(sum);
     if (is_user && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
-    if (!COLL__ALLOWS_STOCHASTIC && (call->flags & COLL_STOCHASTIC))
-        return COLL__REFUSE("this program was compiled with COLL_NO_STOCHASTIC");
+    if (!COLL__IS_WHOLE && (call->flags & COLL_STOCHASTIC))
+        return COLL__REFUSE("this program was compiled with " COLL__PROFILE);
     if (!coll__reproduction_fits(call, sum, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }

@@ -203,7 +203,7 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
     const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
     coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
-    if (!COLL__ALLOWS_STOCHASTIC) return COLL_ERR_UNSUPPORTED;
+    if (!COLL__IS_WHOLE) return COLL_ERR_UNSUPPORTED;
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
     if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))

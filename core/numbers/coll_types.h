@@ -118,15 +118,6 @@ COLL__IS(mx, COLL__CLASS_MX)
 /* Is there no arithmetic of it in this program?  (core/base/coll_parts_types.h) */
 COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
 
-/* The switch without which there would be: of a type that is left out. */
-COLL__UNUSED static const char *coll__type_switch(coll_type type)
-{
-#define COLL__CASE(types, name) if ((types) >> type & 1u) return name;
-    COLL__TYPE_SWITCHES(COLL__CASE)
-#undef COLL__CASE
-    return "COLL_ONLY_TYPES";
-}
-
 #define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
 _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT_IS(i32, COLL_I32) COLL__BIT_IS(i64, COLL_I64)
                COLL__BIT_IS(u8, COLL_U8) COLL__BIT_IS(u16, COLL_U16) COLL__BIT_IS(u32, COLL_U32) COLL__BIT_IS(u64, COLL_U64)

@@ -26,7 +26,7 @@
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
-#if !defined(COLL_NO_BACKGROUND)
+#if COLL__HAS_BACKGROUND
 
 /* What nobody says: who wants no thread for the heartbeats wants none that moves operations on. */
 static inline coll_status coll__background_settle(coll_config *c)
@@ -210,7 +210,7 @@ static coll_status coll__background_settle(coll_config *c)
 {
     if (c->background > 0)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
-                                  "COLL_NO_BACKGROUND");
+                                  COLL__PROFILE);
     c->background = -1;
     return COLL_OK;
 }
@@ -219,7 +219,7 @@ COLL_API int coll_fd(coll_comm *comm)
 {
     if (coll__enter(comm) < 0) return -1;
     (void)coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "coll_fd: nothing moves by itself, for this program was "
-                              "compiled with COLL_NO_BACKGROUND");
+                              "compiled with " COLL__PROFILE);
     (void)coll__leave(comm, COLL_OK);
     return -1;
 }

@@ -70,7 +70,7 @@ static coll_log_level coll__log_level(const coll_config *config)
     return number < 0 ? (coll_log_level)0 : number == 0 ? COLL_LOG_NONE : (coll_log_level)number;
 }
 
-#if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_ENV && COLL__HAS_CHOICE
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
@@ -177,7 +177,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     if ((status = coll__settle_rank(s)) < 0) return status;
     if (!coll__settle_common(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__settle_algorithms(s)) < 0) return status;
-    for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
+    for (int i = 0; COLL__HAS_TCP && program->transports[i]; i++)
         if (program->transports[i]->settle && !program->transports[i]->settle(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;

@@ -2,8 +2,6 @@
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
-#if !defined(COLL_NO_TUNER)
-
 /* "circulant:4, 33.2 us" for the others that were considered, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -11,6 +9,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     coll__query query = coll__query_of(r->comm, r->order->numbers, &r->call, &r->codec);
     const char *before = "; then";
 
+    if (!COLL__HAS_CHOICE) return;
     query.algorithm = NULL;
     const int count = coll__candidates(others, 8, &query);
     for (int i = 0, told = 0; i < count && i < 8 && told < 3; i++) {
@@ -23,12 +22,6 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         told++;
     }
 }
-
-#else
-
-static void coll__explain_others(const coll_request *r, char *text, size_t room) { (void)r, (void)text, (void)room; }
-
-#endif
 
 /* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
 static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)

@@ -32,21 +32,14 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
-#if !defined(COLL_NO_TUNER)
-
 /* Of a processor that each rank has. */
 static double coll__processor_share(const coll__opened *o)
 {
     const bool is_one_host = !o->transport->now && o->local_size == o->size;
 
+    if (!COLL__HAS_CHOICE) return 1;
     return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
 }
-
-#else
-
-static inline double coll__processor_share(const coll__opened *o) { return (void)o, 1; }
-
-#endif
 
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
@@ -117,8 +110,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
-    if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
-    else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
+    if (COLL__HAS_CHOICE && ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else if (COLL__HAS_CHOICE) coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
@@ -278,7 +271,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 /* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
@@ -323,8 +316,8 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     (void)ranks, (void)count, (void)me, (void)tag, (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
-                               "which the members find one another: use coll_split");
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", and "
+                               "has no messages by which the members find one another: use coll_split");
 }
 
 #endif
@@ -423,7 +416,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
         status = coll__part_failed(session, &failure, is_last);
-    const bool lingers = COLL__HAS_WATCH && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
+    const bool lingers = COLL__IS_WHOLE && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
     coll__comms_hold(session);
     session->lingers |= lingers;
     coll__comms_release(session);

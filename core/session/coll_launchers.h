@@ -13,12 +13,10 @@
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
-#if !defined(COLL_NO_ENV)
-
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
       NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -69,7 +67,7 @@ static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l
 }
 
 /* Our own names count ranks, and so does who names no launcher; all others count processes. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || (COLL__HAS_ENV && l == &coll__launchers[0]); }
 
 /* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
 static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
@@ -79,7 +77,7 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 
 /* ---- >>others: what is not of the table's first row ---- */
 
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS && COLL__HAS_ENV
 
 /* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
  * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
@@ -144,7 +142,7 @@ static coll_status coll__launch_signs(void)
         int one;
         if (text && (i < 3 || !coll__parse_int(text, 1, 1, &one)))
             return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
-                                      "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
+                                      "COLL_NO_NETWORKS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
                                       "process is alone", signs[i], text);
     }
     return COLL_OK;
@@ -193,7 +191,9 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     bool is_complete = false;
 
     memset(out, 0, sizeof *out);
-    out->source = "nothing in the environment";
+    out->source = COLL__HAS_ENV ? "nothing in the environment" : "nothing in the configuration";
+    out->size = !COLL__HAS_ENV;
+    if (!COLL__HAS_ENV) return COLL_OK;           /* a process that is told nothing else is a world of its own */
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
     if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;
@@ -202,21 +202,4 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     return coll__launch_conflicts(out, count);
 }
 
-#else
-
-/* Nobody is asked: a process that is told nothing else is a world of its own. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l; }
-
-static int64_t coll__ranks_said(const coll__launcher *l, int size, int count) { return (void)l, size == 1 ? count : size; }
-
-static coll_status coll__launch_read(coll__launched *out, int count)
-{
-    (void)count;
-    memset(out, 0, sizeof *out);
-    out->source = "nothing in the configuration";
-    out->size = 1;
-    return COLL_OK;
-}
-
-#endif
 #endif /* COLL_LAUNCHERS_H */

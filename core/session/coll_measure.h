@@ -17,7 +17,7 @@
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
@@ -318,7 +318,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
 static coll_status coll__measure_inside(coll_comm *comm)
 {
     return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "measure: there is no model to measure for, since this program "
-                               "was compiled with COLL_NO_TUNER");
+                               "was compiled with COLL_NO_CHOICE");
 }
 
 #endif

@@ -2,8 +2,6 @@
 #ifndef COLL_NEIGHBORS_H
 #define COLL_NEIGHBORS_H
 
-#if COLL__HAS_NEIGHBOR
-
 /* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
 static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
 {
@@ -66,20 +64,12 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
 /* Check a graph, and make it that of the communicator. */
 static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
+    if (!COLL__HAS_NEIGHBOR)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
+                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
     coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
-
     if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
     return status < 0 ? status : coll__neighbors_inside(comm, wanted);
 }
 
-#else
-
-static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
-{
-    (void)wanted;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with "
-                               "COLL_NO_NEIGHBORS, or with a COLL_ONLY_KINDS that does not name neighbor");
-}
-
-#endif
 #endif /* COLL_NEIGHBORS_H */

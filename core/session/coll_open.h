@@ -147,7 +147,7 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
     if (!COLL__HAS_MESSAGES)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with COLL_NO_MESSAGES");
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with " COLL__PROFILE);
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);

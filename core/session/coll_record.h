@@ -6,7 +6,7 @@
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
-#if !defined(COLL_NO_RECORDER)
+#if COLL__HAS_RECORDER
 
 enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
 
@@ -206,14 +206,14 @@ static void coll__dump_failure(const coll__session *session) { (void)session; }
 static coll_status coll__recorder_settle(const coll_config *c)
 {
     if (!c->dump || !*c->dump) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with COLL_NO_RECORDER",
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
                               c->dump);
 }
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
-    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
+    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE "\n", comm->rank,
             comm->size);
 }
 #endif

@@ -6,8 +6,6 @@
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
-
 /* The configuration of a communicator, for one that takes its place. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)
 {
@@ -120,6 +118,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     const coll_failure *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
+    if (!COLL__HAS_SHRINK)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
     if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: nothing has failed");
     if (!session->transport->shrink)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot",
@@ -155,16 +155,6 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     *out = fresh;
     return status;
 }
-
-#else
-
-static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
-{
-    (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
-}
-
-#endif
 
 /* ---- >>who has failed ---- */
 

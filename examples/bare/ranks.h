@@ -1,4 +1,4 @@
-/* ranks.h - the ranks of a program: a board each (COLL_NO_OS), or threads of this machine.  The program defines its type `job`,
+/* ranks.h - the ranks of a program: a board each (COLL_TINY), or threads of this machine.  The program defines its type `job`,
  * what a rank has, and the function that each runs. */
 #ifndef RANKS_H
 #define RANKS_H
@@ -8,7 +8,7 @@
 
 static int work(coll_comm *comm, job *j);         /* 0: all is well                                           */
 
-#if defined(COLL_NO_OS)
+#if defined(COLL_TINY)
 #if !defined(BARE_MEMORY)
 #define BARE_MEMORY (32 << 10)                    /* bytes; what is used of them is printed at the end        */
 #endif

@@ -41,7 +41,7 @@ typedef struct coll__mpi_pledge {
 
 /* ---- >>memory ---- */
 
-#if !defined(COLL_NO_SHM)
+#if COLL__HAS_SHM
 
 /* A segment of the group's first rank, for the others to open. */
 typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;

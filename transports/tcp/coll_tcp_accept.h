@@ -370,7 +370,8 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (status == COLL_OK && tcp->agreement && !coll__past_of(g)) return coll__agreement_admit(tcp->agreement, g);
+    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g))
+        return coll__agreement_admit(tcp->agreement, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);

@@ -31,8 +31,6 @@
 #ifndef COLL_TCP_AGREE_H
 #define COLL_TCP_AGREE_H
 
-#if !defined(COLL_NO_SHRINK)
-
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
     COLL__CALL_AGAIN_MS = 200,                    /* the host calls again who was not ready                   */
@@ -662,9 +660,4 @@ static coll_status coll__agreement_run(coll__agreement *h)
     return status;
 }
 
-#else
-
-static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
-
-#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_AGREE_H */

@@ -585,11 +585,10 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-#if !defined(COLL_NO_TUNER)
-
 /* What rank 0 has read of the wire goes round as a text. */
 static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
 {
+    if (!COLL__HAS_CHOICE) return;
     if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
 }
 
@@ -600,7 +599,7 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
     coll__wrong_word wrong;
 
-    if (!*tcp->tuning) return COLL_OK;
+    if (!COLL__HAS_CHOICE || !*tcp->tuning) return COLL_OK;
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
@@ -608,16 +607,6 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     *numbers = told;
     return COLL_OK;
 }
-
-#else
-
-static inline void coll__offer_tuning(const coll__tcp *tcp, const coll__numbers *numbers) { (void)tcp, (void)numbers; }
-static inline coll_status coll__take_tuning(const coll__tcp *tcp, const coll__numbers *numbers)
-{
-    return (void)tcp, (void)numbers, COLL_OK;
-}
-
-#endif
 
 /* Meet all ranks. */
 static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)

@@ -99,16 +99,14 @@ static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__b
 
 /* ---- >>past: agreements that are over, under which a rank may still be called ---- */
 
-#if !defined(COLL_NO_SHRINK)
-
-static inline const coll__past *coll__past_of(const coll__greet *g) { return g->past; }
+static inline const coll__past *coll__past_of(const coll__greet *g) { return COLL__HAS_SHRINK ? g->past : NULL; }
 
 /* Is it one of those that the caller's hello means? */
 static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 {
     coll__hello hello;
 
-    for (const coll__past *p = us->past; p; p = p->us.past) {
+    for (const coll__past *p = us->past; COLL__HAS_SHRINK && p; p = p->us.past) {
         if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
         g->hello = hello;
         g->past = p;
@@ -119,20 +117,12 @@ static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 
 static void coll__past_free(coll__identity *us)
 {
-    for (coll__past *past; (past = us->past);) {
+    for (coll__past *past; COLL__HAS_SHRINK && (past = us->past);) {
         us->past = past->us.past;
         coll__wipe(past, sizeof *past);
         coll__give(past);
     }
 }
-
-#else
-
-static inline const coll__past *coll__past_of(const coll__greet *g) { return (void)g, NULL; }
-static inline bool coll__past_is_meant(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
-static inline void coll__past_free(const coll__identity *us) { (void)us; }
-
-#endif
 
 /* Who we are to this caller. */
 static inline const coll__identity *coll__greeted_as(const coll__greet *g, const coll__identity *us)
@@ -203,9 +193,7 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
 
 /* ---- >>key: proofs, and the steps that only those take who have one ---- */
 
-#if !defined(COLL_NO_SECURITY)
-
-static inline bool coll__has_key(const coll__identity *us) { return us->auth & COLL__AUTH_KIND; }
+static inline bool coll__has_key(const coll__identity *us) { return COLL__HAS_SECURITY && us->auth & COLL__AUTH_KIND; }
 
 /* What is left of the key, and how it is used.  false: TLS cannot be had. */
 static bool coll__identity_keyed(coll__identity *us, const char *key)
@@ -213,6 +201,7 @@ static bool coll__identity_keyed(coll__identity *us, const char *key)
     static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
     const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
 
+    if (!COLL__HAS_SECURITY) return true;
     if (coll__has_key(us)) coll__hmac(us->root, key, strlen(key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
     us->seal = coll__seal_new(us->memory);
@@ -256,7 +245,7 @@ static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, 
 {
     const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
@@ -266,6 +255,7 @@ static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *
 {
     unsigned char expected[COLL__SHA_LENGTH];
 
+    if (!COLL__HAS_SECURITY) return false;
     coll__refusal_sum(g, us, g->bytes, expected);
     return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
 }
@@ -276,6 +266,7 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
     unsigned char secret[COLL__SHA_LENGTH];
     bool is_good = true;
 
+    if (!COLL__HAS_SECURITY) return coll__greet_next(g, COLL__GREET_OVER);
     if ((us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS) {
         coll__greet_sum(g, us, 'T', secret);
         is_good = coll__pipe_seal(us->memory, &g->pipe, us->seal, secret, g->is_caller);
@@ -342,6 +333,7 @@ static coll_status coll__greet_deny(coll__greet *g)
 /* A hello in which everything is right: the answer, with our proof. */
 static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
 {
+    if (!COLL__HAS_SECURITY) return coll__greet_settle(g, us);
     g->is_waiting = !coll__budget_take(g->budget);
     if (g->is_waiting) {                          /* nothing is to be polled for                              */
         g->want = 0;
@@ -373,6 +365,7 @@ static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identit
 {
     coll_status status;
 
+    if (!COLL__HAS_SECURITY) return coll__greet_settle(g, us);
     switch ((int)g->step) {
     case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
     case COLL__GREET_PROVE: return coll__greet_prove(g, us);
@@ -389,31 +382,6 @@ static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identit
     }
     return COLL_OK;
 }
-
-#else
-
-static inline bool coll__has_key(const coll__identity *us) { return (void)us, false; }
-static inline bool coll__identity_keyed(const coll__identity *us, const char *key) { return (void)us, (void)key, true; }
-static inline bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
-
-static inline void coll__refusal_prove(const coll__greet *g, const coll__identity *us, const unsigned char *note)
-{
-    (void)g, (void)us, (void)note;
-}
-
-static inline coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
-{
-    (void)us;
-    return coll__greet_next(g, COLL__GREET_OVER);
-}
-
-static inline coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us) { return coll__greet_settle(g, us); }
-static inline coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
-{
-    return coll__greet_settle(g, us);
-}
-
-#endif
 
 /* ---- >>without one: what all do ---- */
 
@@ -474,8 +442,7 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     static const struct { uint32_t bit; const char *name; } parts[] = {
-        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" },
-        { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }
     };
     char theirs[80], ours[80];
 

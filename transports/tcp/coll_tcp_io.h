@@ -14,7 +14,7 @@
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
 
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
 #if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic push                       /* liburing's own inline functions                          */
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -29,7 +29,8 @@
 #include <sys/auxv.h>
 #include <liburing.h>
 #if !defined(IORING_SETUP_COOP_TASKRUN)
-#define COLL_NO_URING 1
+#undef COLL__HAS_URING
+#define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing, whose header is older than 2.2"
 #endif
 #if defined(__clang__) || defined(__GNUC__)
@@ -37,7 +38,7 @@
 #endif
 #endif
 
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
 /* What is not inline in the header of liburing 2.2 and later. */
 #define COLL__URING_CALLS(X) \
     X(io_uring_queue_init_params) X(io_uring_queue_exit) X(io_uring_submit) X(io_uring_submit_and_wait_timeout) \
@@ -54,7 +55,7 @@ typedef struct coll__io {
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
     coll__uring_calls uring;
     struct io_uring ring;
 #endif
@@ -95,7 +96,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
 
 /* ---- >>io_uring ---- */
 
-#if defined(COLL_NO_URING)
+#if !COLL__HAS_URING
 
 static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
 static const char *coll__uring_hint(int error) { (void)error; return COLL__URING_LACK; }

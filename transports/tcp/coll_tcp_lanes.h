@@ -85,17 +85,16 @@ typedef struct coll__bundle {
     coll__strand strands[];
 } coll__bundle;
 
-#if !defined(COLL_NO_LANES)
-
 /* The lanes of a stream.  NULL: it is one connection. */
-static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->bundle; }
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->bundle : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
 static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
 {
-    coll__bundle *b = (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
+    coll__bundle *b = !COLL__IS_WHOLE ? NULL
+                    : (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
 
     if (!b) return NULL;
     b->count = count;
@@ -112,6 +111,7 @@ static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream
 
 static void coll__bundle_free(coll__bundle *b)
 {
+    if (!COLL__IS_WHOLE) return;
     for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
     coll__give(b);
 }
@@ -119,7 +119,7 @@ static void coll__bundle_free(coll__bundle *b)
 /* The pipe of a lane; of one that is connected by the only connection there is, its own. */
 static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 {
-    return s->bundle ? s->bundle->strands[lane].pipe : &s->pipe;
+    return coll__bundle_of(s) ? s->bundle->strands[lane].pipe : &s->pipe;
 }
 
 /* A lane is connected.  true: so are all. */
@@ -128,7 +128,7 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
-    if (!s->bundle) return true;
+    if (!coll__bundle_of(s)) return true;
     coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would take megabytes */
     COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
                  s->bundle->open, s->bundle->count);
@@ -247,7 +247,7 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
 /* As coll__stream_push.  The lanes take turns, one call each. */
 static size_t coll__bundle_push(coll__stream *s, int *error)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     size_t total = 0, before;
 
     do {
@@ -316,7 +316,7 @@ static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size
 static bool coll__strand_head(coll__strand *l, coll_xfer *x)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
 
     if (!l->has_heard && coll__begins_refusal(x->head)) {
         s->state = COLL__STREAM_REFUSED;
@@ -377,7 +377,7 @@ static bool coll__strand_chunk(coll__strand *l)
 static void coll__strand_landed(coll__strand *l)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     coll_xfer *x = l->xfer;
 
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
@@ -447,7 +447,7 @@ static size_t coll__strand_pull(coll__strand *l, int *error)
 /* As coll__stream_pull. */
 static size_t coll__bundle_pull(coll__stream *s, int *error)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     size_t total = 0, before;
 
     do {
@@ -470,7 +470,7 @@ static short coll__strand_query(coll__strand *l)
 /* Nothing more will be sent: say so on every lane, so that its end is not taken for a cut. */
 static void coll__bundle_leave(coll__stream *s, int64_t deadline)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     unsigned char end[COLL__CHUNK_HEAD] = { 0 };
 
     for (int k = 0; k < b->count; k++) {
@@ -479,34 +479,6 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
             (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
     }
 }
-
-#else
-
-static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
-static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
-{
-    return (void)memory, (void)s, (void)count, NULL;
-}
-
-static void coll__bundle_free(coll__bundle *b) { (void)b; }
-static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
-static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
-static void coll__bundle_leave(coll__stream *s, int64_t deadline) { (void)s, (void)deadline; }
-static inline bool coll__outgoing_is_due(const coll__outgoing *p) { (void)p; return false; }
-static struct msghdr *coll__strand_push_message(coll__strand *l) { (void)l; return NULL; }
-static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted) { (void)l, (void)is_posted; return NULL; }
-static void coll__strand_pushed(coll__strand *l, size_t moved) { (void)l, (void)moved; }
-static void coll__strand_pulled(coll__strand *l, size_t moved) { (void)l, (void)moved; }
-static short coll__strand_query(coll__strand *l) { (void)l; return 0; }
-static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { (void)lane; return &s->pipe; }
-
-static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
-{
-    *coll__stream_lane(s, lane) = coll__pipe_take(from);
-    return true;
-}
-
-#endif
 
 static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_of(s) ? coll__bundle_of(s)->count : 1; }
 

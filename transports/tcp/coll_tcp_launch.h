@@ -34,8 +34,6 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
-#if !defined(COLL_NO_LAUNCHERS)
-
 /* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
 static bool coll__nodelist_first(const char *list, char *out, size_t room)
@@ -148,8 +146,8 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 /* Where to meet, for a launch that has been read. */
 static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
 {
+    if (!COLL__HAS_NETWORKS) return COLL_OK;
     const coll_status status = coll__launch_master(out);
-
     if (status < 0 || *out->address) return status;
     if (coll__is_step_of_slurm(l)) return coll__launch_slurm(out);
     coll__launch_one_host(out, l);
@@ -174,7 +172,7 @@ static const char *coll__launch_network(char *out, size_t room)
 {
     static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; COLL__HAS_NETWORKS && i < 2; i++) {
         if (!coll__environment(others[i])) continue;
         coll__network_words(coll__variable(others[i]), i == 0, out, room);
         return others[i];
@@ -182,14 +180,4 @@ static const char *coll__launch_network(char *out, size_t room)
     return NULL;
 }
 
-#else
-
-static inline coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
-{
-    return (void)out, (void)l, COLL_OK;
-}
-
-static inline const char *coll__launch_network(char *out, size_t room) { return (void)out, (void)room, NULL; }
-
-#endif /* COLL_NO_LAUNCHERS */
 #endif /* COLL_TCP_LAUNCH_H */

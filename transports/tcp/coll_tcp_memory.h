@@ -33,7 +33,7 @@ enum {
 
 static const unsigned char coll__memory_no = 'N';
 
-#if !defined(COLL_NO_SHM)
+#if COLL__HAS_SHM
 
 enum {
     COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */

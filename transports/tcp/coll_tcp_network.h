@@ -69,8 +69,6 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
 
 /* ---- >>network and ports, as the program or the environment says ---- */
 
-#if !defined(COLL_NO_NETWORKS)
-
 /* Does a word of `length` characters mean this interface, or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
 {
@@ -180,6 +178,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     char there[200];
 
     memset(out, 0, sizeof *out);
+    if (!COLL__HAS_NETWORKS) return COLL_OK;      /* what would be said of them is refused                    */
     if (c->tcp.ports && !coll__ports_read(c->tcp.ports, &out->port_first, &out->port_last))
         return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->tcp.ports);
     if (!c->tcp.network) return COLL_OK;
@@ -203,16 +202,5 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
                               c->rank,
                               c->tcp.network, there);
 }
-
-#else
-
-static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
-{
-    (void)settings, (void)log;
-    memset(out, 0, sizeof *out);
-    return COLL_OK;
-}
-
-#endif
 
 #endif /* COLL_TCP_NETWORK_H */

@@ -13,8 +13,6 @@
 #ifndef COLL_TCP_RECORD_H
 #define COLL_TCP_RECORD_H
 
-#if !defined(COLL_NO_SECURITY)
-
 enum {
     COLL__RECORD_HEAD = 12, COLL__RECORD_MOST = 65536,
     COLL__RECORDS_OUT = COLL__RECORD_MOST + 4096, COLL__RECORDS_IN = 2 * COLL__RECORDS_OUT
@@ -222,5 +220,4 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
     return true;
 }
 
-#endif /* COLL_NO_SECURITY */
 #endif /* COLL_TCP_RECORD_H */

@@ -19,12 +19,13 @@ typedef struct coll__rendezvous {
     int count;
 } coll__rendezvous;
 
-#if !defined(COLL_NO_NETWORKS)
-
 static const char coll__rendezvous_title[] = "coll rendezvous 1";
 
 /* The path behind "file:", or NULL. */
-static const char *coll__rendezvous_path(const char *where) { return strncmp(where, "file:", 5) ? NULL : where + 5; }
+static inline const char *coll__rendezvous_path(const char *where)
+{
+    return COLL__HAS_NETWORKS && !strncmp(where, "file:", 5) ? where + 5 : NULL;
+}
 
 static void coll__rendezvous_nonce(char *text)
 {
@@ -128,22 +129,4 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     return true;
 }
 
-#else                                             /* such an address is refused (coll_tcp_settings.h)         */
-
-static inline const char *coll__rendezvous_path(const char *where) { return (void)where, NULL; }
-static inline void coll__rendezvous_remove(const char *path, const char *nonce) { (void)path, (void)nonce; }
-
-static inline coll_status coll__rendezvous_publish(const coll__tcp *tcp, const char *path, const char *world,
-                                                   const coll__rendezvous *rendezvous)
-{
-    return (void)tcp, (void)path, (void)world, (void)rendezvous, COLL_OK;
-}
-
-static inline bool coll__rendezvous_follow(const coll__tcp *tcp, const char *path, const char *world, const coll__ways *ways,
-                                           const char *why, size_t room)
-{
-    return (void)tcp, (void)path, (void)world, (void)ways, (void)why, (void)room, false;
-}
-
-#endif
 #endif /* COLL_TCP_RENDEZVOUS_H */

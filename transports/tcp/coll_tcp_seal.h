@@ -13,7 +13,7 @@
 #ifndef COLL_TCP_SEAL_H
 #define COLL_TCP_SEAL_H
 
-#if !defined(COLL_WITH_OPENSSL) || defined(COLL_NO_SECURITY)
+#if !defined(COLL_WITH_OPENSSL)
 
 typedef struct coll__seal coll__seal;
 

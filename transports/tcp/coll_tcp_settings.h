@@ -139,8 +139,6 @@ static const char *coll__security_name(int auth)
     return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
 }
 
-#if !defined(COLL_NO_SECURITY)
-
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
 {
@@ -191,6 +189,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
+    if (!COLL__HAS_SECURITY) {                    /* who has a key means to keep others out                   */
+        s->is_open = text && !strcmp(text, "open");
+        if (!key && !(path && *path) && (!text || s->is_open)) return COLL_OK;
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
+                                  "compiled with COLL_NO_SECURITY");
+    }
     if (key) coll__print(s->key, sizeof s->key, "%s", key);
     else if (path && *path) status = coll__read_key_file(s, path);
     const bool has_key = key || (path && *path);
@@ -222,21 +226,6 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
-#else
-
-/* Who has a key means to keep others out: he is refused, and not let in among them. */
-static coll_status coll__settle_security(coll__tcp_settings *s)
-{
-    const char *const text = s->config.tcp.security, *const path = coll__variable("COLL_KEY_FILE");
-
-    s->is_open = text && !strcmp(text, "open");
-    if (!s->config.tcp.key && !coll__variable("COLL_KEY") && !(path && *path) && (!text || s->is_open)) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
-                              "compiled with COLL_NO_SECURITY");
-}
-
-#endif
-
 /* Is nothing wanted that was left out of this program? */
 static coll_status coll__settle_left_out(const coll_config *of)
 {
@@ -250,9 +239,9 @@ static coll_status coll__settle_left_out(const coll_config *of)
                                   c->share_memory);
     if (c->hub > 0 && !COLL__HAS_HUB)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is %d, but this program was compiled with %s", c->hub,
-                                  COLL__HAS_SHM ? "COLL_NO_JOINED" : "COLL_NO_SHM");
-    if (c->lanes > 1 && !COLL__HAS_LANES)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
+                                  COLL__JOINED_WITHOUT);
+    if (c->lanes > 1 && !COLL__IS_WHOLE)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,
                                   c->lanes);
     return COLL_OK;
 }

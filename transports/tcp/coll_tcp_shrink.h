@@ -6,8 +6,6 @@
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
-
 /* ---- >>the agreement: open, close ---- */
 
 /* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
@@ -195,5 +193,4 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     return status;
 }
 
-#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_SHRINK_H */

@@ -126,8 +126,6 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_agree.h) ---- */
 
-#if !defined(COLL_NO_SHRINK)
-
 /* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
 static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
 {
@@ -167,12 +165,6 @@ static void coll__past_told(const coll__past *past, coll__pipe *pipe)
     (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
     coll__pipe_close(pipe);
 }
-
-#else
-
-static inline void coll__past_told(const coll__past *past, coll__pipe *pipe) { (void)past, (void)pipe; }
-
-#endif
 
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 

@@ -9,9 +9,7 @@ static void coll__read_nothing(const coll__turn *t) { (void)t; }
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
-#if COLL__HAS_BARRIER
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
-#endif
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
@@ -21,11 +19,9 @@ static const coll__form coll__forms[] = {
                       .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                       .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
-#if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                          .probe = coll__probe_shares, .pull = coll__pull_shares },
-#endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
@@ -56,11 +52,9 @@ static const coll__form coll__forms[] = {
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
 #endif
-#if COLL__HAS_ALLGATHER
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__read_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
-#endif
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,

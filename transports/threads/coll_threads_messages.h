@@ -2,7 +2,7 @@
 #ifndef COLL_THREADS_MESSAGES_H
 #define COLL_THREADS_MESSAGES_H
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {

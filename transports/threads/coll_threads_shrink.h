@@ -6,8 +6,6 @@
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
-
 enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
@@ -145,5 +143,4 @@ static coll_status coll__threads_shrink(void *context, const int *ranks, int cou
     return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
-#endif
 #endif /* COLL_THREADS_SHRINK_H */
