@@ -48,18 +48,19 @@ typedef struct coll_allocator {
  * whose memory is of an arena that several threads use.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does
  * not know malloc, and communicators without an allocator get COLL_ERR_MEMORY. */
 
-/* An allocator that gives parts of the `length` bytes at `memory`.  Never NULL: what has no room even for the arena's own
- * records, of 300 bytes at most, gives nothing, so that calls end with COLL_ERR_MEMORY. */
+/* Make an arena of the `length` bytes at `memory`.  Never returns NULL.  If the block has no room even for the arena's own
+ * records, of 300 bytes at most, every allocation fails, and calls return COLL_ERR_MEMORY. */
 COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length);
 
-/* The program has its memory again.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this is no arena. */
+/* Return the memory of an arena to the program.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this
+ * is no arena. */
 COLL_API coll_status coll_arena_end(const coll_allocator *arena);
 
-/* Bytes that are out now; 0 for what is no arena. */
+/* Return how many bytes of an arena are allocated now; 0 if it is no arena. */
 COLL_API size_t coll_arena_used(const coll_allocator *arena);
 
-/* The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order
- * need no longer one. */
+/* Return the length in bytes that would have been enough so far, holes and the arena's own records included.  The same calls
+ * in the same order need no larger block. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
 /* ---- >>buffers that the ranks of a host read in place ----
@@ -80,13 +81,14 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  * more than RLIMIT_FSIZE.  What does not fit comes from the communicator's allocator, and is not read in place.  Memory is taken
  * when it is used; mlockall locks what has been allocated, not what is reserved. */
 
-/* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
- * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator, if it fits.  It goes back
- * with coll_alloc_free, and at the latest before the last communicator of this rank is freed that was made from the same
- * coll_init, also by coll_shrink. */
+/* Allocate memory that the ranks of this host can read in place.  It has `length` bytes, at an address that is a multiple of
+ * 64, not zeroed.  NULL: there is no memory, with the sentence in coll_error(comm).  If processes share memory and the buffer
+ * fits, it does not come from the communicator's allocator.  Free it with coll_alloc_free, before the last communicator of
+ * this rank is freed that was made from the same coll_init, also by coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
-/* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */
+/* Free memory of coll_alloc.  NULL is valid.  No call of any rank may still use it: this is so when a collective that used it
+ * has returned here. */
 COLL_API void coll_alloc_free(coll_comm *comm, void *at);
 
 #ifdef __cplusplus

@@ -388,7 +388,7 @@ pub struct coll_call {
 }
 
 extern "C" {
-    /// The fixed text of a status, e.g. "a rank is gone or unreachable"
+    /// Return the fixed text of a status: "a rank is gone or unreachable"
     pub fn coll_status_text(status: coll_status) -> *const c_char;
     /// bytes of an element; 0 for an unknown type
     pub fn coll_type_size(r#type: coll_type) -> usize;
@@ -398,157 +398,159 @@ extern "C" {
     pub fn coll_op_name(op: coll_op) -> *const c_char;
     /// "allreduce"
     pub fn coll_kind_name(kind: coll_kind) -> *const c_char;
-    /// Join the ranks of this job, one per process, and give this one's communicator
+    /// Make this process a rank of a job, and return its communicator
     pub fn coll_init(out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
-    /// Make `count` ranks that are threads of this process, to be used by one thread at a time each
+    /// Make `count` ranks for threads of this process
     pub fn coll_init_threads(count: c_int, out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
-    /// Leave; each rank by itself
+    /// Free a communicator of this rank
     pub fn coll_free(comm: *mut coll_comm) -> coll_status;
-    /// The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator
+    /// Divide the ranks of `comm` into communicators, one for each color
     pub fn coll_split(comm: *mut coll_comm, color: c_int, key: c_int, out: *mut *mut coll_comm) -> coll_status;
-    /// The ranks that share memory, or at least the host, with this one
+    /// Make a communicator of the ranks that share memory, or at least the host, with this one
     pub fn coll_split_host(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// The same ranks again
+    /// Make a communicator of the same ranks
     pub fn coll_dup(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// A communicator of the given `count` ranks of `comm`, in that order; called by these only, with the same list and tag. Creations that overlap in time need different tags (0 <= tag) or different lists
+    /// Make a communicator of the given `count` ranks of `comm`, in that order
     pub fn coll_create(
         comm: *mut coll_comm, ranks: *const c_int, count: c_int, tag: c_int, out: *mut *mut coll_comm,
     ) -> coll_status;
-    /// What this rank of `comm` is called in the communicator of coll_init; COLL_NO_RANK for no such rank
+    /// Return the rank that a rank of `comm` has in the communicator of coll_init
     pub fn coll_parent_rank(comm: *const coll_comm, rank: c_int) -> c_int;
-    /// End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence
+    /// End a communicator on every rank, with COLL_ERR_ABORTED and this sentence
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
-    /// After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`
+    /// Make a communicator of the ranks that are left after a failure
     pub fn coll_shrink(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late, and others that this rank knows of
+    /// Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them
     pub fn coll_failed_ranks(comm: *const coll_comm, ranks: *mut c_int, capacity: c_int) -> c_int;
-    /// The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges
+    /// Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to
     pub fn coll_neighbors(
         comm: *mut coll_comm, sources: *const c_int, source_count: c_int, destinations: *const c_int,
         destination_count: c_int,
     ) -> coll_status;
+    /// Return the rank of this process or thread, or the number of ranks
     pub fn coll_rank(comm: *const coll_comm) -> c_int;
+    /// Return the rank of this process or thread, or the number of ranks
     pub fn coll_size(comm: *const coll_comm) -> c_int;
-    /// among the ranks of this host, counted in the communicator of
+    /// the rank among those of coll_init on this host
     pub fn coll_local_rank(comm: *const coll_comm) -> c_int;
-    /// coll_init also for those derived from it
+    /// the number of ranks of coll_init on this host
     pub fn coll_local_size(comm: *const coll_comm) -> c_int;
-    /// The sentence of the last error of this communicator, "" when there was none
+    /// Return the last error of a communicator as a sentence, "" if there was none
     pub fn coll_error(comm: *const coll_comm) -> *const c_char;
-    /// Return when every rank has called it
+    /// Wait until every rank has called it
     pub fn coll_barrier(comm: *mut coll_comm) -> coll_status;
-    /// Copy the root's `count` elements into the buffer of every rank
+    /// Copy `count` elements of the root to every rank
     pub fn coll_broadcast(
         comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...; recv is untouched elsewhere
+    /// Combine the elements of all ranks on the root
     pub fn coll_reduce(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
         root: c_int,
     ) -> coll_status;
-    /// The same on every rank, with identical bits
+    /// Combine the elements of all ranks on every rank, with identical bits
     pub fn coll_allreduce(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// allreduce whose messages carry another type, e.g. COLL_F32 buffers over a COLL_BF16 wire
+    /// Combine the elements of all ranks on every rank, with messages of another type
     pub fn coll_allreduce_mixed(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// allreduce of every one of `n` buffers, of any types that have the operation; small ones travel together
+    /// Combine each of `n` buffers of all ranks on every rank
     pub fn coll_allreduce_list(comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op) -> coll_status;
-    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatterv(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, counts: *const usize, r#type: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r
+    /// Combine the elements of the ranks up to this one
     pub fn coll_scan(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// The same up to rank r - 1; recv of rank 0 is untouched
+    /// Combine the elements of the ranks below this one
     pub fn coll_exscan(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    /// Collect the elements of all ranks on the root, in the order of the ranks
     pub fn coll_gather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    /// Collect the elements of all ranks on the root, in the order of the ranks
     pub fn coll_gatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of rank r = block r, `count` elements, of the root's send
+    /// Distribute blocks of the root's send: block r goes to recv of rank r
     pub fn coll_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of rank r = block r, `count` elements, of the root's send
+    /// Distribute blocks of the root's send: block r goes to recv of rank r
     pub fn coll_scatterv(
         comm: *mut coll_comm, send: *const c_void, counts: *const usize, offsets: *const usize, recv: *mut c_void,
         recv_count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    /// Collect the elements of all ranks on every rank, in the order of the ranks
     pub fn coll_allgather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    /// Collect the elements of all ranks on every rank, in the order of the ranks
     pub fn coll_allgatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoall(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoallv(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
         recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoallw(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
         send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
         recv_types: *const coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_allgather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_allgatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoall(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoallv(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
         recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoallw(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
         send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
         recv_types: *const coll_type,
     ) -> coll_status;
-    /// Returns when the buffer may be reused; long messages, and many short ones that nobody receives, wait for the receiver
+    /// Send a message to one rank
     pub fn coll_send(
         comm: *mut coll_comm, buffer: *const c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
     ) -> coll_status;
-    /// `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one of another type
+    /// Receive a message
     pub fn coll_recv(
         comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
     ) -> coll_status;
-    /// Send to dest and receive from source at once, without deadlock in any pattern
+    /// Send to dest and receive from source at the same time, without deadlock in any pattern
     pub fn coll_sendrecv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
         source: c_int, r#type: coll_type, tag: c_int,
@@ -688,33 +690,33 @@ extern "C" {
         comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
         source: c_int, r#type: coll_type, tag: c_int, out: *mut *mut coll_request,
     ) -> coll_status;
-    /// Move all operations of the communicator on and say how this one stands: COLL_PENDING, COLL_OK or an error
+    /// Progress all operations of the communicator, and return the status of a request
     pub fn coll_test(request: *mut coll_request) -> coll_status;
-    /// Wait until it is finished
+    /// Wait until a request is finished
     pub fn coll_wait(request: *mut coll_request) -> coll_status;
-    /// Wait for all; the first error found, each request's own status is left to coll_test
+    /// Wait for all requests
     pub fn coll_wait_all(count: c_int, requests: *mut *mut coll_request) -> coll_status;
-    /// Wait for one: *index says which, and what is returned is its status
+    /// Wait for one of several requests
     pub fn coll_wait_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
-    /// The same for all that are finished, and at least one: *count of them, whose numbers are written to indices (room for n)
+    /// Wait for at least one of several requests, and report all that are finished
     pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
-    /// coll_wait_any that does not wait
+    /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
     pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
-    /// What a finished receive got; each pointer may be NULL
+    /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
-    /// Free it
+    /// Free a request
     pub fn coll_request_free(request: *mut coll_request);
-    /// Move all operations of the communicator on without waiting.
+    /// Progress all operations of the communicator without waiting.
     pub fn coll_progress(comm: *mut coll_comm) -> coll_status;
-    /// For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of the program to go on (COLL_USER)
+    /// Return a file descriptor for event loops
     pub fn coll_fd(comm: *mut coll_comm) -> c_int;
     /// blocking
     pub fn coll_run(comm: *mut coll_comm, call: *const coll_call) -> coll_status;
     /// non-blocking
     pub fn coll_start(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
-    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    /// Check and plan a call once, to start it many times
     pub fn coll_prepare(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
-    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    /// Check and plan a call once, to start it many times
     pub fn coll_restart(request: *mut coll_request) -> coll_status;
     /// all round to nearest even
     pub fn coll_f32_to_f16(value: f32) -> u16;
@@ -732,41 +734,41 @@ extern "C" {
     pub fn coll_f8e4m3_to_f32(bits: u8) -> f32;
     /// all round to nearest even
     pub fn coll_f8e5m2_to_f32(bits: u8) -> f32;
-    /// dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does
+    /// Convert floats from one type to another: dst[i] = src[i], rounded once
     pub fn coll_convert(
         dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize,
     ) -> coll_status;
-    /// The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many roundings of x is x
+    /// Convert floats with random rounding, to types of 16 bits and fewer
     pub fn coll_convert_stochastic(
         dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize, seed: u64,
         first: u64,
     ) -> coll_status;
-    /// inout[i] = in[i] op inout[i], with `in` as the lower rank's part
+    /// Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part
     pub fn coll_reduce_local(
         r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
+    /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
-    /// Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by what was found from here on (see Tuning)
+    /// Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
-    /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
+    /// Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
-    /// How many calls with COLL_DETECT_OVERFLOW have ended with an infinity or a NaN in the result of this rank, since the communicator was made
+    /// Return how many calls with COLL_DETECT_OVERFLOW have produced an infinity or a NaN on this rank
     pub fn coll_overflows(comm: *const coll_comm) -> u64;
-    /// Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0 between threads, which use memory
+    /// Return the bytes that this rank has sent and received, headers included, for all communicators of its coll_init
     pub fn coll_traffic(comm: *const coll_comm, sent: *mut u64, received: *mut u64);
-    /// Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere
+    /// Return the virtual seconds that have passed for this rank of a simulated job; 0 in other jobs
     pub fn coll_sim_time(comm: *const coll_comm) -> f64;
-    /// An allocator that gives parts of the `length` bytes at `memory`
+    /// Make an arena of the `length` bytes at `memory`
     pub fn coll_arena_begin(memory: *mut c_void, length: usize) -> *const coll_allocator;
-    /// The program has its memory again
+    /// Return the memory of an arena to the program
     pub fn coll_arena_end(arena: *const coll_allocator) -> coll_status;
-    /// Bytes that are out now; 0 for what is no arena
+    /// Return how many bytes of an arena are allocated now; 0 if it is no arena
     pub fn coll_arena_used(arena: *const coll_allocator) -> usize;
-    /// The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order need no longer one
+    /// Return the length in bytes that would have been enough so far, holes and the arena's own records included
     pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
-    /// `length` bytes, at an address that is a multiple of 64, not zeroed
+    /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
-    /// NULL is fine
+    /// Free memory of coll_alloc
     pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
 }
