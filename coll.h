@@ -667,7 +667,7 @@
 extern "C" {
 #endif
 
-/* ---- >>status: 0 is done, above is not yet, below is an error ---- */
+/* ---- >>status: 0: done; positive: not yet; negative: an error ---- */
 
 #define COLL__STATUS_TABLE(row)                                                                     \
     row(COLL_OK,                0, "done")                                                          \
@@ -691,13 +691,13 @@ typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) COLL__STATUS_LI
 /* Return the fixed text of a status: "a rank is gone or unreachable". */
 COLL_API const char *coll_status_text(coll_status status);
 
-/* ---- >>types: elements and what is done with them ---- */
+/* ---- >>types and operations ---- */
 
 /* Numbered from 1: 0 in a descriptor means "default". */
 typedef int coll_type;
 enum {
     COLL_I8 = 1, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16, COLL_U32, COLL_U64,
-    COLL_BOOL,                                    /* one byte; whatever is not 0 is true                     */
+    COLL_BOOL,                                    /* one byte; every value but 0 is true                      */
     COLL_F16,                                     /* IEEE 754 binary16                                       */
     COLL_BF16,                                    /* the upper half of a binary32                            */
     COLL_F8E4M3, COLL_F8E5M2,                     /* OCP 8-bit floats; e4m3 has no infinity                  */
@@ -709,7 +709,7 @@ enum {
                                                      power of two for all of them, 33 bytes; coll_type_size is 0      */
 };
 
-/* Opaque elements of 1 to 2^30 - 1 bytes: moved as they are, and reduced by COLL_USER only. */
+/* Opaque elements of 1 to 2^30 - 1 bytes.  They are copied unchanged, and reduced by COLL_USER only. */
 #ifdef __cplusplus
 static constexpr coll_type coll__blob(long long bytes) { return static_cast<coll_type>(0x40000000 | bytes); }
 #define COLL_BLOB(bytes) coll__blob(bytes)
@@ -722,9 +722,9 @@ typedef enum coll_op {
     COLL_MINLOC, COLL_MAXLOC, COLL_USER
 } coll_op;
 
-/* An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part.  Associative.  Elements are
- * never split, pointers are 16-byte aligned, and it runs only inside a call of this library, on the thread that last used the
- * communicator. */
+/* A user-defined operation: inout[i] = in[i] op inout[i].  `in` is the part of the lower ranks.  It must be associative.
+ * Elements are never split, and pointers are aligned to 16 bytes.  It runs only inside a call of this library, on the thread
+ * that last used the communicator. */
 typedef void coll_reduce_fn(const void *in, void *inout, size_t count, coll_type type, void *context);
 
 typedef enum coll_kind {
@@ -745,14 +745,14 @@ COLL_API const char *coll_type_name(coll_type type);      /* "f32"; "?" for an u
 COLL_API const char *coll_op_name(coll_op op);            /* "sum"                                          */
 COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"                                    */
 
-/* Stands for `send`: the input is in recv. */
+/* As `send`: the input is in recv. */
 #ifdef __cplusplus
 #define COLL_IN_PLACE (reinterpret_cast<void *>(~intptr_t()))
 #else
 #define COLL_IN_PLACE ((void *)(intptr_t)-1)
 #endif
 
-/* ---- >>communicators: joining and leaving ---- */
+/* ---- >>communicators ---- */
 
 typedef struct coll_comm coll_comm;
 typedef struct coll_request coll_request;
@@ -846,8 +846,8 @@ COLL_API int coll_local_size(const coll_comm *comm);      /* the number of ranks
  * or coll_spawn of the calling thread that failed.  Valid until the next call on the communicator. */
 COLL_API const char *coll_error(const coll_comm *comm);
 
-/* ---- >>collectives: blocking; each has a non-blocking twin below.  v: block i has counts[i] elements at offsets[i], in
- * elements; offsets NULL: one after the other ---- */
+/* ---- >>collectives: blocking; the non-blocking forms are below.  v: block i has counts[i] elements at offsets[i], in
+ * elements; offsets NULL: blocks are adjacent ---- */
 
 /* Wait until every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
@@ -873,7 +873,7 @@ COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *rec
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
-/* One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place. */
+/* One buffer of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
 typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_type type; } coll_buffer;
 
 /* Combine each of `n` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `buffers`
@@ -933,7 +933,7 @@ COLL_API coll_status coll_neighbor_alltoallw(coll_comm *comm, const void *send, 
                                              const size_t *recv_counts, const size_t *recv_bytes,
                                              const coll_type *recv_types);
 
-/* ---- >>messages: matched by (source, tag) in the order sent, outside the order of collectives ---- */
+/* ---- >>messages: matched by (source, tag) in the order sent, not part of the order of collectives ---- */
 
 /* Send a message to one rank.  Returns when the buffer may be reused.  Long messages, and many short ones that are not
  * received, wait for the receiver.  0 <= tag.  A rank may send to itself. */
@@ -947,7 +947,7 @@ COLL_API coll_status coll_recv(coll_comm *comm, void *buffer, size_t count, coll
 COLL_API coll_status coll_sendrecv(coll_comm *comm, const void *send, size_t send_count, int dest,
                                    void *recv, size_t recv_count, int source, coll_type type, int tag);
 
-/* ---- >>requests: start now, finish later ---- */
+/* ---- >>requests: the non-blocking forms ---- */
 
 COLL_API coll_status coll_ibarrier(coll_comm *comm, coll_request **out);
 COLL_API coll_status coll_ibroadcast(coll_comm *comm, void *buffer, size_t count, coll_type type, int root,
@@ -1050,30 +1050,30 @@ COLL_API coll_status coll_progress(coll_comm *comm);
  * with the last of them.  -1: there is none, because operations progress only inside calls (see `background`). */
 COLL_API int coll_fd(coll_comm *comm);
 
-/* ---- >>call: one descriptor behind all of them; zero means default ---- */
+/* ---- >>call: one descriptor for every call; zero means default ---- */
 
 enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
     COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats are finite, or NaN                   */
-    COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
-                                     the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
-    COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
+    COLL_REPRODUCIBLE = 4,        /* also for every order of the ranks: inputs are rounded once, by 2^-42 of the largest at
+                                     most; then sums of floats are exact (see Numbers)                        */
+    COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random; see seed        */
     COLL_DETECT_OVERFLOW = 16,    /* count calls whose result has an infinity or a NaN: coll_overflows        */
-    COLL_ROUND_TWICE = 32         /* where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes */
+    COLL_ROUND_TWICE = 32         /* if hosts have several ranks, their sums may be rounded before they are sent between hosts */
 };
 
 typedef struct coll_call {
     coll_kind   kind;             /* COLL_ALLREDUCE, ...                                                     */
     const void *send;
     void       *recv;             /* broadcast: the buffer                                                   */
-    size_t      count;            /* elements; of one block where there are many                             */
+    size_t      count;            /* elements; of one block if there are several                             */
     const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
     const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
     size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
-    size_t      row;              /* a block is rows of so many elements (see Matrices); 0: it lies in one piece */
-    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: none between rows */
+    size_t      row;              /* elements in a row of a block (see Matrices); 0: the block is contiguous */
+    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: rows are adjacent */
     coll_type   type;             /* of the buffers                                                          */
-    coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
+    coll_type   wire;             /* of the messages of a reducing call; 0 = type                            */
     coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */
     coll_op     op;
     coll_reduce_fn *fn;           /* COLL_USER                                                               */
@@ -1081,19 +1081,19 @@ typedef struct coll_call {
     bool        not_commutative;  /* COLL_USER: ranks must be combined in their order                        */
     double      scale;            /* floats: multiplies the sum before it is rounded; 0 = 1                  */
     unsigned    flags;            /* COLL_DETERMINISTIC, ...                                                 */
-    uint64_t    seed;             /* COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one */
-    float      *residual;         /* error feedback with a wire of fewer bits, as long as send: added to the input, and
-                                     replaced by what its rounding to the wire left out; NULL = none         */
+    uint64_t    seed;             /* COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks */
+    float      *residual;         /* error feedback if the wire has fewer bits: as long as send, added to the input, and
+                                     replaced by the part that the wire cannot represent; NULL = none        */
     const coll_buffer *list;      /* allreduce_list                                                          */
     int         list_count;
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
     int         tag;
-    int         source;           /* sendrecv: whom to receive from                                          */
+    int         source;           /* sendrecv: the rank to receive from                                      */
     int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms                                 */
-    const char *algorithm;        /* force one by name (see coll_explain), with its radix or its number of blocks:
-                                     "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice.  The same on all ranks */
+    const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
+                                     coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
-} coll_call;                      /* whatever it points to must live until the request is finished (prepared: freed) */
+} coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);                               /* blocking */
@@ -1106,7 +1106,7 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 
-/* ---- >>numbers: the library's own arithmetic, for one thread ---- */
+/* ---- >>numbers: the arithmetic of the library on buffers of one thread ---- */
 
 /* Convert one float.  All functions round to nearest even. */
 COLL_API uint16_t coll_f32_to_f16(float value);           /* all round to nearest even                       */
@@ -1134,7 +1134,7 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
  * return COLL_ERR_UNSUPPORTED.  Buffers that overlap without being the same return COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
 
-/* ---- >>seeing: what was chosen and what it cost ---- */
+/* ---- >>inspection: choices, costs and counters ---- */
 
 /* Write how a call would be carried out, and which alternatives come next.  Example: "allreduce of 2048 x f32 (sum) on 4 ranks
  * over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7

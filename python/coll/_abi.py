@@ -200,7 +200,7 @@ class coll_sim(Structure):
 
 
 class coll_tcp(Structure):
-    """What is the network's (transport tcp); see Bootstrap and Security in the manual."""
+    """Options of transport tcp; see Bootstrap and Security in the manual."""
     _fields_ = [
         ('io', c_char_p),
         ('hosts', c_char_p),
@@ -227,7 +227,7 @@ class coll_allocator(Structure):
 
 
 class coll_config(Structure):
-    """All optional: zero means the default written beside each field."""
+    """All optional: zero means the default given for each field."""
     _fields_ = [
         ('transport', c_char_p),
         ('rank', c_int),
@@ -252,7 +252,7 @@ class coll_config(Structure):
 
 
 class coll_buffer(Structure):
-    """One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place."""
+    """One buffer of a coll_allreduce_list."""
     _fields_ = [
         ('send', c_void_p),
         ('recv', c_void_p),
@@ -262,7 +262,7 @@ class coll_buffer(Structure):
 
 
 class coll_call(Structure):
-    """whatever it points to must live until the request is finished (prepared: freed)."""
+    """what it points to must stay valid until the request is finished (prepared: freed)."""
     _fields_ = [
         ('kind', c_int),
         ('send', c_void_p),

@@ -50,7 +50,7 @@ pub const COLL_U8: c_int = 5;
 pub const COLL_U16: c_int = 6;
 pub const COLL_U32: c_int = 7;
 pub const COLL_U64: c_int = 8;
-/// one byte; whatever is not 0 is true
+/// one byte; every value but 0 is true
 pub const COLL_BOOL: c_int = 9;
 /// IEEE 754 binary16
 pub const COLL_F16: c_int = 10;
@@ -125,24 +125,24 @@ pub const COLL_NO_COLOR: c_int = -1;
 pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
-/// What is to go wrong in a simulated world
+/// A fault of a simulated machine
 pub type coll_sim_fault_kind = c_int;
-/// `rank` is no more, from its call `number` of the transport, or from `time` on
+/// `rank` ends, at its call `number` of the transport, or at `time`
 pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
-/// `rank` stays where it is for ever, and nobody is told
+/// `rank` stops and sends nothing more
 pub const COLL_SIM_STOP: coll_sim_fault_kind = 2;
-/// from `time` on nothing passes between ranks rank..peer and the others
+/// from `time` on ranks rank..peer are disconnected from the others
 pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
-/// message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up those behind it
+/// message `number` (0: each) from rank to peer (-1: to all) is lost, and delays those behind it
 pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
-/// it comes `amount` seconds late
+/// it arrives `amount` seconds late
 pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
-/// it comes byte by byte
+/// it arrives byte by byte
 pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
-/// from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half of it
+/// from `time` on the network of the rank's host has `amount` of its rate: 0.5: half
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
-/// What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was chosen, and how it went
+/// What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results
 pub type coll_log_level = c_int;
 pub const COLL_LOG_NONE: coll_log_level = -1;
 pub const COLL_LOG_ERROR: coll_log_level = 1;
@@ -153,13 +153,13 @@ pub const COLL_LOG_INFO: coll_log_level = 3;
 pub const COLL_DETERMINISTIC: c_int = 1;
 /// results of f16 and the 8-bit floats are finite, or NaN
 pub const COLL_SATURATE: c_int = 2;
-/// and for every order of the ranks: sums of floats are exact but for one rounding of the inputs to 2^-42 of the largest of them, or less (see Numbers)
+/// also for every order of the ranks: inputs are rounded once, by 2^-42 of the largest at most; then sums of floats are exact (see Numbers)
 pub const COLL_REPRODUCIBLE: c_int = 4;
-/// rounding to 16 bits and fewer goes up or down at random, see seed
+/// rounding to 16 bits and fewer goes up or down at random; see seed
 pub const COLL_STOCHASTIC: c_int = 8;
 /// count calls whose result has an infinity or a NaN: coll_overflows
 pub const COLL_DETECT_OVERFLOW: c_int = 16;
-/// where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes
+/// if hosts have several ranks, their sums may be rounded before they are sent between hosts
 pub const COLL_ROUND_TWICE: c_int = 32;
 
 #[repr(C)]
@@ -172,7 +172,7 @@ pub struct coll_request {
     private: [u8; 0],
 }
 
-/// An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part
+/// A user-defined operation: inout[i] = in[i] op inout[i]
 pub type coll_reduce_fn = Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, context: *mut c_void)>;
 
 #[repr(C)]
@@ -193,7 +193,7 @@ pub struct coll_sim_fault {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_sim {
-    /// s until a message is there; 12 us
+    /// s until a message arrives; 12 us
     pub latency: f64,
     /// s from one message that a rank sends, or receives, to the next; 4 us
     pub overhead: f64,
@@ -205,22 +205,22 @@ pub struct coll_sim {
     pub local_latency: f64,
     /// between ranks of one host; 0.5 us, 0.1 ns
     pub local_seconds_per_byte: f64,
-    /// that share its NIC; 1
+    /// ranks that share a NIC; 1
     pub ranks_per_host: c_int,
-    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program which counts on buffers for coll_send stands still
+    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program that relies on buffers for coll_send deadlocks
     pub capacity: c_int,
-    /// s by which a message may be later, drawn from the seed; none
+    /// s that a message may take longer, at random by the seed; none
     pub jitter: f64,
-    /// s until a killed rank is missed; 1 ms
+    /// s until a killed rank is detected; 1 ms
     pub detection: f64,
-    /// of the order of what happens at one instant; 1
+    /// of the order of simultaneous events; 1
     pub seed: u64,
     /// bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB
     pub stack: usize,
-    /// what is to go wrong; nothing
+    /// none
     pub faults: *const coll_sim_fault,
     pub fault_count: c_int,
-    /// that share one link to the other sites; none: there is one site
+    /// hosts that share one link to the other sites; 0: there is one site
     pub hosts_per_site: c_int,
     /// between sites; those between hosts
     pub far_latency: f64,
@@ -228,7 +228,7 @@ pub struct coll_sim {
     pub far_seconds_per_byte: f64,
 }
 
-/// What is the network's (transport tcp); see Bootstrap and Security in the manual
+/// Options of transport tcp; see Bootstrap and Security in the manual
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_tcp {
@@ -240,18 +240,18 @@ pub struct coll_tcp {
     pub network: *const c_char,
     /// "5000-5099", to listen at; default: COLL_PORTS, or any that is free
     pub ports: *const c_char,
-    /// on rank 0, with an `address` of port 0 ("10.0.0.7:0"): is told where it listens, for the program to hand on to the others
+    /// on rank 0, if the port of `address` is 0: receives the address, for the program to pass to the others
     pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
     pub listening_context: *mut c_void,
     /// a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of the file that COLL_KEY_FILE names, or none
     pub key: *const c_char,
-    /// what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent; compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used; "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls where there is a key and OpenSSL, else key
+    /// "key": authentication; "tls": also encryption (requires COLL_WITH_OPENSSL); "open": no key, public addresses allowed; "key+check", "open+check", "check": also checksums; default: COLL_SECURITY, or tls if there is a key and OpenSSL, else key
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0 means -1
+    /// < 0: processes of one host use TCP instead of shared memory; default: COLL_SHARE=0 means -1
     pub share_memory: c_int,
-    /// < 0: they exchange messages there, and do not carry out whole collectives as threads do; default: COLL_HUB=0 means -1
+    /// < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0 means -1
     pub hub: c_int,
 }
 
@@ -266,7 +266,7 @@ pub struct coll_allocator {
     pub context: *mut c_void,
 }
 
-/// All optional: zero means the default written beside each field
+/// All optional: zero means the default given for each field
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_config {
@@ -278,39 +278,39 @@ pub struct coll_config {
     pub size: c_int,
     /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
     pub address: *const c_char,
-    /// keeps jobs apart that meet at one address; default: COLL_WORLD, or ""
+    /// separates jobs that use one address; default: COLL_WORLD, or ""
     pub world: *const c_char,
-    /// to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s
+    /// until all ranks have joined; default: COLL_START_TIMEOUT_MS, or 60 s
     pub start_timeout_ms: c_int,
-    /// a process that sends no heartbeat for so long is dead, < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    /// a process that sends no heartbeat for this time is dead; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
     pub liveness_timeout_ms: c_int,
-    /// an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit
+    /// an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit
     pub stall_timeout_ms: c_int,
-    /// busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us, 10 us where the host has more ranks than processors; and none while other programs are found to use a rank's processor
+    /// busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
     pub spin_us: c_int,
     /// default: COLL_DEBUG, or COLL_LOG_WARN
     pub log_level: coll_log_level,
     /// default: to stderr
     pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: coll_log_level, line: *const c_char)>,
-    /// given back to log
+    /// passed to log
     pub log_context: *mut c_void,
     /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
     pub sim: *const coll_sim,
-    /// what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none
+    /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
     pub tuning_file: *const c_char,
-    /// < 0: no thread of the library moves operations on while the program computes, > 0: one does (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
+    /// > 0: a thread of the library progresses operations while the program computes, < 0: none (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
     pub background: c_int,
-    /// a directory: what this rank was doing is written there when the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
+    /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
     pub dump: *const c_char,
-    /// what is the network's
+    /// options of transport tcp
     pub tcp: coll_tcp,
-    /// where memory comes from (see Memory); default: malloc
+    /// of all memory (see Memory); default: malloc
     pub allocator: *const coll_allocator,
-    /// where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default: COLL_SITE, or "" which is one, too
+    /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
     pub site: *const c_char,
 }
 
-/// One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place
+/// One buffer of a coll_allreduce_list
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_buffer {
@@ -320,7 +320,7 @@ pub struct coll_buffer {
     pub r#type: coll_type,
 }
 
-/// whatever it points to must live until the request is finished (prepared: freed)
+/// what it points to must stay valid until the request is finished (prepared: freed)
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_call {
@@ -329,7 +329,7 @@ pub struct coll_call {
     pub send: *const c_void,
     /// broadcast: the buffer
     pub recv: *mut c_void,
-    /// elements; of one block where there are many
+    /// elements; of one block if there are several
     pub count: usize,
     /// v and w; reduce_scatterv: recv_counts
     pub send_counts: *const usize,
@@ -345,15 +345,15 @@ pub struct coll_call {
     pub recv_types: *const coll_type,
     /// sendrecv: the room; scatterv: what this rank expects
     pub recv_count: usize,
-    /// a block is rows of so many elements (see Matrices); 0: it lies in one piece
+    /// elements in a row of a block (see Matrices); 0: the block is contiguous
     pub row: usize,
-    /// elements from one row to the next in that buffer; 0: none between rows
+    /// elements from one row to the next in that buffer; 0: rows are adjacent
     pub send_stride: usize,
-    /// elements from one row to the next in that buffer; 0: none between rows
+    /// elements from one row to the next in that buffer; 0: rows are adjacent
     pub recv_stride: usize,
     /// of the buffers
     pub r#type: coll_type,
-    /// in the messages of a reducing call; 0 = type
+    /// of the messages of a reducing call; 0 = type
     pub wire: coll_type,
     /// of sums; 0 = f32 for floats of 8 and 16 bits, else type
     pub accumulate: coll_type,
@@ -367,9 +367,9 @@ pub struct coll_call {
     pub scale: f64,
     /// COLL_DETERMINISTIC, ...
     pub flags: c_uint,
-    /// COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one
+    /// COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks
     pub seed: u64,
-    /// error feedback with a wire of fewer bits, as long as send: added to the input, and replaced by what its rounding to the wire left out; NULL = none
+    /// error feedback if the wire has fewer bits: as long as send, added to the input, and replaced by the part that the wire cannot represent; NULL = none
     pub residual: *mut f32,
     /// allreduce_list
     pub list: *const coll_buffer,
@@ -377,11 +377,11 @@ pub struct coll_call {
     /// send: the destination; recv: the source; sendrecv: the destination
     pub root: c_int,
     pub tag: c_int,
-    /// sendrecv: whom to receive from
+    /// sendrecv: the rank to receive from
     pub source: c_int,
     /// 0 = the communicator's stall_timeout_ms
     pub timeout_ms: c_int,
-    /// force one by name (see coll_explain), with its radix or its number of blocks: "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice. The same on all ranks
+    /// an algorithm by name, with its radix or number of blocks: "circulant:4" (see coll_explain); NULL = COLL_ALGORITHM, or the library's choice. Equal on all ranks
     pub algorithm: *const c_char,
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
