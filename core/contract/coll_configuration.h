@@ -73,7 +73,7 @@ typedef struct coll_tcp {
                                      public addresses allowed; "key+check", "open+check", "check": also checksums; default:
                                      COLL_SECURITY, or tls if there is a key and OpenSSL, else key          */
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
-    int         share_memory;     /* < 0: processes of one host use TCP instead of shared memory; default: COLL_SHARE=0 means -1 */
+    int         share_memory;     /* < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1 */
     int         hub;              /* < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0
                                      means -1                                                               */
 } coll_tcp;

@@ -217,8 +217,8 @@ class coll_tcp(Structure):
 
 
 class coll_allocator(Structure):
-    """Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is
-        needed while it opens."""
+    """All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and
+        what is needed while it opens."""
     _fields_ = [
         ('allocate', CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
         ('free', CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),

@@ -249,13 +249,13 @@ pub struct coll_tcp {
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host use TCP instead of shared memory; default: COLL_SHARE=0 means -1
+    /// < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1
     pub share_memory: c_int,
     /// < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0 means -1
     pub hub: c_int,
 }
 
-/// Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed while it opens
+/// All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and what is needed while it opens
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_allocator {
