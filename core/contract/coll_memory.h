@@ -41,12 +41,12 @@ typedef struct coll_allocator {
  *     coll_arena_end(config.allocator);
  *
  * An arena allocates from one block of memory: first fit, by address; adjacent free parts are joined.  A part has no overhead
- * except that its length is rounded up to 16 bytes (8 if pointers have 4).  Finding a part takes a step for each hole.  The block
- * may be anywhere, also in static memory.  The program must not use it until coll_arena_end.
+ * except that its length is rounded up to 16 bytes (8 if pointers have 4).  Finding a part takes a step for each hole.  The
+ * block may be anywhere, also in static memory.  The program must not use it until coll_arena_end.
  *
  * Several communicators and several threads may use an arena at the same time.  coll_arena_begin and coll_arena_end must not be
- * called while another thread uses it.  If another thread holds the lock of the arena during a fork, the child cannot use it: in a
- * forked child do not use communicators whose arena several threads share.  COLL_TINY has no lock. */
+ * called while another thread uses it.  If another thread holds the lock of the arena during a fork, the child cannot use it: in
+ * a forked child do not use communicators whose arena several threads share.  COLL_TINY has no lock. */
 
 /* Make an arena of the `length` bytes at `memory`.  Never returns NULL.  If the block has no room even for the arena's own
  * records, of 300 bytes at most, every allocation fails, and calls return COLL_ERR_MEMORY. */
@@ -78,8 +78,8 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  * one is freed.  Either communicator may free memory of the other.
  *
  * coll_init reserves 64 GiB of addresses for it, or less: an eighth of RLIMIT_AS for all processes of the host together, and at
- * most RLIMIT_FSIZE.  Memory that does not fit comes from the communicator's allocator, and is not read in place.  Pages are taken
- * when they are used; mlockall locks what has been allocated, not what is reserved. */
+ * most RLIMIT_FSIZE.  Memory that does not fit comes from the communicator's allocator, and is not read in place.  Pages are
+ * taken when they are used; mlockall locks what has been allocated, not what is reserved. */
 
 /* Allocate memory that the ranks of this host can read in place.  It has `length` bytes, at an address that is a multiple of
  * 64, not zeroed.  NULL: there is no memory, with the sentence in coll_error(comm).  If processes share memory and the buffer
