@@ -105,7 +105,7 @@ static const struct option_row { char letter; const char *name, *value, *help; }
     { 'i', "stepbytes",    "SIZE",    "each size is SIZE more than the one before" },
     { 'd', "datatype",     "TYPE,..", "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64, nccl-tests' names, or all (f32)" },
     { 'o', "op",           "OP,..",   "sum prod min max avg, or all (sum)" },
-    { 'r', "root",         "RANK",    "the root; all: each in turn, one line each; rotate: another one in each operation (rotate)" },
+    { 'r', "root",         "RANK",    "the root; all: each in turn, one line each; rotate: a new one each time (rotate)" },
     { 'n', "iters",        "N",       "operations timed; 0: as many as take about 40 ms (0)" },
     { 'w', "warmup_iters", "N",       "operations before the timed ones (2)" },
     { 'c', "check",        "0|1",     "check every result before timing (1)" },
@@ -115,7 +115,7 @@ static const struct option_row { char letter; const char *name, *value, *help; }
     { 'L', "alloc",        NULL,      "buffers of coll_alloc, which ranks of one host read in place" },
     { 'F', "fresh",        NULL,      "write the input before each operation, and read the result after it" },
     { 'P', "pin",          NULL,      "bind ranks to processors, round robin" },
-    { 'h', "help",         NULL,      "this" },
+    { 'h', "help",         NULL,      "print this text" },
 };
 
 static _Noreturn PERF_PRINTF(1, 2) void refuse(const char *format, ...)
