@@ -62,8 +62,9 @@
  *     COLL_WITH_MPI, _NCCL      see MPI, GPUs
  *     COLL_STATIC               every function is static
  *     COLL_ASSERT               for debugging: the library checks its own state, and ends the program with a line to report
- *     COLL_SMALL, COLL_TINY     profiles that leave parts out; so do the lists COLL_ONLY_TRANSPORTS=threads,tcp,
- *                               COLL_ONLY_KINDS and COLL_ONLY_TYPES.  See docs/size.md
+ *     COLL_LEAST, COLL_SMALL,   profiles that leave parts out; so do the lists COLL_ONLY_TRANSPORTS=threads,tcp,
+ *     COLL_TINY                 COLL_ONLY_KINDS and COLL_ONLY_TYPES.  See docs/size.md
+ *     COLL_CONFIG_FILE='"f.h"'  a file of the program that defines any of these; it is included first
  *   Calling a disabled part returns COLL_ERR_UNSUPPORTED and names the switch.
  *   Machines without 64-bit atomics (32-bit mips, powerpc and riscv, old arm) require -latomic.  musl requires the kernel's
  * headers.
@@ -392,7 +393,7 @@
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_DEBUG=none|error|warn|info                 what is logged: to the hook, else to stderr (default: warn)
- *   Launchers: the variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun, Slurm and MLX are
+ *   Launchers: the variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun and Slurm are
  * understood.  The first complete set is used; sets that disagree are an error.  If none is complete, those of LeaderWorkerSet,
  * SkyPilot and AWS Batch are used, for a program that is started once on each pod or node.  PMIX_RANK, JOB_COMPLETION_INDEX (also
  * 0) and PET_NNODES without a complete set are an error: they show that there are other ranks, but not how many.  COLL_SIZE=1,
