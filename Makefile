@@ -195,7 +195,7 @@ PAGES = $(patsubst %,$(BUILD)/man/%,coll.3 coll-run.1 coll-check.1 coll_perf.1)
 SETTLED = $(patsubst packages/%.in,$(BUILD)/%,$(wildcard packages/*.in))
 
 lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.3, which shows what begins with coll_ and nothing else
-man: $(PAGES)    ## man pages, made of the manual in coll.h and of what the tools say to --help
+man: $(PAGES) $(BUILD)/man/functions/coll_init.3 ## man pages: the manual in coll.h, each function, and --help of the tools
 
 # One object for both, so that a shared library of somebody else's may have it within.
 $(BUILD)/libcoll.o: coll.c $(HEADER)
@@ -221,6 +221,13 @@ $(BUILD)/man/coll.3: coll.h tools/man.awk
 	@mkdir -p $(@D)
 	awk -v date='$(DATED)' -f tools/man.awk coll.h > $@
 
+# A page for each public function, from the comment above it.
+DECLARED = coll.h $(patsubst %,core/contract/coll_%.h,memory transport wrap)
+FUNCTIONS = $(shell awk -v names=1 -f tools/man_functions.awk $(DECLARED))
+$(BUILD)/man/functions/coll_init.3: $(DECLARED) tools/man_functions.awk
+	@rm -rf $(@D) && mkdir -p $(@D)
+	awk -v date='$(DATED)' -v to='$(@D)' -f tools/man_functions.awk $(DECLARED)
+
 ABOUT_coll-run   = start the processes of a job, on one machine or on several
 ABOUT_coll-check = measure the way between every two ranks of a job
 ABOUT_coll_perf  = measure collective operations, with the flags and columns of nccl-tests
@@ -233,7 +240,8 @@ $(BUILD)/man/%.1: $(BUILD)/% tools/man.awk
 INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
             $(patsubst %,$(LIBDIR)/pkgconfig/%,coll.pc coll-header.pc) \
             $(patsubst %,$(LIBDIR)/cmake/coll/%,coll-config.cmake coll-config-version.cmake) \
-            $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
+            $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(FUNCTIONS:%=$(MANDIR)/man3/%.3) \
+            $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
 
 # Where the library and the header lie is in coll.pc, which is therefore written anew.
 abi:             ## write down what libcoll shows, for tests/test_packages.sh: once for a new minor version
@@ -249,7 +257,7 @@ install: $(TOOLS) lib man ## put header, library, tools, man pages and what find
 	install -m 644 $(filter %.pc,$(SETTLED)) $(DESTDIR)$(LIBDIR)/pkgconfig/
 	install -m 644 $(filter %.cmake,$(SETTLED)) $(DESTDIR)$(LIBDIR)/cmake/coll/
 	install -m 755 $(TOOLS) $(DESTDIR)$(BINDIR)/
-	install -m 644 $(filter %.3,$(PAGES)) $(DESTDIR)$(MANDIR)/man3/
+	install -m 644 $(filter %.3,$(PAGES)) $(BUILD)/man/functions/*.3 $(DESTDIR)$(MANDIR)/man3/
 	install -m 644 $(filter %.1,$(PAGES)) $(DESTDIR)$(MANDIR)/man1/
 
 uninstall:       ## remove what `make install` has written there

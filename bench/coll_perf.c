@@ -99,23 +99,23 @@ typedef struct options {
 static const struct option_row { char letter; const char *name, *value, *help; } option_rows[] = {
     { 't', "nthreads",     "N",       "N ranks that are threads; default: this process is one rank of a job (coll-run)" },
     { 'C', "collective",   "NAME,..", "allreduce broadcast reduce allgather reduce_scatter barrier sendrecv, or all" },
-    { 'b', "minbytes",     "SIZE",    "smallest size, with K, M or G if need be (8)" },
+    { 'b', "minbytes",     "SIZE",    "smallest size; suffixes K, M, G (8)" },
     { 'e', "maxbytes",     "SIZE",    "largest size (32M)" },
     { 'f', "stepfactor",   "N",       "each size is N times the one before (4)" },
     { 'i', "stepbytes",    "SIZE",    "each size is SIZE more than the one before" },
     { 'd', "datatype",     "TYPE,..", "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64, nccl-tests' names, or all (f32)" },
     { 'o', "op",           "OP,..",   "sum prod min max avg, or all (sum)" },
-    { 'r', "root",         "RANK",    "the root; all: one after the other; rotate: a new one at each operation (rotate)" },
+    { 'r', "root",         "RANK",    "the root; all: each in turn, one line each; rotate: a new one each time (rotate)" },
     { 'n', "iters",        "N",       "operations timed; 0: as many as take about 40 ms (0)" },
-    { 'w', "warmup_iters", "N",       "operations before (2)" },
+    { 'w', "warmup_iters", "N",       "operations before the timed ones (2)" },
     { 'c', "check",        "0|1",     "check every result before timing (1)" },
-    { 'W', "wire",         "TYPE",    "what reductions send, as in coll_allreduce_mixed (the datatype)" },
-    { 'A', "algorithm",    "NAME",    "force an algorithm of the library by its name" },
+    { 'W', "wire",         "TYPE",    "type of the messages of reductions, as in coll_allreduce_mixed (the datatype)" },
+    { 'A', "algorithm",    "NAME",    "use an algorithm of the library by its name" },
     { 'J', "json",         "[FILE]",  "one JSON object a line: into FILE, or to stdout instead of the table" },
-    { 'L', "alloc",        NULL,      "buffers of coll_alloc, which ranks of one host read and write in place" },
-    { 'F', "fresh",        NULL,      "each operation with an input just written, and a result that is read" },
+    { 'L', "alloc",        NULL,      "buffers of coll_alloc, which ranks of one host read in place" },
+    { 'F', "fresh",        NULL,      "write the input before each operation, and read the result after it" },
     { 'P', "pin",          NULL,      "bind ranks to processors, round robin" },
-    { 'h', "help",         NULL,      "this" },
+    { 'h', "help",         NULL,      "print this text" },
 };
 
 static _Noreturn PERF_PRINTF(1, 2) void refuse(const char *format, ...)
@@ -132,7 +132,7 @@ static _Noreturn PERF_PRINTF(1, 2) void refuse(const char *format, ...)
 
 static _Noreturn void help(void)
 {
-    puts("coll_perf - measure the collectives of coll.h between threads (-t N) or the ranks of a job\n");
+    puts("coll_perf - measure the collectives of coll.h on threads (-t N) or on the ranks of a job\n");
     for (size_t i = 0; i < sizeof option_rows / sizeof *option_rows; i++) {
         const struct option_row *row = &option_rows[i];
         printf("  -%c, --%-12s %-8s %s\n", row->letter, row->name, row->value ? row->value : "", row->help);

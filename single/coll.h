@@ -8,8 +8,8 @@
  *
  * Every collective: barrier, broadcast, reduce, allreduce, reduce-scatter, scan, gather, scatter, allgather, all-to-all, and
  * exchanges between the neighbors of a graph; and messages with tags.  For integers, floats of 8 to 64 bits, complex numbers,
- * (value, index) pairs and opaque elements, with the usual operations or your own.  16- and 8-bit floats are summed in 32 bits
- * and rounded once.  No launcher, no runtime and no library to install.
+ * (value, index) pairs and opaque elements, with the usual operations or user-defined ones.  16- and 8-bit floats are summed in
+ * 32 bits and rounded once.  No launcher, no daemon and no installed library is needed.
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
  *     #include "coll.h"                                 cc train.c -pthread             (see Compiling)
@@ -27,11 +27,20 @@
  *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
  *     }
  *
- * The same worker between processes: each calls coll_init(&comm, NULL), and is started by coll-run, torchrun or by hand with
- * COLL_RANK, COLL_SIZE and COLL_ADDR set.
+ * If each rank is a process, the worker is the same.  Start the processes with coll-run or torchrun, or set COLL_RANK, COLL_SIZE
+ * and COLL_ADDR in each:
  *
- * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
- * `comm` is a communicator, and x and y are `n` floats each.
+ *     int main(void)
+ *     {
+ *         coll_comm *comm;
+ *         if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         const int result = worker(comm, NULL);
+ *         coll_free(comm);
+ *         return result;
+ *     }
+ *
+ * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program: `comm`
+ * is a communicator, and x and y are arrays of `n` floats.
  *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
@@ -42,45 +51,56 @@
  * COMPILING
  *         #define COLL_IMPLEMENTATION
  *         #include "coll.h"
- *   Exactly one C file has both lines, before any other include; all others have the second alone.  The implementation is C11
- * for Linux, by gcc or clang.  The declarations are C99 and C++11: a C++ program puts the two lines into one C file.
+ *   Exactly one C file contains both lines, before any other include.  All other files contain the second line alone.  The
+ * implementation is C11 for Linux, for gcc or clang.  The declarations are C99 and C++11: a C++ program compiles the
+ * implementation in a C file.
  *     cc train.c -pthread
- * TCP runs on io_uring where the compiler finds <liburing.h> (2.2 or later; Debian: liburing-dev) and the program liburing.so.2,
- * which it loads itself; elsewhere on poll, and coll_explain says why.  Before glibc 2.34 loading takes -ldl; a static program
- * loads nothing.  With COLL_WITH_URING a program is linked with liburing instead: add -luring.
- *   The library is one file, single/coll.h in its repository, for programs to copy.  The same in parts: coll.h, coll_impl.h,
- * core/, transports/ and carriers/.  COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version; what each
- * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
- *   It may be a library, too: libcoll, by `make lib`, pkg-config, CMake, Meson or Debian's packages; see README.md.
- * A program that is linked with it has the second line alone.
- *   Parts may be left out: COLL_SMALL, COLL_ONLY_TRANSPORTS=threads,tcp or single switches like COLL_NO_SIM, for which see
- * core/base/coll_parts.h.  Who asks for what was left out gets COLL_ERR_UNSUPPORTED and the name of the switch.
- *   Switches: COLL_NO_URING (poll only), COLL_WITH_URING (link with -luring), COLL_WITH_OPENSSL (TLS; link with -lssl
- * -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the
- * library checks its own state, and ends the program with a line to report where that is wrong; for debugging).
- *   Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl needs the kernel's
+ *   TCP uses io_uring if the compiler finds <liburing.h> (2.2 or later; Debian: liburing-dev) and the program finds
+ * liburing.so.2, which it loads itself.  Otherwise TCP uses poll, and coll_explain says why.  Before glibc 2.34 loading requires
+ * -ldl.  A static program loads nothing.
+ *   The library is one file, single/coll.h in its repository.  The same in parts: coll.h, coll_impl.h, core/, transports/ and
+ * carriers/.  A program may also link with libcoll (`make lib`, pkg-config, CMake, Meson, Debian packages; see docs/install.md).
+ * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version.  docs/reference.md has tables of types and
+ * algorithms.
+ *   Macros that a program may define:
+ *     COLL_WITH_URING           link with liburing (-luring) instead of loading it
+ *     COLL_WITH_OPENSSL         TLS; link with -lssl -lcrypto
+ *     COLL_WITH_MPI, _NCCL      see MPI, GPUs
+ *     COLL_STATIC               every function is static
+ *     COLL_ASSERT               for debugging: the library checks its own state, and ends the program with a line to report
+ *     COLL_LEAST, COLL_SMALL,   profiles that leave parts out; so do the lists COLL_ONLY_TRANSPORTS=threads,tcp,
+ *     COLL_TINY                 COLL_ONLY_KINDS and COLL_ONLY_TYPES.  See docs/size.md
+ *     COLL_CONFIG_FILE='"f.h"'  a file of the program that defines any of these; it is included first
+ *   Calling a disabled part returns COLL_ERR_UNSUPPORTED and names the switch.
+ *   Machines without 64-bit atomics (32-bit mips, powerpc and riscv, old arm) require -latomic.  musl requires the kernel's
  * headers.
- *   What would change the bits of results is refused.  -ffast-math and each part of it is an #error; where the compiler does
- * not tell, coll_init returns COLL_ERR_UNSUPPORTED.  So is the x87 (i686: compile with -msse2 -mfpmath=sse), and any
- * FLT_EVAL_METHOD but 0 (s390x with -std=c11: -fexcess-precision=fast).  Products are never fused with sums, whatever -march
- * says; clang's -ffp-contract=fast is refused by coll_init.
- *   The modes of the processor belong to the program.  Ranks meet over TCP or MPI only if all flush subnormals or none does (a
- * part linked with -ffast-math does), and if all round to nearest.  A thread sets its modes before it makes a communicator, and
- * leaves them.  Ranks of 32 and 64 bits, and of different machines, may be in one job if they have the same byte order.
- *   In C++ begin a descriptor with `coll_call call{};` and set what you need.  Designated initializers (C++20) warn of every
- * member that they leave out.
- *   Stack: a thread that calls the library needs 64 KiB for it.  Operations of your own (COLL_USER), the log hook, and what the
- * system needs to look up a name come on top.  The library's own threads have 256 and 512 KiB.
+ *   Compiler options that change results are refused.  -ffast-math and each part of it is an #error.  If the compiler does not
+ * reveal it, coll_init returns COLL_ERR_UNSUPPORTED.  The same holds for the x87 (i686: compile with -msse2 -mfpmath=sse) and for
+ * any FLT_EVAL_METHOD but 0 (s390x with -std=c11: -fexcess-precision=fast).  Products are never fused with sums, whatever -march
+ * says.  coll_init refuses clang's -ffp-contract=fast.
+ *   The library never changes FPU modes.  Ranks connect over TCP or MPI only if all of them flush subnormals or none does
+ * (linking one part with -ffast-math flushes), and if all round to nearest.  A thread sets its modes before it makes a
+ * communicator, and keeps them.  Ranks of 32 and 64 bits and of different machines may be in one job if they have the same byte
+ * order.
+ *   In C++ begin a descriptor with `coll_call call{};` and set the members.  Designated initializers (C++20) warn about every
+ * member that is left out.
+ *   Stack: a thread that calls the library needs 64 KiB for it.  User-defined operations (COLL_USER), the log hook, and name
+ * lookups of the system need additional stack.  The library's own threads have 256 and 512 KiB.
  *
  * RANKS
  *         int rank = coll_rank(comm), size = coll_size(comm);
  *         if (rank == 0) printf("%d ranks\n", size);
  *         if (coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *   A communicator joins `size` ranks, numbered from 0.  A rank is a process (coll_init) or a thread of one (coll_spawn,
- * coll_init_threads).  Several processes may bring several ranks each: COLL_RANK is then the first rank of a process, and
- * COLL_SIZE the number of all ranks.  Where a launcher counts processes, its numbers are multiplied by the ranks of each.
- *   A process that owns every rank connects to nobody, and needs no network.
- *   All ranks call the same collectives of a communicator, in the same order, with arguments that agree.
+ *   A communicator connects `size` ranks, numbered from 0.  A rank is a thread or a process.  The same function can run on both;
+ * only the call that makes the communicator differs:
+ *     coll_spawn(count, worker, arg)               the library makes `count` threads; each calls worker(comm, arg)
+ *     coll_init_threads(count, comms, config)      the program has made the threads; thread i uses comms[i]
+ *     coll_init(&comm, config)                     this process is one rank; the others are other processes
+ *     coll_init_custom(transport, context, rank, size, &comm)      the same over a transport that the program supplies
+ *   The first two also work in a process of a larger job: each process then has several ranks.  COLL_RANK is the first rank of a
+ * process, and COLL_SIZE is the number of all ranks.  If a launcher counts processes, its numbers are multiplied by the ranks of
+ * each.  A process that has all ranks needs no network.
+ *   All ranks make the same collective calls on a communicator, in the same order, with arguments that agree.
  *
  * AGREEMENT
  *         const int root = 0;
@@ -89,357 +109,375 @@
  *   These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm, accumulate,
  * scale, flags, seed with COLL_STOCHASTIC, not_commutative).  v and w forms differ:
  *     allgatherv, reduce_scatterv      all counts are equal on all ranks; offsets may differ
- *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks need
- *     alltoallw, neighbor_...v, ...w   not know it; where there is a root, counts and offsets matter there only
+ *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks
+ *     alltoallw, neighbor_...v, ...w   do not need it; if there is a root, counts and offsets matter there only
  *     allreduce_list                   number, types and counts of the buffers, in the same order
- *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Counts of v forms and of lists are
- * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
- * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
- * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
- *   A rank that needs nothing from the one that errs may finish before the error shows: the root of a broadcast or scatter, the
- * others in a reduce or gather, ranks of a scan.  If two ranks take themselves for the root, every rank may return COLL_OK with
- * different data.  Then the next collective in which these ranks exchange messages, or wait for one another in memory, returns
+ *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Flags are compared exactly; counts of v
+ * forms and of lists are compared with a hash of 32 bits.  If another option is set (algorithm, accumulate, scale, seed,
+ * not_commutative), all of these are compared with a hash of 192 values: one wrong option in 192 is not detected.  Blocks without
+ * elements have no type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and
+ * fn_context.
+ *   A rank that needs nothing from the mistaken rank may return before the mismatch is found: the root of a broadcast or scatter,
+ * the other ranks of a reduce or gather, ranks of a scan.  If two ranks act as the root, every rank may return COLL_OK with
+ * different data.  Then the next collective in which these ranks exchange messages, or wait for each other in memory, returns
  * COLL_ERR_MISMATCH; or coll_free does, on at least one rank.  Later calls compare a hash of 16 bits of the calls before, and
- * coll_free one of 64.  Not found, for that would take a message more:
- *     at coll_free     over MPI and transports of the program's own; in communicators of some ranks of a job, calls that go by
- *                      messages, unless one has come already; prepared calls that go by messages; and where some ranks have made
+ * coll_free one of 64.  Detecting the following would require another message:
+ *     at coll_free     over MPI and transports that the program supplies; in communicators of some ranks of a job, calls that use
+ *                      messages, unless one has arrived already; prepared calls that use messages; and if some ranks have made
  *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
- *     at a next call   where none of those that disagreed waits for another again, as in the same mistaken broadcast once more
- *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for one another in different calls
+ *     at a next call   if none of the ranks that disagreed waits for another again, as in the same mistaken broadcast once more
+ *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for each other in different calls
  *                      get COLL_ERR_TIMEOUT, after stall_timeout_ms
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
  *         if (coll_allgather(comm, mine, all, 4, COLL_F32)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         if (coll_allreduce(comm, COLL_IN_PLACE, mine, 4, COLL_F32, COLL_MAX)) return 1;
- *   Counts are elements, and may be 0; the pointers may then be NULL.  Any alignment that the type allows is fine.  Offsets are
- * counted from the start of the buffer: in elements, in w forms in bytes.  NULL for the offsets of a v form means one block
- * after the other.  Buffers that a rank's role does not use may be NULL.
- *   In place is send == recv, or COLL_IN_PLACE for send (for recv at the root of a scatter).  Its meaning differs:
- *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
- *                               of gather at the root
- *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
- *                               the start of recv; either way the rest keeps the input
+ *   A count is a number of elements and may be 0; the pointers may then be NULL.  Any alignment that the type allows is valid.
+ * Offsets are counted from the start of the buffer: in elements, in w forms in bytes.  NULL offsets in a v form mean that the
+ * blocks are adjacent.  Buffers that the role of a rank does not use may be NULL.
+ *   A call is in place if send == recv, or if send is COLL_IN_PLACE (at the root of a scatter: recv).  The meaning depends on the
+ * kind:
+ *     gather, allgather (v)     the input is in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
+ *                               for gather at the root
+ *     reduce_scatter (v)        if recv == send + rank * recv_count, the result is written there; if recv == send, or with
+ *                               COLL_IN_PLACE, at the start of recv.  In both cases the rest keeps the input
  *     scatter (v), at the root  its block stays where it is in send
- *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
- * Messages, broadcast and neighbor calls have no form in place.
- *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are never written unless in
- * place.  Nothing outside the result is ever written.
+ *     alltoall (v, w)           every block is replaced by the one that arrives; the send arrays are ignored
+ *   Messages, broadcast and neighbor calls have no form in place.
+ *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are written only in place.
+ * Nothing outside the result is ever written.
  *
  * MATRICES
  *         float rows[3 * 8] = { 0 }, columns[12 * 2];
  *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
  *                                  .row = 2, .send_stride = 8 };
  *         if (coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *   Here each of 4 ranks has 3 rows of a matrix of 8 columns, [3][8], and gets 2 columns of all its rows, [12][2].
- *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
- * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
- * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
- *     send_stride    of send: the one block, or in a scatter and an alltoall those of all ranks
- *     recv_stride    of recv: the one block (also that of a broadcast), or in a gather, allgather and alltoall those of all ranks
- *     0              the blocks of this buffer lie in one piece, one after the other, as without row
- *   All of this is each rank's own affair: ranks agree on count and type, and may have other rows, strides or none.  On the way a
- * block is its elements, row after row.  So shards [rows][wide / size] become [rows][wide] by an allgather with row =
- * wide / size and recv_stride = wide, and a matrix is turned from rows to columns as above, and back with recv_stride = wide.
- *   In place as above: the own block is then at + rank * row, and both strides are the same; COLL_IN_PLACE says so by itself.
- * Send and recv may lie between one another's rows where their strides are equal.  A stride that is too short for its rows, a
- * count that is no multiple of row, and rows in any other kind are COLL_ERR_ARGUMENT.  What is between rows is never written.
- *   A block with a stride is packed by its request, at the start, and spread at the end: a copy of what it holds, in memory that
- * a blocking call keeps for the next one.
+ *   In this example each of 4 ranks has 3 rows of a matrix of 8 columns, [3][8].  It gets 2 columns of all rows, [12][2].
+ *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  If coll_call.row is set, a
+ * block of `count` elements is count / row rows.  In a buffer with a stride, each row begins that many elements after the
+ * previous one.  If the buffer has a block for every rank, the blocks lie side by side: block i begins i * row elements after the
+ * start.
+ *     send_stride    of send: the one block, or in a scatter and an alltoall the blocks of all ranks
+ *     recv_stride    of recv: the one block (also of a broadcast), or in a gather, allgather and alltoall the blocks of all ranks
+ *     0              the blocks of this buffer are contiguous and adjacent, as without row
+ *   Ranks must agree on count and type, not on row and strides.  In a message a block is its elements, row after row.  So an
+ * allgather with row = wide / size and recv_stride = wide joins shards [rows][wide / size] to [rows][wide].  The alltoall above
+ * converts a matrix from rows to columns; with recv_stride = wide it converts it back.
+ *   In place works as above: the rank's own block is then at + rank * row, and both strides are equal; COLL_IN_PLACE implies
+ * that.  Send and recv may lie between each other's rows if their strides are equal.  A stride that is shorter than its rows, a
+ * count that is no multiple of row, and rows in any other kind return COLL_ERR_ARGUMENT.  Elements between rows are never
+ * written.
+ *   A block with a stride is packed when its request starts, and unpacked at the end.  The copy takes memory, which a blocking
+ * call keeps for the next one.
  *
  * NUMBERS
  *         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_SUM,
  *                                  .flags = COLL_DETERMINISTIC };
  *         if (coll_run(comm, &call)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *   Integers wrap.  COLL_AVG is the sum, divided afterwards; integers are summed in a wider type and truncated toward zero.
- * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.
- *   NaN propagates through every operation, and comes out as the one canonical quiet NaN of its type.  For MIN and MAX, -0 is
- * less than +0.  Overflow becomes infinity (f8e4m3, which has none: NaN).  With COLL_SATURATE it becomes the largest finite
- * value of f16 and the 8-bit floats instead, and so does an infinity that is an input, with every operation and on its way to
- * such a wire; NaN remains NaN.
- *   LAND, LOR and LXOR take what is not zero as true, and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are
- * equal.  What is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; docs/reference.md has the
- * table.  Scans have no COLL_AVG.
- *   A result has the same bits on every rank, and in every run on the same number of ranks.  Two flags promise more:
+ *   Integers wrap.  COLL_AVG is the sum, divided afterwards; integers are summed in a wider type and truncated toward zero.  f16,
+ * bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.
+ *   NaN propagates through every operation.  The result is the one canonical quiet NaN of its type.  For MIN and MAX, -0 is less
+ * than +0.  Overflow becomes infinity (f8e4m3, which has none: NaN).  With COLL_SATURATE, overflow and infinite inputs become the
+ * largest finite value of f16 and the 8-bit floats, for every operation and for such a wire; NaN remains NaN.
+ *   LAND, LOR and LXOR treat every value except 0 as true, and return 1 or 0.  MINLOC and MAXLOC return the lower index if values
+ * are equal.  Scans have no COLL_AVG.  An undefined combination, such as BAND of floats, returns COLL_ERR_UNSUPPORTED and sends
+ * nothing; docs/reference.md has the table.
+ *   A result has the same bits on every rank, and in every run on the same number of ranks.  Two flags guarantee more:
  *     COLL_DETERMINISTIC    the same bits for every message size, algorithm and transport: additions follow a pairwise tree over
- *                           the rank numbers (in scans: left to right).  Where the grouping cannot matter (integers, MIN, MAX,
- *                           bits) this holds without the flag
+ *                           the rank numbers (in scans: left to right).  If the grouping cannot matter (integers, MIN, MAX,
+ *                           bits), this holds without the flag
  *     COLL_REPRODUCIBLE     a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too
- * With either flag the bits are others for another number of ranks.
- *   COLL_REPRODUCIBLE in detail.  A result depends only on which inputs there are, and how many.  Each input is rounded to a
- * grid that the largest input of that element decides.  That changes it by at most 2^-42 of the largest on up to 1,024 ranks
- * (f64: 2^-84), and by twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16
- * and the 8-bit floats lose nothing on up to 8,192 ranks.  An AVG, and a scale, are worked out in f64 from that sum; an AVG of
- * f64 does not overflow on the way.  A sum of zero is +0, also of -0 alone.  Only algorithms that combine all raw inputs at
- * once may serve, so partial sums never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of
- * floats, and no such COLL_USER.  In scans, where the order of the ranks is part of the question, the flag means
- * COLL_DETERMINISTIC; elsewhere its promise holds anyway.
- *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.  It must not
- * use communicators, nor may the log hook: COLL_ERR_ARGUMENT, but for coll_abort.
- *   With COLL_DETECT_OVERFLOW a reducing call of floats or complex numbers whose result on this rank has an infinity or a NaN
- * is counted when it ends; coll_overflows tells how many there were.  Calls that reduce nothing are not looked at.
+ *   With either flag the bits depend on the number of ranks.
+ *   COLL_REPRODUCIBLE: a result depends only on the inputs and their number.  Each input is rounded to a grid that the largest
+ * input of that element determines.  This changes it by at most 2^-42 of the largest on up to 1,024 ranks (f64: 2^-84), and by
+ * twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16 and the 8-bit floats
+ * lose nothing on up to 8,192 ranks.  AVG and scale are calculated in f64 from that sum; an AVG of f64 does not overflow on the
+ * way.  A sum of zero is +0, also of -0 alone.  Only algorithms that combine all raw inputs at once are used, so partial sums are
+ * never sent; the arithmetic costs several times that of a plain sum.  PROD of floats and COLL_USER do not support the flag.  In
+ * scans, whose result depends on the order of the ranks, it means COLL_DETERMINISTIC; in all other calls its guarantee holds
+ * anyway.
+ *   A user-defined operation (COLL_USER) may be regrouped.  It may also be reordered unless not_commutative is set.  It and the
+ * log hook must not call functions on communicators, except coll_abort: such a call returns COLL_ERR_ARGUMENT.
+ *   With COLL_DETECT_OVERFLOW, a reducing call of floats or complex numbers whose result on this rank contains an infinity or a
+ * NaN is counted; coll_overflows returns the number.  Calls that reduce nothing are not examined.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
- *   With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, and the sum is rounded
- * to it once.  Every element of recv is such a value, converted to the type.  Inputs and results take fewer bytes; partial
- * sums, which some algorithms pass on, travel in the type of the sum.
- *   The wire may be any float of as many bits as the type or fewer, under a float.  Where the wire has the greater range or the
- * more places (f16 and bf16, f8e4m3 and f8e5m2 under one another), the conversion to the type rounds and overflows as any
- * other; COLL_SATURATE keeps to the largest number that both have.
- *   COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types under f32, f64, f16 and bf16 (OCP MX).  32 elements share a power
- * of two in a byte of its own: 1.03 bytes an element.  Elements are counted from the start of the vector; of its block in a
- * reduce_scatter; of a buffer in a list.  An element of mxi8 is off by at most 2^-7 of the largest of its group.  One of
- * mxf8e4m3 is off by 2^-4 of itself (the largest by 2^-3), one of mxf8e5m2 by 2^-3 of itself, unless it is far below the
- * largest.  A group with an infinity or a NaN, or whose result f16 does not reach, is NaN as a whole.  COLL_STOCHASTIC does not
- * go with them.
- *   Error feedback: with coll_call.residual, which begins as zeros, a call reduces what the wire carries of input + residual.
- * It leaves the rest in residual for the next call of the same vector, so that over many calls no input is lost.  The one
- * rounding of the sum is not fed back.  The residual of what is infinite or NaN is 0; after an error it is undefined.
+ *   With a wire type (coll_allreduce_mixed, coll_call.wire), each input is rounded to the wire type once, and the sum is rounded
+ * to it once.  Every element of recv is such a value, converted to the type of the buffer.  Inputs and results are sent with
+ * fewer bytes.  Partial sums, which some algorithms send, have the type of the sum.
+ *   If the type is a float, the wire may be any float of at most as many bits.  If the wire has a greater range or more digits
+ * than the type (f16 and bf16, f8e4m3 and f8e5m2), the conversion to the type rounds and overflows as any other; COLL_SATURATE
+ * limits it to the largest number that both have.
+ *   COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types for f32, f64, f16 and bf16 (OCP MX).  32 elements share a power of
+ * two in one byte: 1.03 bytes an element.  Elements are counted from the start of the vector; of its block in a reduce_scatter;
+ * of a buffer in a list.  The error of an element of mxi8 is at most 2^-7 of the largest of its group.  The error of one of
+ * mxf8e4m3 is 2^-4 of itself (of the largest 2^-3), of mxf8e5m2 2^-3 of itself, unless it is far below the largest.  A group is
+ * NaN as a whole if it contains an infinity or a NaN, or if f16 cannot represent its result.  COLL_STOCHASTIC does not support
+ * these types.
+ *   Error feedback: if coll_call.residual is set, the call reduces what the wire can represent of input + residual.  It stores
+ * the rest in residual for the next call of the same vector, so that over many calls no input is lost.  The residual begins as
+ * zeros.  The rounding of the sum is not fed back.  The residual of an infinity or a NaN is 0; after an error it is undefined.
  *   With COLL_STOCHASTIC every rounding to a type of 16 bits or fewer goes up or down at random, in proportion to the distance.
- * Inputs on their way to such a wire draw by the seed, the rank and the number of the element; results draw by the seed and the
- * number alone.  So all ranks have the same bits, and the same seed gives them again; with COLL_DETERMINISTIC also for every
- * algorithm and transport.  Numbers that the type has are kept.  In a list each buffer counts from 0, and draws by its place.
- * A step of training wants another seed each time.  Elsewhere the flag means nothing.
+ * The random numbers of an input depend on the seed, the rank and the index of the element; those of a result on the seed and the
+ * index.  So all ranks have the same bits, and the same seed gives the same bits again; with COLL_DETERMINISTIC also for every
+ * algorithm and transport.  Values that the type can represent are not changed.  In a list each buffer counts from 0, and its
+ * position enters the numbers.  Use another seed in each training step.  In other calls the flag has no effect.
  *
  * WAITING
  *         coll_request *request;
  *         if (coll_iallreduce(comm, x, y, n, COLL_F32, COLL_SUM, &request)) return 1;
  *         coll_wait(request), coll_request_free(request);
- *   A blocking call is a start and a wait; it returns when this rank's part is done.  coll_i... calls return with a request and
- * do not wait.  The program leaves the buffers alone until coll_wait or coll_test says that the request is finished, and then
- * frees it (coll_request_free).  A request that is freed while it runs is detached: it goes on by itself.  Its buffers must
- * stay until it is known to be over: by a later collective of this communicator that has ended, or for a message by what the
- * receiver says.
- *   Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
- * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same coll_init.
- * Short ones that are queued do so at the same time, where that makes no difference to their results; and those that are
- * started within microseconds of one another leave together, with the next call that waits or tests.  So start many, and wait
- * for all.
- *   coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
- * finished it: this call, another thread, the progress thread or any other call.  A request that coll_test or coll_wait has
- * already called finished counts as handed out; coll_restart makes it eligible again.  These functions enter the communicators
- * of all requests that still run.  If these come from several coll_init, a wait looks at each in turn, and sleeps at most a
- * millisecond at a time.  A time limit counts while none of the requests finishes; the shortest one holds for all.
- *   Over TCP a progress thread of the library moves operations between calls.  It is made when the first request is started
- * that is not done at once.  It steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is
- * nothing to move, and gives way to every call.  It takes no signals, runs on the processors of the thread that has made it,
- * and may call the log hook.  It leaves operations of your own (COLL_USER) to the program's threads.  With COLL_BACKGROUND=off,
- * and between threads, nothing moves between calls.
+ *   A blocking call is a start and a wait; it returns when this rank's part is complete.  A coll_i... call returns a request and
+ * does not wait:
+ *     coll_status coll_wait(coll_request *request);
+ *     coll_status coll_test(coll_request *request);                                  COLL_PENDING: not finished
+ *     coll_status coll_wait_all(int count, coll_request **requests);
+ *     coll_status coll_wait_any(int count, coll_request **requests, int *index);
+ *     void        coll_request_free(coll_request *request);
+ *   The program must not use the buffers until coll_wait or coll_test reports that the request is finished.  Then it frees the
+ * request.  A request that is freed while it runs continues in the background.  Its buffers must stay valid until it is known to
+ * be finished: when a later collective of this communicator has returned, or for a message when the receiver confirms it.
+ *   Collectives of one communicator run one after the other, in the order in which they were started.  They may be waited for in
+ * any order.  Any call that starts, waits or tests progresses the operations of all communicators of the same coll_init.  Short
+ * queued collectives run at the same time if this does not change their results.  Those that are started within microseconds of
+ * each other are sent together, by the next call that waits or tests.  Therefore start many, and wait for all.
+ *   coll_wait_any, coll_wait_some and coll_test_any report each completed request exactly once, no matter which thread or call
+ * completed it.  A request that coll_test or coll_wait has already reported is skipped; coll_restart makes it eligible again.
+ * These functions use the communicators of all requests that are pending.  If these belong to several coll_init, a wait polls
+ * each in turn and sleeps at most a millisecond at a time.  A time limit counts while none of the requests finishes; the shortest
+ * limit applies to all.
+ *   Over TCP a progress thread of the library progresses operations between calls.  It is created when the first request is
+ * started that does not finish at once.  It runs if requests have not been progressed for a tenth of a millisecond, sleeps if
+ * there is nothing to do, and yields to every call.  It blocks all signals, runs on the processors of the thread that created it,
+ * and may call the log hook.  It does not run user-defined operations (COLL_USER).  With COLL_BACKGROUND=off, and between
+ * threads, operations progress only inside calls.
  *
  * PREPARED CALLS
  *         if (coll_prepare(comm, &call, &request)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         for (int step = 0; step < 3; step++) if (coll_restart(request) || coll_wait(request)) return 1;
  *         coll_request_free(request);
- *   coll_prepare checks and plans a call once; its request can be started again and again.  Each prepared call has an order of
- * its own, so that ranks may restart prepared calls in different orders.  A rank that restarts all of them before it waits for
- * the first may do both in any order.
- *   With waits in between there has to be one order of these calls, the same for all ranks, in which no rank waits for a call
- * before it has restarted all that come sooner.  Otherwise a circle of ranks may wait for one another: rank 0 restarts A and
- * waits for it before it restarts B, while rank 1 does so with B before A.
+ *     coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
+ *     coll_status coll_restart(coll_request *request);
+ *   coll_prepare checks and plans a call once; its request can be started many times.  Each prepared call has its own order, so
+ * ranks may restart prepared calls in different orders.  A rank that restarts all of them before it waits for the first may do
+ * both in any order.
+ *   If a rank waits in between, there must be one order of these calls, the same for all ranks.  Every rank must restart all
+ * earlier calls of that order before it waits for a call.  Otherwise ranks may deadlock: rank 0 restarts A and waits for it
+ * before it restarts B, while rank 1 restarts B and waits for it before it restarts A.
  *
  * MESSAGES
  *         const int next = (rank + 1) % size, before = (rank + size - 1) % size, tag = 7;
  *         if (coll_sendrecv(comm, x, n, next, y, n, before, COLL_F32, tag)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *   coll_send, coll_recv and coll_sendrecv are outside the order of collectives.  They are matched by (source, tag) within a
- * communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of coll_sendrecv the
- * source only) take what comes first, and coll_received tells of a finished request what that was.
- *   Short messages are kept for a receiver that does not ask yet, up to a bound; others wait for it.  So a program must not
- * count on coll_send to return before the receive is there.  A short message whose sender calls coll_free at once is delivered
- * first; coll_free takes up to 10 s for that where the receiver is busy, or its port is crowded by unauthenticated peers.
+ *   coll_send, coll_recv and coll_sendrecv are not part of the order of collectives.  They are matched by (source, tag) within a
+ * communicator, in the order sent; their types must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; for coll_sendrecv the
+ * source only) match the first message that arrives.  coll_received returns its source, tag and count.
+ *   Short messages are buffered until they are received, up to a limit; longer ones wait for the receiver.  So a program must not
+ * rely on coll_send returning before the receive is started.  If the sender of a short message calls coll_free at once, coll_free
+ * delivers the message first.  This takes up to 10 s if the receiver is busy, or if unauthenticated peers occupy its port.
  *
  * COMMUNICATORS
  *         coll_comm *half;
  *         if (coll_split(comm, rank % 2, 0, &half)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_barrier(half), coll_free(half);
- *   coll_split, coll_split_host, coll_dup and coll_create make further communicators from some or all ranks of one.
- * Collectives, orders and messages of different communicators never meet.  They share the connections, and so the fate: the
- * first failure ends all communicators that come from one coll_init.
- *   They may be freed in any order, and not by all ranks at once.  Freeing delivers first what this rank has sent.  It hurts
- * those calls of others, in this communicator, that still need this rank:
+ *     coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out);
+ *     coll_status coll_split_host(coll_comm *comm, coll_comm **out);
+ *     coll_status coll_dup(coll_comm *comm, coll_comm **out);
+ *     coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out);
+ *   These functions make communicators from some or all ranks of another one.  Collectives, orders and messages of different
+ * communicators never interfere.  All communicators derived from one coll_init share its connections.  If any of them fails, all
+ * of them fail.
+ *   coll_free may be called in any order, and at different times on different ranks.  It first delivers the messages that this
+ * rank has sent.  Calls of other ranks on this communicator that still need this rank then fail with COLL_ERR_PEER:
  *     collectives in which it has not done its part; receives that name it; long messages to it; and receives from any source
- *     when all others have gone
- * These end with COLL_ERR_PEER, and everything else with them.  All other calls go on: messages among the others, and receives
- * from any source that one of them serves.  A call that is hurt fails at once, or when it has waited a quarter of a second and
- * more.  Over TCP, where what was sent may still be on its way, it fails when nothing has come for liveness_timeout_ms since
- * the news, and never with liveness_timeout_ms < 0.  Only a thread that waits or tests finds it out.  Over MPI and transports
- * of the program's own the news is a message, which goes when the communicator is freed.
+ *     when all other ranks have freed the communicator
+ *   All other calls continue: messages among the other ranks, and receives from any source that one of them serves.  A call that
+ * needs the rank fails at once, or after it has waited a quarter of a second or more.  Over TCP, where data may still be in
+ * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms < 0.  Only a
+ * thread that waits or tests detects it.  Over MPI and transports that the program supplies, coll_free sends a message for this.
  *
  * THREADS
  *         coll_comm *other;
  *         if (coll_dup(comm, &other)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
- *   One thread at a time uses a communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
+ *   One thread at a time may use a communicator and its requests.  A second thread gets COLL_ERR_ARGUMENT, with the sentence in
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
- * different threads at once, also to make others from them.  coll_abort may come from any thread at any time but during
- * coll_free.  In a simulated world all ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED);
+ * different threads at the same time, also to make others.  coll_abort may be called from any thread at any time except during
+ * coll_free.  In a simulated job all ranks are one thread.  A communicator cannot be used in a forked child (COLL_ERR_FORKED);
  * only coll_free works there.
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
- *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
- * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none; a request has the memory of one that was freed.  Collectives that run at
- * the same time take what they need beside one another, or wait for one another.
+ *   A communicator, and everything that is made from it, takes its memory from the coll_allocator of its configuration, or from
+ * malloc.  An arena is an allocator for one block of memory (core/contract/coll_memory.h).  If an allocation fails, the call
+ * returns COLL_ERR_MEMORY or continues without it.  A call that repeats an earlier one allocates nothing; a new request reuses
+ * the memory of one that was freed.  Collectives that run at the same time either allocate separately or wait for each other.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
  *         coll_comm *world;
  *         if (coll_init(&world, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
- *   Over TCP every rank dials rank 0, and tries again until the start timeout.  The address of rank 0 is one of
+ *   Over TCP every rank connects to rank 0, and retries until start_timeout_ms.  The address of rank 0 is one of
  *     host:port, [v6]:port, :port     a number or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
- *                                     need their interface.  ":port" stands for all addresses of rank 0's host
- *     host:0, :0                      on rank 0 only: any port; `listening` is told which, and the program hands the text on
- *     file:PATH                       a rendezvous file in a directory that all share: rank 0 writes there where it listens, and
- *                                     removes it when all have come; one that an earlier job has left does no harm
+ *                                     need their interface.  ":port" means all addresses of rank 0's host
+ *     host:0, :0                      on rank 0 only: any port.  `listening` receives it, and the program passes it to the others
+ *     file:PATH                       a rendezvous file in a directory that all ranks share: rank 0 writes its address there, and
+ *                                     removes the file when all have joined.  A file of an earlier job does no harm
  *     hosts                           a list: entry i is where rank i listens, the first is rank 0's
- *   A rank listens at the address from which it reached rank 0, at a port out of `ports` if that is set.  `network` names other
- * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and behind a ^ exceptions.  Loopback addresses are told
- * to ranks of the same host (kernel and network namespace) only.  Names are looked up by the system, which may take longer than
- * the timeout.
- *   Rank 0 says every 5 s whom it waits for.  At the end every rank that reached it says so, and the others say which addresses
- * they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol), or with another arithmetic (see
- * Compiling), are turned away with a sentence, and rank 0 goes on waiting.
- *   Without an address: MASTER_ADDR and MASTER_PORT, of torchrun (the port behind, where torchrun's agent has that one) or of
- * anybody; under Slurm the first host of the step, and a port from 20000 to 29999 that job and step decide; where Open MPI,
- * MPICH, Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must be where the address
- * leads; where it is not, both ends say so.
+ *   A rank listens at the address from which it reached rank 0, at a port out of `ports` if that is set.  `network` selects other
+ * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and exceptions after a ^.  Loopback addresses are used
+ * only between ranks of the same host (kernel and network namespace).  The system looks up names, which may take longer than the
+ * time limit.
+ *   Rank 0 logs every 5 s which ranks are missing.  When the time is over, every rank that reached rank 0 reports this, and the
+ * others report which addresses they tried and the result of each.  Ranks of another world (COLL_WORLD, size, protocol), or with
+ * different arithmetic (see Compiling), are refused with a sentence, and rank 0 continues to wait.
+ *   If no address is given, these are used: MASTER_ADDR and MASTER_PORT (under torchrun the next port, if its agent has that
+ * one); under Slurm the first host of the step, and a port from 20000 to 29999 that job and step determine; if Open MPI, MPICH,
+ * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must run on the host of that address.
+ * If it does not, both ends report it.
  *
  * SECURITY
  *         coll_config guarded = { .size = 1, .tcp = { .key = "one secret of 16 bytes or more", .security = "key" } };
  *         coll_comm *alone;
  *         if (coll_init(&alone, &guarded)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
- *   A key is a secret of 16 bytes or more that all ranks share: best 32 bytes at random, since whoever talks to a rank may
- * guess at a phrase for as long as he likes.  With a key both ends of every connection prove that they know it before anything
- * else is read: by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none
- * gets COLL_ERR_DENIED and a sentence; the others wait on for the rank that is missing.
- *   `security` says what else is done, and is the same on all ranks:
- *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
- *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
- *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise
- *     key+check    sums (CRC32C) for every 64 KiB: finds what cables and cards do to bytes, and nobody's bad intentions
- *     open+check   the same without a key, for public addresses too
- *     open         no key, and public addresses may be used
- * Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
- *   coll_explain and the log's first line name the security in force.  If there is a key, `security` is not set, and this
- * program was compiled without OpenSSL, rank 0 warns when ranks of other hosts join.
- *   Without a key, whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private
- * addresses only (loopback, RFC 1918, unique local, link-local, CGNAT), unless security is open; rank 0 says once when ranks of
- * other hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
- *   A rank with a key believes a refusal only from a peer that proves the key with it; anybody else could end the job with one.
- * After any other refusal it tries on, and says so on the log after 3 s.  When its start timeout is over it gets
- * COLL_ERR_DENIED with that text; so too where rank 0 has no key.  Between ranks that have met, that time is
- * liveness_timeout_ms, from 3.5 to 20 s.
- *   Unauthenticated peers on a port cost some memory of a fixed size, and make room for ranks.  With a key a rank answers 200
- * of them a second, and one more for each rank; those that then prove the key do not count.  Nothing they say sizes or indexes
- * anything before it has been checked.
+ *   A key is a secret of 16 bytes or more that all ranks share.  Use 32 random bytes: an attacker who talks to a rank can guess
+ * at a passphrase without limit.  With a key both ends of every connection prove that they know it before anything else is read,
+ * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  A process with another key or none gets
+ * COLL_ERR_DENIED and a sentence; the ranks continue to wait for the missing rank.
+ *   `security` selects the protection, and must be the same on all ranks:
+ *     key          no more than that: anybody on the network can read and change data.  Authentication is not encryption
+ *     tls          everything after the handshake is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
+ *                  its secret.  Requires COLL_WITH_OPENSSL (-lssl -lcrypto), and is then the default if there is a key
+ *     key+check    checksums (CRC32C) for every 64 KiB: detects accidental changes, not deliberate ones
+ *     open+check   the same without a key, also at public addresses
+ *     open         no key; public addresses may be used
+ *   If changed bytes are detected (tls, check), the call returns COLL_ERR_PROTOCOL.  coll_explain and the first line of the log
+ * name the security in use.  If there is a key, `security` is not set, and this program was compiled without OpenSSL, rank 0
+ * warns when ranks of other hosts join.
+ *   Without a key, a process that reaches the port and knows the size and COLL_WORLD can join.  Therefore ranks then listen at
+ * private addresses only (loopback, RFC 1918, unique local, link-local, CGNAT), unless security is open; rank 0 logs once when
+ * ranks of other hosts join.  Each rank listens at one address: rank 0 at its given address, the others at the address from which
+ * they reached it.
+ *   If a key is set, only authenticated refusals end a connection attempt.  Unauthenticated refusals are ignored: the rank
+ * retries, and logs a warning after 3 s.  After its start timeout it returns COLL_ERR_DENIED with that text; the same if rank 0
+ * has no key.  Between ranks that have connected before, that time is liveness_timeout_ms, from 3.5 to 20 s.
+ *   Unauthenticated connections use bounded memory and are evicted first.  With a key a rank answers 200 of them a second, and
+ * one more for each rank; those that then prove the key do not count.  No value that they send is used as a size or an index
+ * before it has been checked.
  *   A key file must belong to the user who runs the program, or to root, and nobody else may have any right to it (chmod 600);
- * otherwise it is refused.  But root may use a file of any owner, as containers do that run as root; and a file of root may be
- * readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the library
- * wipes its copies.  One rank that has the key is trusted by all.
+ * otherwise it is refused.  Two exceptions: root may use a file of any owner, as containers that run as root do; and a file of
+ * root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the
+ * library wipes its copies.  A rank that has the key is trusted by all.
  *
  * ENVIRONMENT
- *   What a coll_config leaves at its default, but for the log function, comes from here.
- *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port       who this process is, and where rank 0 listens
+ *   Members of a coll_config that have their defaults are read from these variables, except the log function.
+ *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port       this rank, the number of ranks, and where rank 0 listens
  *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Bootstrap.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
  *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
- *     COLL_THREADS                                    how many ranks this process is to make; another number is an error.
+ *     COLL_THREADS                                    how many ranks this process must make; another number is an error.
  *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
  *                                                     COLL_WORLD, and with several hosts COLL_KEY
- *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
+ *     COLL_WORLD=text                                 separates jobs that use the same address
  *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
  *     COLL_MPI=auto|native|messages|blocking          see MPI
- *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
+ *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The first line of the file; no other user may read it
  *     COLL_SECURITY=open|key|tls, or +check           see Security
- *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where it can be had
+ *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
  *     COLL_SITE=text                                  where this host is (see Hosts)
- *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
- *     COLL_HUB=0                                      they do share it, for messages alone
- *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
- *                                                     links, and those that hold each connection to a part of their rate.  A
- *                                                     body of more than 64 KiB goes over all that have room for it.
+ *     COLL_SHARE=0                                    processes of one host use TCP instead of shared memory
+ *     COLL_HUB=0                                      they use shared memory for messages only
+ *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
+ *                                                     help on links with a long latency, or with a limit for each connection.
+ *                                                     A message of more than 64 KiB uses all that have room for it.
  *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
- *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
+ *     COLL_BACKGROUND=on|off                          whether operations progress while the program computes (see Waiting)
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_TUNING=path                                see Tuning
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
- *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
- *   Launchers.  The variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun, Slurm and MLX are
- * understood.  The first complete set counts; sets that disagree are an error.  Where none is complete, those of
- * LeaderWorkerSet, SkyPilot and AWS Batch count, for a program that is started once on each pod or node.  PMIX_RANK,
- * JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is not told of how many) and PET_NNODES are then an
- * error: they tell of others, but not how many ranks there are.  COLL_SIZE=1, which needs no COLL_RANK, says that this process
- * is alone.
+ *     COLL_DEBUG=none|error|warn|info                 what is logged: to the hook, else to stderr (default: warn)
+ *   Launchers: the variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun and Slurm are
+ * understood.  The first complete set is used; sets that disagree are an error.  If none is complete, those of LeaderWorkerSet,
+ * SkyPilot and AWS Batch are used, for a program that is started once on each pod or node.  PMIX_RANK, JOB_COMPLETION_INDEX (also
+ * 0) and PET_NNODES without a complete set are an error: they show that there are other ranks, but not how many.  COLL_SIZE=1,
+ * which needs no COLL_RANK, declares that this process is alone.
  *
  * ERRORS
  *         const coll_status status = coll_allreduce(comm, x, y, n, COLL_F32, COLL_BAND);
  *         if (status == COLL_ERR_UNSUPPORTED) fprintf(stderr, "%s: %s\n", coll_status_text(status), coll_error(comm));
+ *     const char *coll_error(const coll_comm *comm);               the last error as a sentence; NULL: of a failed coll_init
+ *     const char *coll_status_text(coll_status status);            the fixed text of a status
+ *     coll_status coll_abort(coll_comm *comm, const char *why);    ends the communicator on all ranks
  *   Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent, and the
- * communicator is as before.  So does COLL_ERR_MEMORY where it comes before anything is sent; the other ranks then wait for
- * this one.
- *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once, and only
- * coll_free and coll_shrink are left to do.  A rank that has not heard of it yet may still finish a call for which it has all
- * it needs, while the same call fails on another rank.  A call that begins after the news has come never returns COLL_OK: between
- * ranks that share memory, after any rank has returned the error.  recv is undefined after an error.
- *   coll_error(comm) is one sentence that says which rank, which call, which address and why.  A communicator that cannot be
- * made is also a line on the log, for programs that do not look at the status (COLL_DEBUG=none: it is not).
- *   coll_abort ends the communicator on purpose: from any thread, and over TCP (but with liveness_timeout_ms < 0) and between
- * threads from a signal handler too.  The library never exits, aborts or raises a signal.
+ * communicator is unchanged.  The same holds for COLL_ERR_MEMORY if it occurs before anything is sent; the other ranks then wait
+ * for this one.
+ *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once; only coll_free
+ * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
+ * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
+ * memory, after any rank has returned the error.  After an error recv is undefined.
+ *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, the
+ * sentence is also logged (unless COLL_DEBUG=none), for programs that ignore the status.
+ *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms < 0, it may also be
+ * called from a signal handler.  The library never exits, aborts or raises a signal.
  *
  * TIME LIMITS
  *         coll_call limited = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32,
  *                                     .timeout_ms = 30000 };
  *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *   Late.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log names
- * it, and over TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness
- * into COLL_ERR_TIMEOUT.  They count from when the program begins to wait; or to test, while each test finds the call running.
- *   Dead.  A process that dies is noticed at once.  One that sends no heartbeat for liveness_timeout_ms is dead: it is stopped,
- * or its host, or its cable.  A small thread of each rank sends heartbeats to rank 0, also while the program computes, and rank
- * 0 sends them to all: eight times in liveness_timeout_ms.
- *   Silence counts from the last heartbeat received, and is judged at the limit and one such interval.  So a rank that is
- * stopped for less than the limit is never dead; one that is silent for good always is by then, and all know a round trip
- * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.  Ranks
- * that fall silent after the first failure are judged in the same way: coll_failed_ranks has them.
- *   If a process is stopped while it has the lock of the memory that its host's ranks share, calls that make communicators fail
- * after 10 s (twice liveness_timeout_ms, if that is more), and coll_free goes on without the lock after 10 s.
- *   All survivors name the same rank in the same words: rank, host, process, address.  Where not even the other host answers,
- * they name the link between two ranks, since nobody can tell which end of it is gone.
- *   The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe
- * every interval (1 s at least), is unanswered for the limit and one interval, looked at once an interval.  A connection that
- * cannot be made, for want of an answer, is tried for four times the limit (4 s at least), as others may crowd the port.
- *   When rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds
- * to those that wait for it.
- *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and
- * ranks that are silent in coll_shrink for 10 s, or when its start_timeout_ms end.  They let ranks connect only while they are in
- * a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
- * 15 minutes for which Linux repeats what is on its way.
+ *   Late ranks.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log
+ * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
+ * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
+ *   Dead ranks.  A process that ends is detected at once.  If a rank sends no heartbeat for liveness_timeout_ms, it is declared
+ * dead: it is stopped, or its host or cable has failed.  A thread of each rank sends heartbeats to rank 0, also while the program
+ * computes, and rank 0 sends them to all: eight times in liveness_timeout_ms.
+ *   Silence is measured from the last heartbeat received, and judged at the limit plus one such interval.  So a rank that is
+ * stopped for less than the limit is never declared dead.  A rank that is silent for good always is, and all ranks know it a
+ * round trip later.  Data that has arrived is read before any rank is judged, so a rank that was stopped itself declares no other
+ * rank dead for that reason.  Ranks that fall silent after the first failure are judged in the same way; coll_failed_ranks
+ * returns them.
+ *   The ranks of a host share a lock in memory.  If a process is stopped while it holds the lock, calls that make communicators
+ * fail after 10 s, or after twice liveness_timeout_ms if that is more.  coll_free continues without the lock after 10 s.
+ *   All survivors name the same rank in the same words: rank, host, process, address.  If not even the other host answers, they
+ * name the link between two ranks, because it is unknown which end has failed.
+ *   A connection between two ranks is checked in the same way.  It has failed if data in flight, or a probe every interval (1 s
+ * at least), is not acknowledged for the limit plus one interval.  If a connection cannot be made because nothing answers, it is
+ * tried for four times the limit (4 s at least), since other connections may occupy the port.
+ *   When rank 0 has left in good order before the others, each of those asks the ranks that it waits for, and passes on what it
+ * finds.
+ *   liveness_timeout_ms < 0 is for programs that must not have an additional thread.  These detect only processes that end, and
+ * ranks that are silent in coll_shrink for 10 s, or until its start_timeout_ms.  They accept connections only while they are in a
+ * call.  TCP then detects a host that vanishes: after 25 s without traffic, or after the 15 minutes for which Linux retransmits.
  *
  * AFTER A FAILURE
  *         coll_comm *left;
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
- *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  A rank that
- * was given up writes nothing into their memory, whenever it goes on.  Inputs are as they were unless in place.  Of the call that
- * failed some ranks may have the result, and others the error: agree on where to go on, by an allreduce of the last step that is
- * complete.
- *   A network that falls into two parts must not make two jobs.  So most ranks have to be left, or half of them with rank 0,
- * for coll_shrink to succeed.  Where that rank 0 is cut off from most others it is itself the one that is given up.
- *   Over TCP, a rank that comes to coll_shrink later than the others is waited for: for twice liveness_timeout_ms where they are
- * enough without it, and then it is given up; for start_timeout_ms where they are too few.
- *   coll_dump writes the last 256 operations.  With COLL_DUMP=directory every rank writes them there when its communicator
+ *     coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+ *     int         coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
+ *     void        coll_dump(coll_comm *comm, FILE *file);
+ *   coll_failed_ranks returns the ranks that are known to have failed.  coll_shrink makes a communicator of the remaining ranks.
+ * A rank that was given up writes nothing into their memory, even if it continues later.  Inputs are unchanged unless in place.
+ * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, for example by
+ * an allreduce of the last complete step.
+ *   coll_shrink requires a quorum: more than half of the ranks, or exactly half including rank 0.  Therefore a partitioned
+ * network never yields two jobs.  A rank without a quorum gets COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0
+ * is given up.
+ *   Over TCP, coll_shrink waits for ranks that call it late: for twice liveness_timeout_ms if the others are a quorum, and then
+ * gives them up; for start_timeout_ms if they are not.
+ *   coll_dump writes the last 256 operations.  If COLL_DUMP=directory is set, every rank writes them there when its communicator
  * fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * ALGORITHMS
  *         char why[512];
  *         coll_explain(comm, &call, why, sizeof why);
  *         printf("%s\n", why);
- *   A cost model chooses among the algorithms; coll_explain says what it chose, at what price, and what came next.  Between
- * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
- * between threads; behind the colon is the radix r, or the number of blocks or slices n.  An unknown name, or one that may not
- * be used there, is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, in every call where it may be used; an
- * unknown name is an error of coll_init.  Both must be the same on all ranks.
+ *   A cost model chooses the algorithm; coll_explain prints the choice, its predicted time, and the next best ones.  Between
+ * threads the transport has its own method, by memory.  coll_call.algorithm = "ring" or "circulant:4" selects one for a call,
+ * also between threads; after the colon is the radix r, or the number of blocks or slices n.  An unknown name, or one that the
+ * call cannot use, returns COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM selects algorithms for all calls that can use them; an unknown
+ * name is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r tree:r
  *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
  *     reduce                      gather:r direct tree:r blocks:n dbtree:n
@@ -449,159 +487,160 @@
  *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
  *     alltoall, ...v, ...w        circulant:r direct
- * gather, direct and shares (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order
- * of COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
- * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
- * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
+ *   These keep the order of COLL_DETERMINISTIC: gather, direct and shares (reductions), the trees of allreduce and
+ * reduce_scatter, transposed and chain (scans).  These, the census of scans and the dbtree of allreduce also support operations
+ * that do not commute.  The census of allreduce supports only operations whose grouping cannot matter.  If blocks have different
+ * counts, tree and circulant send short blocks in packets, and longer ones directly (coll_explain prints the limit).
+ * neighbor_... calls have only direct.
  *
  * HOSTS
  *         coll_comm *host;
  *         if (coll_split_host(comm, &host)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_free(host);
- *   Where ranks share hosts, and there are several hosts, a collective is hierarchical: collectives among the ranks of a host
- * (intra), by memory where they are threads, and collectives among one rank of each host (inter).  The latter run at the same
- * time for as many slices of the vector as the smallest host has ranks.  An allreduce over H hosts then sends 2 (H - 1) / H of
- * the vector from each host, however many ranks it has.
- *   16- and 8-bit floats, and sums over a wire type, are still rounded once.  Their sums cross between hosts as f32, 1.5 times
- * the bytes of 16 bits; or with COLL_ROUND_TWICE in the wire type.
- *   Sites are to hosts as hosts are to ranks: racks, switches, data centres, whose hosts share a link to the others.  A rank says
- * at which it is (COLL_SITE, coll_config.site: any text), or a tuning file does.  Then what crosses that link is what one rank of
- * each site would send, and within a site it goes by hosts: with two sites of 3 hosts and 0.25 Gbit/s between them, an allreduce
- * of 8 MiB takes 0.29 s, and 1.03 s where nobody knows of sites.
- *   These run as between single ranks: gather, scatter, alltoall, the neighbor calls, averages of integers, and calls that name
- * an algorithm; calls over groups (mx), with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE where bits
- * depend on the order; and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not
- * commute.
+ *   If ranks share hosts, and there are several hosts, a collective is hierarchical.  It consists of collectives among the ranks
+ * of a host (intra), by memory if they are threads, and of collectives among one rank of each host (inter).  The vector is
+ * divided into as many slices as the smallest host has ranks, and the inter collectives of all slices run at the same time.  An
+ * allreduce over H hosts then sends 2 (H - 1) / H of the vector from each host, however many ranks it has.
+ *   16- and 8-bit floats, and sums over a wire type, are still rounded once.  Their sums are sent between hosts as f32, 1.5 times
+ * the bytes of 16 bits; with COLL_ROUND_TWICE in the wire type.
+ *   Sites are groups of hosts that share a link to the other sites: racks, switches, data centers.  A rank gives its site as
+ * COLL_SITE or coll_config.site (any text), or a tuning file does.  Between sites, collectives then send what one rank of each
+ * site would send; within a site they are hierarchical by hosts.  Example: with two sites of 3 hosts and 0.25 Gbit/s between
+ * them, an allreduce of 8 MiB takes 0.29 s instead of 1.03 s.
+ *   These calls are never hierarchical: gather, scatter, alltoall, the neighbor calls, averages of integers, calls that name an
+ * algorithm, calls with mx wires, with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE if bits depend on the
+ * order.  Scans, reduce_scatter and operations that do not commute are hierarchical only if the ranks of each host are
+ * consecutive.
  *
  * TUNING
  *         char link[256];
  *         if (coll_measure(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_link_text(comm, link, sizeof link), printf("%s\n", link);
- *   The cost model has four numbers.  They are built in, or those of a file, or (transport sim) those of the simulated machine;
- * or measured, once coll_measure has been called.  coll_explain tells which ones they are, and coll_link_text writes them as a
- * file has them:
+ *   The cost model has four numbers.  They are built in, or read from a file, or (transport sim) those of the simulated machine,
+ * or measured by coll_measure.  coll_explain says which, and coll_link_text writes them in the form of the file:
  *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
- * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
- * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
- * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
- *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
- * ranks 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all from there on.  Such words stand in rising order, and ranks
- * without one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: with one link of
- * four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
- *   site=8 site=16 say that from ranks 8 and 16 on it is another site (see Hosts), up to eight times; far_latency= and far_gbit=
- * what is between sites: the time until a message is there, and what the link of a site carries.
- *   coll-check measures the links between every two ranks, and writes all of this for jobs on the same hosts:
+ *   latency is the time until a message arrives; overhead the time of one more message at the same time; gbit the bits on the
+ * wire a second (or wire=, a rate); reduce the bytes added a second.  barrier= is the time of a barrier if the transport has its
+ * own.  Values that the file does not contain are those built in; # begins a comment.
+ *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of ranks
+ * 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all ranks from 4 on.  Such words are in rising order, and ranks without
+ * one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: if one link of four has half
+ * the rate of the others, it takes two thirds of the time.  Its bits are the same.
+ *   site=8 site=16 say that another site begins at ranks 8 and 16 (see Hosts), up to eight times.  far_latency= and far_gbit=
+ * describe the link between sites: the time until a message arrives, and the rate of the link of a site.
+ *   coll-check measures the links between every two ranks, and writes such a file for jobs on the same hosts:
  *     coll-run -H a:4,b:4,c:4 coll-check --tuning job.tuning
  *     COLL_TUNING=job.tuning coll-run -H a:4,b:4,c:4 ./program
- * coll_measure leaves faster=, site=, far_latency= and far_gbit= as they are.  If rank 0 knows its site, it measures with ranks
- * of that site, provided that the ranks of each site follow one another.
- *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
- * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
- *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
- * the grouping shows in the bits, measured numbers choose only among algorithms that give the same bits.  A file may change
- * such bits; with the same file they are the same in every run.
+ *   coll_measure does not change faster=, site=, far_latency= and far_gbit=.  If rank 0 has a site, coll_measure uses ranks of
+ * that site, provided that the ranks of each site are consecutive.
+ *   Rank 0 reads the file, and sends its numbers to the others while they connect.  Only rank 0 needs tuning_file or COLL_TUNING;
+ * on other ranks both are ignored.  coll_init_custom reads no file.
+ *   Measured numbers vary from run to run, and must not change results.  So for sums of floats, and whenever the grouping affects
+ * the bits, they choose only among algorithms that give the same bits.  A file may change such bits; with the same file they are
+ * the same in every run.
  *
  * SIMULATION
  *         COLL_TRANSPORT=sim COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120" ./program
- *   With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual clock
- * (coll_sim_time): the same engine and algorithms, on a machine that need not exist.  Each rank has a stack of its own, and
- * runs until it waits in a call of the library.  What a rank does in between takes no virtual time; a rank that waits in
- * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is coll_error(NULL); nothing
- * notices it when ranks get in one another's way there.
- *   COLL_SIM describes the machine, and what is to go wrong in it:
+ *   If COLL_TRANSPORT=sim is set, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual clock
+ * (coll_sim_time): the same engine and algorithms on a simulated machine.  Each rank has its own stack, and runs until it waits
+ * in a call of the library.  Computing takes no virtual time.  A rank that waits in any other function stops all of them.  All
+ * ranks share static and thread-local variables, and coll_error(NULL).  Conflicts between ranks in such variables are not
+ * detected.
+ *   COLL_SIM describes the machine and the faults:
  *     latency, overhead, local_latency, far_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, far,
  *     reduce = a rate (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; sites = how many, each with a
- *     link to the others that carries far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB,
- *     MiB)
+ *     link to the others of rate far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB, MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
  *     slow=3:0.5   slow=3:0.5@1ms                     the network of the host of rank 3 to half its rate
- *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls
- * (coll_test).  When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which
- * call, or COLL_ERR_MISMATCH where two wait in different ones.  The same seed gives the same order of events.  A rank that is
- * killed or stopped counts for nothing in the result of coll_spawn.
+ *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
+ * If no operation can progress any more, every rank gets COLL_ERR_TIMEOUT and a sentence that names the waiting ranks and calls,
+ * or COLL_ERR_MISMATCH if two wait in different calls.  The same seed gives the same order of events.  A rank that is killed or
+ * stopped does not affect the result of coll_spawn.
  *
  * MPI
  *         #define COLL_WITH_MPI 1                                       compiled by mpicc
  *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
- *   coll_wrap_mpi makes a communicator of the ranks of an MPI communicator; coll_init with COLL_TRANSPORT=mpi of
- * MPI_COMM_WORLD.  The latter calls MPI_Init_thread where nobody has, and then MPI_Finalize when the last communicator of that
- * coll_init is freed.  Everything in this manual holds there too, but for this.
- *   Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min and
- * max of unsigned ones), sums and products of f32 and f64 without flags.  Not so alltoallw, neighbor calls, before MPI 4 v
- * forms, and of prepared calls those beyond the first 64 of a communicator.  All others are this library's own, over messages
- * of MPI; coll_explain says which way and why.
- *   COLL_MPI=messages leaves nothing to MPI.  COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
- * what it does not do right.  auto is both.  Where all ranks wait for a call it takes MPI's blocking form, which is faster, as
- * ranks of one host with a processor each find out in memory; it begins when the last of them has come, and limits of time end
- * there.  Otherwise it takes the non-blocking one.  COLL_MPI=blocking, for programs that make blocking calls only, is auto with
- * blocking forms throughout: all calls, coll_i... too, then wait for the others as they start, without limits or warnings.
- *   Sums of floats by MPI have the bits that MPI makes: the same on all ranks, and in every run, as far as it promises that.
- * The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
- *   Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name both
- * calls.  MPI may also take two different calls for one; COLL_MPI=messages compares all.
- *   After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up.
- * It may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends the job, as
- * MPI has it; there are no heartbeats and no coll_shrink.
+ *   coll_wrap_mpi makes a communicator of the ranks of an MPI communicator; coll_init with COLL_TRANSPORT=mpi uses
+ * MPI_COMM_WORLD.  The latter calls MPI_Init_thread if the program has not, and then MPI_Finalize when the last communicator of
+ * that coll_init is freed.  This manual holds for MPI too, with the following exceptions.
+ *   Calls that MPI does correctly are handed to it: those that only move elements, reductions of integers of 32 and 64 bits
+ * (except min and max of unsigned ones), sums and products of f32 and f64 without flags.  Not handed to MPI: alltoallw, neighbor
+ * calls, before MPI 4 v forms, and prepared calls after the first 64 of a communicator.  The library itself carries out all other
+ * calls, over messages of MPI.  coll_explain says which way and why.
+ *   COLL_MPI=messages hands nothing to MPI.  COLL_MPI=native hands everything to MPI, and returns COLL_ERR_UNSUPPORTED for what
+ * MPI does not do correctly.  auto is both.  If all ranks wait for a call, auto uses MPI's blocking form, which is faster; ranks
+ * of one host with a processor each detect this in shared memory.  The call then begins when the last rank has made it, and time
+ * limits end there.  In all other cases auto uses the non-blocking form.  COLL_MPI=blocking, for programs that make blocking
+ * calls only, is auto with blocking forms always: all calls, also coll_i..., then wait for the others when they start, without
+ * limits or warnings.
+ *   Sums of floats by MPI have the bits that MPI calculates: the same on all ranks and in every run as far as MPI guarantees
+ * that.  The flags, and COLL_MPI=messages, avoid MPI's sums.  NaN in such sums depends on the processor.
+ *   Ranks that disagree about a call of MPI are detected when both have waited 100 ms, or by an error of MPI, which does not name
+ * both calls.  MPI may also accept two different calls as one; COLL_MPI=messages compares all.
+ *   After a failure MPI may still use the buffers of pending operations until MPI_Finalize, because MPI cannot cancel them.
+ * MPI_Finalize may then not return: programs end by MPI_Abort.  If a process dies, MPI ends the job; there are no heartbeats and
+ * no coll_shrink.
  *   Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two threads
- * may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside MPI, so that two
- * threads of a rank must not make communicators at once.
+ * may be inside MPI or this library at the same time.  coll_split, coll_dup and coll_create wait for all members inside MPI, so
+ * two threads of a rank must not make communicators at the same time.
  *
  * GPUS
  *         if (coll_init_nccl(host, device, stream, &gpu)) return fprintf(stderr, "%s\n", coll_error(host)), 1;
  *         coll_iallreduce(gpu, gradient, gradient, n, COLL_BF16, COLL_SUM, &request);
- *         next_kernel<<<grid, block, 0, stream>>>(gradient);            sees the sum; the host has waited for nothing
- *   With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU, or in
- * pinned or managed memory, which it sees as well.  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first one
- * is made: the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name.
- * Nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this.
- *   Every call goes into a stream of the GPU when it is started.  Buffers are read and written when the stream comes to it.
- * What the program puts into the stream behind a call sees its result; what it has put in front of it is in the input; nobody
- * need wait.  coll_wait and blocking calls wait on the host, with time limits, and see a failure of any rank; what waits for
- * the stream by other means does not.
- *   coll_isend and coll_irecv go into the stream together with those that follow at once, with the next other call on the
- * communicator.  Only then are an exchange of two ranks, and a message to oneself, possible.
- *   Ranks issue all calls of all communicators of one device in the same order, restarts of prepared calls and messages between
- * two ranks included.  Messages match in the order in which they are started, on both ends with the same count; tags are not
- * looked at.  COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to oneself alone are COLL_ERR_UNSUPPORTED.
- *   Who carries a call:
- *     NCCL itself          what only moves data; sums, products and integer MIN and MAX of the types that it has.  Those of
- *                          floats carry its guarantee, not the one of Numbers; an average, or a scale, is one more step
+ *         next_kernel<<<grid, block, 0, stream>>>(gradient);            reads the sum; the host has not waited
+ *   With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers are in the memory of a GPU, or in
+ * pinned or managed memory, which the GPU can access.  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first
+ * one is made: those that the program has already loaded, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name.  They are not
+ * needed to compile or to link.  All other functions are the same, with the following exceptions.
+ *   Every call is enqueued in a stream of the GPU when it is started.  Buffers are read and written when the stream executes it.
+ * Work that is enqueued after a call sees its result; its input contains what was enqueued before.  The host need not wait.
+ * coll_wait and blocking calls wait on the host, with time limits, and detect a failure of any rank.  Waiting for the stream by
+ * other means does not.
+ *   coll_isend and coll_irecv are enqueued together with those that follow at once, by the next other call on the communicator.
+ * Only this makes an exchange of two ranks, and a message to the own rank, possible.
+ *   Ranks issue all calls of all communicators of one device in the same order, including restarts of prepared calls and messages
+ * between two ranks.  Messages match in the order in which they are started, with the same count at both ends; tags are ignored.
+ * COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to the own rank alone return COLL_ERR_UNSUPPORTED.
+ *   How a call is carried out:
+ *     NCCL itself          calls that only move data; sums, products and integer MIN and MAX of the types that it has.  Those of
+ *                          floats have its guarantee, not that of Numbers; an average, or a scale, is one more step
  *     NCCL and kernels     with the bits of the CPU: f16 and bf16, and f32 over such a wire, in f32 with one rounding; MIN and
  *     of the library       MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with
  *                          COLL_DETERMINISTIC
- *     the host             what is left: COLL_USER, pairs, products of complex numbers, 8-bit floats, mx wires, residual,
+ *     the host             all others: COLL_USER, pairs, products of complex numbers, 8-bit floats, mx wires, residual,
  *                          COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, a named algorithm.  In pinned memory, over the
- *                          connections that the ranks have there; such a call waits for the stream and the other ranks when it
- *                          is started, coll_i... too
- * coll_explain says which way a call goes.
- *   While the stream is captured into a graph, calls are recorded and return at once with COLL_OK.  Those that go by the host
- * are COLL_ERR_UNSUPPORTED then; memory that a call needs must be there from one like it before.
- *   Communicators of one coll_init_nccl may be used from different threads at once, others on the same device may not.  After a
- * failure NCCL's communicators are aborted, and what hangs in the stream ends; one that was wrapped is its owner's to abort.
+ *                          connections of the host; such a call waits for the stream and the other ranks when it is started,
+ *                          also coll_i... calls
+ *   coll_explain says which way a call is carried out.
+ *   While the stream is captured into a graph, calls are recorded and return at once with COLL_OK.  Those that the host carries
+ * out return COLL_ERR_UNSUPPORTED then.  Memory that a call needs must exist from an earlier, similar call.
+ *   Communicators of one coll_init_nccl may be used from different threads at the same time, others on the same device may not.
+ * After a failure NCCL's communicators are aborted, and pending work in the stream ends.  The owner of a wrapped communicator
+ * must abort it.
  *
  * GLOSSARY
- *     algorithm       the messages by which a collective is carried out: which rank sends which blocks to whom in which round
+ *     algorithm       the messages of a collective: which rank sends which blocks to which rank in which round
  *     block           the elements of one rank, or for one rank, in a buffer
- *     bootstrap       how ranks find one another when coll_init is called
+ *     bootstrap       how ranks find each other when coll_init is called
  *     collective      a call that all ranks of a communicator make together
  *     communicator    ranks that make collectives together, in an order of their own
- *     engine          the part that carries out calls by messages, round by round
+ *     engine          the part of the library that carries out calls by messages, round by round
  *     fold            to combine elements of several ranks by the operation of a call
  *     heartbeat       a message that says only that a process is alive
- *     hierarchical    put together from collectives within hosts (intra) and between hosts (inter)
+ *     hierarchical    composed of collectives within hosts (intra) and between hosts (inter)
  *     lane            one of several connections between two ranks
- *     offload         to hand a whole call to the transport, which has its own way for it
+ *     offload         to hand a whole call to the transport, which has its own method for it
  *     order           calls that run one after the other; a communicator and each prepared call have one
  *     prepared call   a call that is checked and planned once, and started many times
- *     progress        moving operations on; the progress thread does so while the program computes
+ *     progress        carrying on pending operations; the progress thread does so while the program computes
  *     rank            one of the processes or threads that work together, and its number
  *     rendezvous file the file in which rank 0 writes where it listens
  *     request         one operation that was started, until the program frees it
- *     root            the rank that has the input, or gets the result, alone
- *     slice           one of the parts into which the engine cuts a long vector, to have several on their way at once
- *     transport       what carries bytes between ranks: threads, tcp, sim, mpi, or one of the program's own
+ *     root            the one rank that has the input, or gets the result
+ *     slice           one of the parts into which the engine divides a long vector, to have several in flight
+ *     transport       what carries bytes between ranks: threads, tcp, sim, mpi, or one that the program supplies
  *     wire type       the type in which a reducing call sends elements
  *     world           the ranks of one coll_init or coll_spawn
  */
@@ -613,436 +652,317 @@
 #endif
 
 /* ---- core/base/coll_parts.h ---- */
-/* coll_parts.h - transports and parts of the library that a program may leave out, each by a switch for the compiler.
+/* coll_parts.h - which parts of the library are compiled: profiles, lists and switches.  Without any of them all parts are.
  *
- *   COLL_NO_SIM          the simulator: ranks under a virtual clock
- *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
- *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
- *   COLL_NO_JOINED       several ranks in each of several processes, and whole collectives in memory that processes of one host
- *                        share; left out with either of the two above
- *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
- *   COLL_NO_LANES        one TCP connection to each peer, not several
- *   COLL_NO_URING        TCP by poll alone, as where there is no <liburing.h>; COLL_WITH_URING instead links liburing, which is
- *                        otherwise loaded at run time
- *   COLL_NO_TIERS        kernels for AVX2 and AVX-512: there is one set, for the instructions that the compiler is told of
- *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
- *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
- *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
+ * They are set by -D, or in a file of the program: -DCOLL_CONFIG_FILE='"my_coll.h"' is included before anything else.  A switch
+ * is set if it is defined.  A switch that is defined as 0, one that was removed, and a contradiction are errors.
  *
- *   COLL_NO_TUNER        the cost model: algorithms are chosen by counting their messages and bytes; coll_measure, tuning files
- *   COLL_NO_CHOICE       all algorithms but one for each collective, which suits short vectors and few ranks, and with them
- *                        COLL_NO_TUNER and COLL_NO_HIERARCHY; coll_call.algorithm
- *   COLL_NO_MESSAGES     send, recv, sendrecv, and collectives in rounds of messages: what is left is done by threads in the
- *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
- *                        Where there are no threads it leaves out nothing
- *   COLL_NO_LISTS        coll_allreduce_list
- *   COLL_NO_STRIDES      blocks that are columns of a matrix: coll_call.row, send_stride, recv_stride
- *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
- *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
- *   COLL_NO_SHRINK       coll_shrink
- *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
- *                        communicator; a time limit ends the wait for them
- *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
- *   COLL_NO_NETWORKS     COLL_NETWORK, COLL_PORTS, and rank 0 in a file ("file:PATH"): ranks meet at host:port, over whatever
- *                        network leads there.  With it COLL_NO_LAUNCHERS
- *   COLL_NO_LAUNCHERS    variables of the environment that are not our own: what torchrun, MPI, Slurm and others say of ranks,
- *                        hosts and networks.  A process that one of them has started, one of several, is refused until COLL_RANK,
- *                        COLL_SIZE and COLL_ADDR say it
- *   COLL_NO_SECURITY     keys, TLS and sums of what is sent: COLL_KEY, COLL_KEY_FILE and all of COLL_SECURITY but "open" are
- *                        refused, and who listens at a public address has to be told "open"
- *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
- *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
- *   COLL_NO_ARENA        coll_arena_begin: memory is malloc's or an allocator's of the program
- *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
- *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
+ *   profile                transports         collectives                                           types
+ *   COLL_LEAST             threads            allreduce                                             f32
+ *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter (and alltoall)     i32, f32, f64, bf16
+ *   COLL_TINY              the program's own  broadcast, reduce                                     i32, f32
  *
- *   COLL_PORTABLE        what only Linux has (coll_system.h), and with it COLL_NO_SHM and COLL_NO_URING; on other systems it is
- *                        taken unasked
- *   COLL_ONLY_KINDS      a list instead: -DCOLL_ONLY_KINDS=broadcast,allreduce leaves out the other collectives of barrier,
- *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
- *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
- *                        allreduce and allgather, which the library needs itself, are in every program, and broadcast and
- *                        alltoall in those with the cost model; so are messages.  By hosts, a sum takes reduce_scatter and
- *                        alltoall, a broadcast scatter, and a reduce gather: these come with them, without COLL_NO_HIERARCHY
- *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
- *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
- *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
- *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_NETWORKS, COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast,
- *                        reduce, allreduce, gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the
- *                        types i32, f32, f64 and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost
- *                        model stay: without the model nobody would know that the wire is slow.  It meets itself, and programs
- *                        with COLL_NO_HIERARCHY; others are told what differs
+ *   Each has barrier, allreduce and allgather, too.  A list of the program takes the place of the profile's.
+ *   COLL_LEAST sets COLL_NO_CHOICE, COLL_NO_ENV and COLL_NO_TEXT, and has no messages: no send, recv and coll_create.
+ *   COLL_SMALL sets COLL_NO_SHM, COLL_NO_URING and COLL_NO_NETWORKS.
+ *   COLL_TINY sets COLL_NO_OS and COLL_NO_CHOICE, and has no coll_call.scale.  Its sizes are small (coll_sizes.h).
+ *   All three set COLL_NO_COUNTS, COLL_NO_SHRINK and COLL_NO_TIERS, and leave out parts that have no switch: several
+ *   connections to a peer, the flight recorder, progress in the background, coll_allreduce_list, blocks with strides, warnings
+ *   that name late ranks, errors for freed communicators, stochastic rounding, reproducible sums.
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK,
- *                        COLL_NO_WATCH, COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce,
- *                        allreduce and allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless
- *                        COLL_ONLY_TYPES does
+ *   list                   as in -DCOLL_ONLY_TRANSPORTS=threads,tcp
+ *   COLL_ONLY_TRANSPORTS   of threads, tcp, sim and mpi; joined stands for threads,tcp; mpi takes COLL_WITH_MPI, too
+ *   COLL_ONLY_KINDS        of barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall
+ *                          and neighbor.  A name stands for all its forms, as alltoall for alltoallv and alltoallw.  The
+ *                          library itself needs barrier, allreduce and allgather; with the cost model broadcast and alltoall;
+ *                          with collectives by hosts reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
+ *   COLL_ONLY_TYPES        of the names that coll_type_name gives (coll_parts_types.h)
  *
- * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
+ *   switch                 leaves out
+ *   COLL_NO_CHOICE         all algorithms but one for each collective, the cost model, coll_measure, tuning files,
+ *                          coll_call.algorithm; and what COLL_NO_HIERARCHY leaves out
+ *   COLL_NO_COUNTS         blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw,
+ *                          collectives of neighbors; and what COLL_NO_HIERARCHY leaves out
+ *   COLL_NO_ENV            variables of the environment: the program says all in coll_config
+ *   COLL_NO_HIERARCHY      collectives by hosts: on a host, between hosts, on a host
+ *   COLL_NO_MALLOC         malloc: all memory comes from coll_config.allocator
+ *   COLL_NO_NETWORKS       COLL_NETWORK, COLL_PORTS, rank 0 in a file ("file:PATH"), and the variables of launchers
+ *   COLL_NO_OS             the operating system: threads, processes, files, the clock (coll_bare.h), <stdio.h>; and what
+ *                          COLL_NO_ENV and COLL_NO_TEXT leave out.  The transport is the program's
+ *   COLL_NO_SECURITY       keys, TLS and checksums of messages
+ *   COLL_NO_SHM            memory that processes of a host share, and several ranks in each of several processes
+ *   COLL_NO_SHRINK         coll_shrink
+ *   COLL_NO_TEXT           sentences: coll_error returns the name of the status
+ *   COLL_NO_TIERS          kernels for AVX2 and AVX-512
+ *   COLL_NO_URING          io_uring: TCP uses poll, as where there is no <liburing.h>
  *
- * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
- * and a sentence with the name of the switch. */
+ *   COLL_PORTABLE          what only Linux has (coll_system.h), shared memory and io_uring; set on other systems
+ *
+ * A call of what was left out returns COLL_ERR_UNSUPPORTED, and its sentence names the profile, the list or the switch. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
-/* ---- >>profiles ---- */
-
-#if !defined(__linux__) && !defined(COLL_TINY) && !defined(COLL_NO_OS) && !defined(COLL_PORTABLE)
-#define COLL_PORTABLE 1
-#endif
-#if defined(COLL_PORTABLE)
-#undef COLL_NO_SHM
-#define COLL_NO_SHM 1
-#undef COLL_NO_URING
-#define COLL_NO_URING 1
+#if defined(COLL_CONFIG_FILE)
+#include COLL_CONFIG_FILE
 #endif
 
-#if defined(COLL_SMALL) || defined(COLL_TINY)
-#undef COLL_NO_LISTS
-#define COLL_NO_LISTS 1
-#undef COLL_NO_STRIDES
-#define COLL_NO_STRIDES 1
-#undef COLL_NO_COUNTS
-#define COLL_NO_COUNTS 1
-#undef COLL_NO_SHRINK
-#define COLL_NO_SHRINK 1
-#undef COLL_NO_WATCH
-#define COLL_NO_WATCH 1
-#undef COLL_NO_TIERS
-#define COLL_NO_TIERS 1
+/* ---- >>what is set ---- */
+
+/* COLL__UNSET(COLL_NO_X) is 1 if COLL_NO_X is not defined, and 0 if it is; 2, which is refused, if it is defined as 0. */
+#define COLL__UNSET(value) COLL__UNSET_AS(value)
+#define COLL__UNSET_AS(value) COLL__UNSET_##value
+#define COLL__UNSET_ 0
+#define COLL__UNSET_1 0
+#define COLL__UNSET_0 2
+#define COLL__UNSET_COLL_LEAST 1
+#define COLL__UNSET_COLL_SMALL 1
+#define COLL__UNSET_COLL_TINY 1
+#define COLL__UNSET_COLL_PORTABLE 1
+#define COLL__UNSET_COLL_NO_CHOICE 1
+#define COLL__UNSET_COLL_NO_COUNTS 1
+#define COLL__UNSET_COLL_NO_ENV 1
+#define COLL__UNSET_COLL_NO_HIERARCHY 1
+#define COLL__UNSET_COLL_NO_MALLOC 1
+#define COLL__UNSET_COLL_NO_NETWORKS 1
+#define COLL__UNSET_COLL_NO_OS 1
+#define COLL__UNSET_COLL_NO_SECURITY 1
+#define COLL__UNSET_COLL_NO_SHM 1
+#define COLL__UNSET_COLL_NO_SHRINK 1
+#define COLL__UNSET_COLL_NO_TEXT 1
+#define COLL__UNSET_COLL_NO_TIERS 1
+#define COLL__UNSET_COLL_NO_URING 1
+#define COLL__UNSET_COLL_WITH_MPI 1
+#define COLL__UNSET_COLL_WITH_NCCL 1
+#define COLL__UNSET_COLL_WITH_OPENSSL 1
+#define COLL__UNSET_COLL_WITH_URING 1
+
+#if (COLL__UNSET(COLL_LEAST) | COLL__UNSET(COLL_SMALL) | COLL__UNSET(COLL_TINY) | COLL__UNSET(COLL_PORTABLE) \
+     | COLL__UNSET(COLL_NO_CHOICE) | COLL__UNSET(COLL_NO_COUNTS) | COLL__UNSET(COLL_NO_ENV) | COLL__UNSET(COLL_NO_HIERARCHY) \
+     | COLL__UNSET(COLL_NO_MALLOC) | COLL__UNSET(COLL_NO_NETWORKS) | COLL__UNSET(COLL_NO_OS) | COLL__UNSET(COLL_NO_SECURITY) \
+     | COLL__UNSET(COLL_NO_SHM) | COLL__UNSET(COLL_NO_SHRINK) | COLL__UNSET(COLL_NO_TEXT) | COLL__UNSET(COLL_NO_TIERS) \
+     | COLL__UNSET(COLL_NO_URING) | COLL__UNSET(COLL_WITH_MPI) | COLL__UNSET(COLL_WITH_NCCL) | COLL__UNSET(COLL_WITH_OPENSSL) \
+     | COLL__UNSET(COLL_WITH_URING)) & 2
+#error "a profile or a switch (COLL_NO_..., COLL_WITH_..., COLL_PORTABLE) is defined as 0, which sets it: do not define it"
 #endif
 
-#if defined(COLL_SMALL)
-#undef COLL_NO_SIM
-#define COLL_NO_SIM 1
-#undef COLL_NO_JOINED
-#define COLL_NO_JOINED 1
-#undef COLL_NO_SHM
-#define COLL_NO_SHM 1
-#undef COLL_NO_LANES
-#define COLL_NO_LANES 1
-#undef COLL_NO_RECORDER
-#define COLL_NO_RECORDER 1
-#undef COLL_NO_URING
-#define COLL_NO_URING 1
-#undef COLL_NO_BACKGROUND
-#define COLL_NO_BACKGROUND 1
-#undef COLL_NO_HIERARCHY
-#define COLL_NO_HIERARCHY 1
-#undef COLL_NO_NETWORKS
-#define COLL_NO_NETWORKS 1
-#undef COLL_NO_STOCHASTIC
-#define COLL_NO_STOCHASTIC 1
-#undef COLL_NO_REPRODUCIBLE
-#define COLL_NO_REPRODUCIBLE 1
-#if !defined(COLL_ONLY_KINDS)
-#define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
-#endif
-#if !defined(COLL_ONLY_TYPES)
-#define COLL_ONLY_TYPES i32, f32, f64, bf16
-#endif
-#endif
+/* ---- >>switches that were removed ---- */
 
-#if defined(COLL_TINY)
-#undef COLL_NO_OS
-#define COLL_NO_OS 1
-#undef COLL_NO_CHOICE
-#define COLL_NO_CHOICE 1
-#undef COLL_NO_SCALE
-#define COLL_NO_SCALE 1
-#if !defined(COLL_ONLY_KINDS)
-#define COLL_ONLY_KINDS broadcast, reduce
+#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED)
+#error "COLL_NO_SIM, _TCP, _THREADS and _JOINED were removed: list what you need, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
 #endif
-#if !defined(COLL_ONLY_TYPES)
-#define COLL_ONLY_TYPES i32, f32
-#endif
-#endif
-
-#if defined(COLL_NO_OS)
-#undef COLL_NO_THREADS
-#define COLL_NO_THREADS 1
-#undef COLL_NO_BACKGROUND
-#define COLL_NO_BACKGROUND 1
-#undef COLL_NO_STDIO
-#define COLL_NO_STDIO 1
-#undef COLL_NO_ENV
-#define COLL_NO_ENV 1
-#endif
-
-#if defined(COLL_NO_STDIO)
-#undef COLL_NO_TEXT
-#define COLL_NO_TEXT 1
-#undef COLL_NO_RECORDER
-#define COLL_NO_RECORDER 1
-#undef COLL_NO_SIM
-#define COLL_NO_SIM 1
-#undef COLL_NO_TCP
-#define COLL_NO_TCP 1
-#endif
-
-#if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
-#define COLL__ONE_TIER 1
-#endif
-
-/* ---- >>the list: each name is a bit, and a word that is none is 0 ---- */
-
-#if defined(COLL_ONLY_TRANSPORTS)
-#define COLL__LISTED_ 32
-#define COLL__LISTED_threads 1
-#define COLL__LISTED_tcp 2
-#define COLL__LISTED_joined 3
-#define COLL__LISTED_sim 8
-#define COLL__LISTED_mpi 16
-#define COLL__LISTED(...) COLL__LISTED_FIVE(__VA_ARGS__, , , , , ,)
-#define COLL__LISTED_FIVE(a, b, c, d, e, ...) \
-    (COLL__LISTED_##a | COLL__LISTED_##b | COLL__LISTED_##c | COLL__LISTED_##d | COLL__LISTED_##e)
-#define COLL__KNOWN(...) COLL__KNOWN_FIVE(__VA_ARGS__, , , , , ,)
-#define COLL__KNOWN_FIVE(a, b, c, d, e, ...) \
-    (COLL__LISTED_##a && COLL__LISTED_##b && COLL__LISTED_##c && COLL__LISTED_##d && COLL__LISTED_##e)
-
-#if !COLL__KNOWN(COLL_ONLY_TRANSPORTS)
-#error "COLL_ONLY_TRANSPORTS is a list of some of threads, tcp, joined, sim and mpi, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
-#define COLL__LEAVES_OUT_MPI 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1)
-#undef COLL_NO_THREADS
-#define COLL_NO_THREADS 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2)
-#undef COLL_NO_TCP
-#define COLL_NO_TCP 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8)
-#undef COLL_NO_SIM
-#define COLL_NO_SIM 1
-#endif
-#endif
-
-/* ---- >>what one switch takes along ---- */
-
-#if defined(COLL_NO_THREADS) && defined(COLL_NO_MESSAGES)                /* a rank that is alone does what it does in rounds */
-#undef COLL_NO_MESSAGES
-#endif
-#if defined(COLL_NO_MESSAGES)
-#undef COLL_NO_TCP
-#define COLL_NO_TCP 1
-#undef COLL_NO_SIM
-#define COLL_NO_SIM 1
-#undef COLL_NO_NEIGHBORS
-#define COLL_NO_NEIGHBORS 1
-#undef COLL_NO_CHOICE
-#define COLL_NO_CHOICE 1
-#define COLL__LEAVES_OUT_MPI 1
-#endif
-#if defined(COLL_NO_CHOICE)
-#undef COLL_NO_TUNER
-#define COLL_NO_TUNER 1
-#undef COLL_NO_HIERARCHY
-#define COLL_NO_HIERARCHY 1
-#endif
-#if defined(COLL_NO_COUNTS)
-#undef COLL_NO_NEIGHBORS
-#define COLL_NO_NEIGHBORS 1
-#undef COLL_NO_HIERARCHY
-#define COLL_NO_HIERARCHY 1
-#endif
-
-#if defined(COLL_NO_COUNTS)
-#define COLL__HAS_COUNTS 0
-#else
-#define COLL__HAS_COUNTS 1
-#endif
-#if defined(COLL_NO_LISTS)
-#define COLL__HAS_LISTS 0
-#else
-#define COLL__HAS_LISTS 1
-#endif
-#if defined(COLL_NO_STRIDES)
-#define COLL__HAS_STRIDES 0
-#else
-#define COLL__HAS_STRIDES 1
-#endif
-#if defined(COLL_NO_MESSAGES)
-#define COLL__HAS_MESSAGES 0
-#else
-#define COLL__HAS_MESSAGES 1
-#endif
-
-/* ---- >>kinds: the same for collectives; COLL__HAS_SCAN is 1 or 0 ---- */
-
-#define COLL__KINDS_ALL 2047
-#if defined(COLL_ONLY_KINDS)
-#define COLL__ASKED_ 4096
-#define COLL__ASKED_barrier 1
-#define COLL__ASKED_broadcast 2
-#define COLL__ASKED_reduce 4
-#define COLL__ASKED_allreduce 8
-#define COLL__ASKED_reduce_scatter 16
-#define COLL__ASKED_scan 32
-#define COLL__ASKED_gather 64
-#define COLL__ASKED_scatter 128
-#define COLL__ASKED_allgather 256
-#define COLL__ASKED_alltoall 512
-#define COLL__ASKED_neighbor 1024
-#define COLL__ASKED(...) COLL__ASKED_MANY(__VA_ARGS__, , , , , , , , , , , ,)
-#define COLL__ASKED_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
-    (COLL__ASKED_##a | COLL__ASKED_##b | COLL__ASKED_##c | COLL__ASKED_##d | COLL__ASKED_##e | COLL__ASKED_##f \
-     | COLL__ASKED_##g | COLL__ASKED_##h | COLL__ASKED_##i | COLL__ASKED_##j | COLL__ASKED_##k)
-#define COLL__ALL_KNOWN(...) COLL__ALL_KNOWN_MANY(__VA_ARGS__, , , , , , , , , , , ,)
-#define COLL__ALL_KNOWN_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
-    (COLL__ASKED_##a && COLL__ASKED_##b && COLL__ASKED_##c && COLL__ASKED_##d && COLL__ASKED_##e && COLL__ASKED_##f \
-     && COLL__ASKED_##g && COLL__ASKED_##h && COLL__ASKED_##i && COLL__ASKED_##j && COLL__ASKED_##k)
-#if !COLL__ALL_KNOWN(COLL_ONLY_KINDS)
-#error "COLL_ONLY_KINDS is a list of collectives (core/base/coll_parts.h), as in -DCOLL_ONLY_KINDS=broadcast,allreduce"
-#endif
-#define COLL__KINDS_ASKED COLL__ASKED(COLL_ONLY_KINDS)
-#else
-#define COLL__KINDS_ASKED COLL__KINDS_ALL
+#if defined(COLL_NO_MIXED) || defined(COLL_NO_FP8) || defined(COLL_NO_MX) || defined(COLL_NO_COMPLEX) || defined(COLL_NO_PAIRS) \
+    || defined(COLL_NO_INT8_16)
+#error "COLL_NO_MIXED, _FP8, _MX, _COMPLEX, _PAIRS and _INT8_16 were removed: list what you need, as in -DCOLL_ONLY_TYPES=i32,f32"
 #endif
 #if defined(COLL_NO_NEIGHBORS)
-#define COLL__KINDS_THERE (COLL__KINDS_ASKED & 1023)
-#define COLL__SWITCH_OF_KIND(kind) ((kind) >= COLL_NEIGHBOR_ALLGATHER ? "COLL_NO_NEIGHBORS" : "COLL_ONLY_KINDS")
-#else
-#define COLL__KINDS_THERE COLL__KINDS_ASKED
-#define COLL__SWITCH_OF_KIND(kind) "COLL_ONLY_KINDS"
+#error "COLL_NO_NEIGHBORS was removed: list the collectives that you need in COLL_ONLY_KINDS"
+#endif
+#if defined(COLL_NO_TUNER)
+#error "COLL_NO_TUNER was removed: use COLL_NO_CHOICE"
+#endif
+#if defined(COLL_NO_LAUNCHERS)
+#error "COLL_NO_LAUNCHERS was removed: use COLL_NO_NETWORKS"
+#endif
+#if defined(COLL_NO_STDIO)
+#error "COLL_NO_STDIO was removed: use COLL_NO_OS"
+#endif
+#if defined(COLL_NO_MESSAGES)
+#error "COLL_NO_MESSAGES was removed: use COLL_LEAST"
+#endif
+#if defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_LISTS) \
+    || defined(COLL_NO_STRIDES) || defined(COLL_NO_WATCH) || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) \
+    || defined(COLL_NO_SCALE)
+#error "COLL_NO_LANES, _RECORDER, _BACKGROUND, _LISTS, _STRIDES, _WATCH, _STOCHASTIC, _REPRODUCIBLE and _SCALE were removed: \
+only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
+#endif
+#if defined(COLL_NO_ARENA)
+#error "COLL_NO_ARENA was removed: link with -ffunction-sections and -Wl,--gc-sections, which leave out functions not called"
 #endif
 
-#if COLL__KINDS_THERE & 2 || !defined(COLL_NO_TUNER)
-#define COLL__HAS_BROADCAST 1
+/* ---- >>profiles ---- */
+
+#define COLL__IS_LEAST (!COLL__UNSET(COLL_LEAST))
+#define COLL__IS_SMALL (!COLL__UNSET(COLL_SMALL))
+#define COLL__IS_TINY (!COLL__UNSET(COLL_TINY))
+#define COLL__IS_WHOLE (!COLL__IS_LEAST && !COLL__IS_SMALL && !COLL__IS_TINY)     /* has what no profile has  */
+#if COLL__IS_LEAST
+#define COLL__PROFILE "COLL_LEAST"
+#elif COLL__IS_SMALL
+#define COLL__PROFILE "COLL_SMALL"
 #else
-#define COLL__HAS_BROADCAST 0
+#define COLL__PROFILE "COLL_TINY"
 #endif
-#if COLL__KINDS_THERE & 4
-#define COLL__HAS_REDUCE 1
-#else
-#define COLL__HAS_REDUCE 0
+
+/* ---- >>parts: is each there? ---- */
+
+#define COLL__HAS_OS (COLL__UNSET(COLL_NO_OS) && !COLL__IS_TINY)
+#define COLL__HAS_CHOICE (COLL__UNSET(COLL_NO_CHOICE) && !COLL__IS_LEAST && !COLL__IS_TINY)
+#define COLL__HAS_COUNTS (COLL__UNSET(COLL_NO_COUNTS) && COLL__IS_WHOLE)
+#define COLL__HAS_ENV (COLL__UNSET(COLL_NO_ENV) && COLL__HAS_OS && !COLL__IS_LEAST)
+#define COLL__HAS_HIERARCHY (COLL__UNSET(COLL_NO_HIERARCHY) && COLL__HAS_CHOICE && COLL__HAS_COUNTS)
+#define COLL__HAS_MALLOC COLL__UNSET(COLL_NO_MALLOC)
+#define COLL__HAS_MESSAGES (!COLL__IS_LEAST)      /* without, every collective is the transport's, as a whole */
+#define COLL__HAS_NETWORKS (COLL__UNSET(COLL_NO_NETWORKS) && !COLL__IS_SMALL)
+#define COLL__HAS_SCALE (!COLL__IS_TINY)
+#define COLL__HAS_SECURITY COLL__UNSET(COLL_NO_SECURITY)
+#define COLL__HAS_SHRINK (COLL__UNSET(COLL_NO_SHRINK) && COLL__IS_WHOLE)
+#define COLL__HAS_TEXT (COLL__UNSET(COLL_NO_TEXT) && COLL__HAS_OS && !COLL__IS_LEAST)
+#define COLL__HAS_RECORDER (COLL__IS_WHOLE && COLL__HAS_OS)
+#define COLL__HAS_BACKGROUND (COLL__IS_WHOLE && COLL__HAS_OS)
+#define COLL__HAS_JOINED (COLL__HAS_TCP && COLL__HAS_THREADS && COLL__UNSET(COLL_NO_SHM) && !COLL__IS_SMALL)
+#define COLL__HAS_SHM (COLL__UNSET(COLL_NO_SHM) && COLL__UNSET(COLL_PORTABLE) && !COLL__IS_SMALL)
+#define COLL__HAS_HUB (COLL__HAS_SHM && COLL__HAS_JOINED)             /* of several processes                 */
+
+/* ---- >>contradictions ---- */
+
+#if COLL__IS_LEAST + COLL__IS_SMALL + COLL__IS_TINY > 1
+#error "COLL_LEAST, COLL_SMALL and COLL_TINY exclude one another: choose one"
 #endif
-#if COLL__KINDS_THERE & 16 || !defined(COLL_NO_HIERARCHY)
-#define COLL__HAS_REDUCE_SCATTER 1
-#else
-#define COLL__HAS_REDUCE_SCATTER 0
+#if defined(COLL_NO_OS) && (COLL__IS_LEAST || COLL__IS_SMALL)
+#error "COLL_LEAST and COLL_SMALL need an operating system: use COLL_TINY, or COLL_NO_OS alone"
 #endif
-#if COLL__KINDS_THERE & 32
-#define COLL__HAS_SCAN 1
-#else
-#define COLL__HAS_SCAN 0
+#if defined(COLL_ONLY_TRANSPORTS) && !COLL__HAS_OS
+#error "COLL_ONLY_TRANSPORTS does not go with COLL_TINY and COLL_NO_OS: without an operating system the transport is your own"
 #endif
-#if COLL__KINDS_THERE & 64 || (COLL__HAS_REDUCE && !defined(COLL_NO_HIERARCHY))
-#define COLL__HAS_GATHER 1
-#else
-#define COLL__HAS_GATHER 0
+#if defined(COLL_WITH_URING) && (defined(COLL_NO_URING) || defined(COLL_PORTABLE) || COLL__IS_SMALL)
+#error "COLL_WITH_URING does not go with COLL_NO_URING, COLL_SMALL and COLL_PORTABLE, which leave out io_uring"
 #endif
-#if COLL__KINDS_THERE & 128 || (COLL__HAS_BROADCAST && !defined(COLL_NO_HIERARCHY))
-#define COLL__HAS_SCATTER 1
-#else
-#define COLL__HAS_SCATTER 0
+#if defined(COLL_WITH_OPENSSL) && !COLL__HAS_SECURITY
+#error "COLL_WITH_OPENSSL does not go with COLL_NO_SECURITY, which leaves out TLS"
 #endif
-#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER) || !defined(COLL_NO_HIERARCHY)    /* neighbours are made by an exchange */
-#define COLL__HAS_ALLTOALL 1
-#else
-#define COLL__HAS_ALLTOALL 0
-#endif
-#if COLL__KINDS_THERE & 1024
-#define COLL__HAS_NEIGHBOR 1
-#else
-#define COLL__HAS_NEIGHBOR 0
-#endif
-#define COLL__HAS_BARRIER 1
-#define COLL__HAS_ALLREDUCE 1
-#define COLL__HAS_ALLGATHER 1
 
 /* ---- >>what follows ---- */
 
-#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS))
-#undef COLL_NO_JOINED
-#define COLL_NO_JOINED 1
+#if COLL__IS_LEAST && !defined(COLL_ONLY_TRANSPORTS)
+#define COLL_ONLY_TRANSPORTS threads
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_TRANSPORTS)
+#define COLL_ONLY_TRANSPORTS threads, tcp, mpi
+#endif
+#if COLL__IS_LEAST && !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS allreduce
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
+#elif COLL__IS_TINY && !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce
+#endif
+#if COLL__IS_LEAST && !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES f32
+#elif COLL__IS_SMALL && !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32, f64, bf16
+#elif COLL__IS_TINY && !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32
+#endif
+#if !defined(__linux__) && !defined(COLL_PORTABLE) && COLL__HAS_OS
+#define COLL_PORTABLE 1
 #endif
 
-#if defined(COLL_NO_URING)                        /* in other words: why                                     */
+#if (defined(COLL_NO_TIERS) || !COLL__IS_WHOLE) && !defined(COLL__ONE_TIER)
+#define COLL__ONE_TIER 1
+#endif
+
+#if defined(COLL_NO_URING) || defined(COLL_PORTABLE) || COLL__IS_SMALL
+#define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing (COLL_NO_URING)"
 #elif !defined(COLL_WITH_URING) && defined(__has_include)
 #if !__has_include(<liburing.h>)
-#define COLL_NO_URING 1
+#define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing, whose <liburing.h> was not found"
 #endif
 #endif
-
-#if defined(COLL_NO_NETWORKS)
-#define COLL__HAS_NETWORKS 0
-#undef COLL_NO_LAUNCHERS
-#define COLL_NO_LAUNCHERS 1
-#else
-#define COLL__HAS_NETWORKS 1
-#endif
-
-#if defined(COLL_NO_SHM)
-#define COLL__HAS_SHM 0
-#else
-#define COLL__HAS_SHM 1
-#endif
-
-#if defined(COLL_NO_SHM) || defined(COLL_NO_JOINED)
-#define COLL__HAS_HUB 0                           /* of several processes                                     */
-#else
-#define COLL__HAS_HUB 1
-#endif
-
-#if defined(COLL_NO_TCP)                          /* whose row has options of its own in coll_config          */
-#define COLL__HAS_OPTIONS 0
-#else
-#define COLL__HAS_OPTIONS 1
-#endif
-
-#if defined(COLL_NO_LANES)
-#define COLL__HAS_LANES 0
-#else
-#define COLL__HAS_LANES 1
+#if !defined(COLL__HAS_URING)
+#define COLL__HAS_URING 1
 #endif
 
 /* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
  * bits go into the hello, beside those of the arithmetic. */
 #define COLL__LACKS_HIERARCHY 0x10000
-#define COLL__LACKS_TUNER 0x20000
 #define COLL__LACKS_CHOICE 0x40000
-#if defined(COLL_NO_CHOICE)
-#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER | COLL__LACKS_CHOICE)
-#elif defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
-#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER)
-#elif defined(COLL_NO_HIERARCHY)
-#define COLL__LACKS COLL__LACKS_HIERARCHY
-#elif defined(COLL_NO_TUNER)
-#define COLL__LACKS COLL__LACKS_TUNER
+#define COLL__LACKS ((COLL__HAS_HIERARCHY ? 0 : COLL__LACKS_HIERARCHY) | (COLL__HAS_CHOICE ? 0 : COLL__LACKS_CHOICE))
+
+/* ---- >>lists: each word is a bit; a word that is none has no macro, and is 0 ---- */
+
+/* The words of a list, up to 26, as prefix_WORD op prefix_WORD op ...; prefix_ stands for those that are missing. */
+#define COLL__NONE_OF_26 , , , , , , , , , , , , , , , , , , , , , , , , , ,
+#define COLL__WORDS(op, prefix, ...) COLL__WORDS_MANY(op, prefix, __VA_ARGS__, COLL__NONE_OF_26)
+#define COLL__WORDS_MANY(...) COLL__WORDS_EACH(__VA_ARGS__)
+#define COLL__WORDS_EACH(op, p, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v, w, x, y, z, last, ...) \
+    (p##_##a op p##_##b op p##_##c op p##_##d op p##_##e op p##_##f op p##_##g op p##_##h op p##_##i op p##_##j op p##_##k \
+     op p##_##l op p##_##m op p##_##n op p##_##o op p##_##q op p##_##r op p##_##s op p##_##t op p##_##u op p##_##v op p##_##w \
+     op p##_##x op p##_##y op p##_##z op p##_##last)
+
+#define COLL__TRANSPORT_ 32
+#define COLL__TRANSPORT_threads 1
+#define COLL__TRANSPORT_tcp 2
+#define COLL__TRANSPORT_joined 3
+#define COLL__TRANSPORT_sim 8
+#define COLL__TRANSPORT_mpi 16
+#if defined(COLL_ONLY_TRANSPORTS)
+#define COLL__TRANSPORTS COLL__WORDS(|, COLL__TRANSPORT, COLL_ONLY_TRANSPORTS)
+#if !COLL__WORDS(&&, COLL__TRANSPORT, COLL_ONLY_TRANSPORTS)
+#error "COLL_ONLY_TRANSPORTS has a word that is none of threads, tcp, joined, sim and mpi: the next error says which"
+enum { coll__unknown_transport = COLL__TRANSPORTS };
+#endif
 #else
-#define COLL__LACKS 0
+#define COLL__TRANSPORTS (COLL__HAS_OS ? 27 : 0)
+#endif
+#define COLL__HAS_THREADS ((COLL__TRANSPORTS & 1) != 0)
+#define COLL__HAS_TCP ((COLL__TRANSPORTS & 2) != 0)
+#define COLL__HAS_SIM ((COLL__TRANSPORTS & 8) != 0)
+#if COLL__IS_LEAST && (COLL__TRANSPORTS & 31) != 1
+#error "COLL_LEAST has threads alone, and no messages for other transports: use COLL_SMALL, or no profile"
+#endif
+#if defined(COLL_WITH_MPI) && !(COLL__TRANSPORTS & 16)
+#error "COLL_WITH_MPI adds MPI, and COLL_ONLY_TRANSPORTS, a profile or COLL_NO_OS leaves it out: add mpi to COLL_ONLY_TRANSPORTS"
 #endif
 
+#define COLL__COLLECTIVE_ 4096
+#define COLL__COLLECTIVE_barrier 1
+#define COLL__COLLECTIVE_broadcast 2
+#define COLL__COLLECTIVE_reduce 4
+#define COLL__COLLECTIVE_allreduce 8
+#define COLL__COLLECTIVE_reduce_scatter 16
+#define COLL__COLLECTIVE_scan 32
+#define COLL__COLLECTIVE_gather 64
+#define COLL__COLLECTIVE_scatter 128
+#define COLL__COLLECTIVE_allgather 256
+#define COLL__COLLECTIVE_alltoall 512
+#define COLL__COLLECTIVE_neighbor 1024
+#if defined(COLL_ONLY_KINDS)
+#define COLL__KINDS_ASKED COLL__WORDS(|, COLL__COLLECTIVE, COLL_ONLY_KINDS)
+#if !COLL__WORDS(&&, COLL__COLLECTIVE, COLL_ONLY_KINDS)
+#error "COLL_ONLY_KINDS has a word that is no collective (see coll_parts.h): the next error says which"
+enum { coll__unknown_collective = COLL__KINDS_ASKED };
+#endif
+#if COLL__KINDS_ASKED & 1024 && !COLL__HAS_COUNTS
+#error "COLL_ONLY_KINDS names neighbor, which COLL_NO_COUNTS and every profile leave out"
+#endif
+#elif COLL__HAS_COUNTS
+#define COLL__KINDS_ASKED 2047
+#else
+#define COLL__KINDS_ASKED 1023
+#endif
+
+/* Barrier, allreduce and allgather are always there. */
+#define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0 || COLL__HAS_CHOICE)
+#define COLL__HAS_REDUCE ((COLL__KINDS_ASKED & 4) != 0)
+#define COLL__HAS_REDUCE_SCATTER ((COLL__KINDS_ASKED & 16) != 0 || COLL__HAS_HIERARCHY)
+#define COLL__HAS_SCAN ((COLL__KINDS_ASKED & 32) != 0)
+#define COLL__HAS_GATHER ((COLL__KINDS_ASKED & 64) != 0 || (COLL__HAS_REDUCE && COLL__HAS_HIERARCHY))
+#define COLL__HAS_SCATTER ((COLL__KINDS_ASKED & 128) != 0 || (COLL__HAS_BROADCAST && COLL__HAS_HIERARCHY))
+#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* neighbors are made by an exchange */
+#define COLL__HAS_NEIGHBOR ((COLL__KINDS_ASKED & 1024) != 0)
+
 /* ---- core/base/coll_parts_types.h ---- */
-/* coll_parts_types.h - element types that a program may leave out, each by a switch for the compiler.
+/* coll_parts_types.h - the element types of this program: all, or those of a list of names that coll_type_name gives, as in
+ * -DCOLL_ONLY_TYPES=i32,f32,bf16.
  *
- *   COLL_NO_MIXED        floats of 8 and 16 bits, and microscaled wires: f16, bf16, f8e4m3, f8e5m2, mxi8, mxf8e4m3, mxf8e5m2
- *   COLL_NO_FP8          f8e4m3 and f8e5m2, and the microscaled wires of them
- *   COLL_NO_MX           microscaled wires
- *   COLL_NO_COMPLEX      c64 and c128
- *   COLL_NO_PAIRS        values with an index, and so COLL_MINLOC and COLL_MAXLOC
- *   COLL_NO_INT8_16      integers of 8 and 16 bits
- *   COLL_NO_STOCHASTIC   rounding at random: COLL_STOCHASTIC, coll_convert_stochastic
- *   COLL_NO_SCALE        coll_call.scale
- *   COLL_NO_REPRODUCIBLE sums in which the order does not show: COLL_REPRODUCIBLE
- *
- *   COLL_ONLY_TYPES      a list instead, of the names that coll_type_name gives: -DCOLL_ONLY_TYPES=i32,f32,bf16
- *
- * What goes is arithmetic: reductions of the type, and conversions to and from it, wires among them.  Elements of any type are
- * still moved, and reduced by an operation of the user's own (COLL_USER).  f32 is there with any float of fewer bits, which is
- * summed in it, and with the cost model, which measures with it; the maximum of u64 is in every program. */
+ * The list selects arithmetic: reductions of the type, and conversions to and from it, those for the wire among them.  Elements
+ * of any type can be moved, and reduced by the program's own operation (COLL_USER).  Floats of fewer bits add f32, in which they
+ * are summed; so does the cost model, which measures with it.  The maximum of u64 is always there. */
 #ifndef COLL_PARTS_TYPES_H
 #define COLL_PARTS_TYPES_H
 
-/* ---- >>names: a type is the bit of its number in coll_type; a word that is none is 0 ---- */
-
+/* Each type is the bit of its number in coll_type. */
 #define COLL__TYPED_ 0x80000000u
 #define COLL__TYPED_i8 0x2u
 #define COLL__TYPED_i16 0x4u
@@ -1081,75 +1001,16 @@
 #define COLL__TYPES_PAIRS 0xfc0000u
 #define COLL__TYPES_INT8_16 (COLL__TYPED_i8 | COLL__TYPED_i16 | COLL__TYPED_u8 | COLL__TYPED_u16)
 
-/* ---- >>the list ---- */
-
 #if defined(COLL_ONLY_TYPES)
-#define COLL__NONE_OF_26 , , , , , , , , , , , , , , , , , , , , , , , , , ,
-#define COLL__TYPED(...) COLL__TYPED_MANY(__VA_ARGS__, COLL__NONE_OF_26)
-#define COLL__TYPED_MANY(...) COLL__TYPED_EACH(__VA_ARGS__)
-#define COLL__TYPED_EACH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, ...) \
-    (COLL__TYPED_##a | COLL__TYPED_##b | COLL__TYPED_##c | COLL__TYPED_##d | COLL__TYPED_##e | COLL__TYPED_##f \
-     | COLL__TYPED_##g | COLL__TYPED_##h | COLL__TYPED_##i | COLL__TYPED_##j | COLL__TYPED_##k | COLL__TYPED_##l \
-     | COLL__TYPED_##m | COLL__TYPED_##n | COLL__TYPED_##o | COLL__TYPED_##p | COLL__TYPED_##q | COLL__TYPED_##r \
-     | COLL__TYPED_##s | COLL__TYPED_##t | COLL__TYPED_##u | COLL__TYPED_##v | COLL__TYPED_##w | COLL__TYPED_##x \
-     | COLL__TYPED_##y | COLL__TYPED_##z)
-#define COLL__TYPES_KNOWN(...) COLL__TYPES_KNOWN_MANY(__VA_ARGS__, COLL__NONE_OF_26)
-#define COLL__TYPES_KNOWN_MANY(...) COLL__TYPES_KNOWN_EACH(__VA_ARGS__)
-#define COLL__TYPES_KNOWN_EACH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, ...) \
-    (COLL__TYPED_##a && COLL__TYPED_##b && COLL__TYPED_##c && COLL__TYPED_##d && COLL__TYPED_##e && COLL__TYPED_##f \
-     && COLL__TYPED_##g && COLL__TYPED_##h && COLL__TYPED_##i && COLL__TYPED_##j && COLL__TYPED_##k && COLL__TYPED_##l \
-     && COLL__TYPED_##m && COLL__TYPED_##n && COLL__TYPED_##o && COLL__TYPED_##p && COLL__TYPED_##q && COLL__TYPED_##r \
-     && COLL__TYPED_##s && COLL__TYPED_##t && COLL__TYPED_##u && COLL__TYPED_##v && COLL__TYPED_##w && COLL__TYPED_##x \
-     && COLL__TYPED_##y && COLL__TYPED_##z)
-#if !COLL__TYPES_KNOWN(COLL_ONLY_TYPES)
-#error "COLL_ONLY_TYPES is a list of names of types (coll_type_name), as in -DCOLL_ONLY_TYPES=i32,f32,bf16"
+#define COLL__TYPES_ASKED (COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) & COLL__TYPES_ALL)
+#if !COLL__WORDS(&&, COLL__TYPED, COLL_ONLY_TYPES)
+#error "COLL_ONLY_TYPES has a word that coll_type_name does not give: the next error says which"
+enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #endif
-#define COLL__TYPES_LISTED (COLL__TYPED(COLL_ONLY_TYPES) & COLL__TYPES_ALL)
 #else
-#define COLL__TYPES_LISTED COLL__TYPES_ALL
+#define COLL__TYPES_ASKED COLL__TYPES_ALL
 #endif
-
-/* ---- >>switches: the types that each takes away ---- */
-
-#if defined(COLL_NO_MIXED)
-#define COLL__OUT_MIXED COLL__TYPES_MIXED
-#else
-#define COLL__OUT_MIXED 0u
-#endif
-#if defined(COLL_NO_FP8)
-#define COLL__OUT_FP8 (COLL__TYPES_FP8 | COLL__TYPED_mxf8e4m3 | COLL__TYPED_mxf8e5m2)
-#else
-#define COLL__OUT_FP8 0u
-#endif
-#if defined(COLL_NO_MX)
-#define COLL__OUT_MX COLL__TYPES_MX
-#else
-#define COLL__OUT_MX 0u
-#endif
-#if defined(COLL_NO_COMPLEX)
-#define COLL__OUT_COMPLEX COLL__TYPES_COMPLEX
-#else
-#define COLL__OUT_COMPLEX 0u
-#endif
-#if defined(COLL_NO_PAIRS)
-#define COLL__OUT_PAIRS COLL__TYPES_PAIRS
-#else
-#define COLL__OUT_PAIRS 0u
-#endif
-#if defined(COLL_NO_INT8_16)
-#define COLL__OUT_INT8_16 COLL__TYPES_INT8_16
-#else
-#define COLL__OUT_INT8_16 0u
-#endif
-
-/* In the order in which a sentence looks for who took a type away; the list comes last. */
-#define COLL__TYPE_SWITCHES(X)                                                                                                \
-    X(COLL__OUT_MIXED, "COLL_NO_MIXED")     X(COLL__OUT_FP8, "COLL_NO_FP8")     X(COLL__OUT_MX, "COLL_NO_MX")                 \
-    X(COLL__OUT_COMPLEX, "COLL_NO_COMPLEX") X(COLL__OUT_PAIRS, "COLL_NO_PAIRS") X(COLL__OUT_INT8_16, "COLL_NO_INT8_16")
-
-#define COLL__TYPES_ASKED (COLL__TYPES_LISTED & ~(COLL__OUT_MIXED | COLL__OUT_FP8 | COLL__OUT_MX | COLL__OUT_COMPLEX          \
-                                                  | COLL__OUT_PAIRS | COLL__OUT_INT8_16))
-#if COLL__TYPES_ASKED & COLL__TYPES_MIXED || !defined(COLL_NO_TUNER)
+#if COLL__TYPES_ASKED & COLL__TYPES_MIXED || COLL__HAS_CHOICE
 #define COLL__TYPES_THERE (COLL__TYPES_ASKED | COLL__TYPED_f32)
 #else
 #define COLL__TYPES_THERE COLL__TYPES_ASKED
@@ -1165,36 +1026,16 @@
 #define COLL__HAS_CONVERSIONS                                                                                                 \
     (COLL__HAS_ANY(COLL__TYPES_MIXED) || (COLL__HAS_ANY(COLL__TYPED_f32) && COLL__HAS_ANY(COLL__TYPED_f64)))
 
-#if defined(COLL_NO_STOCHASTIC)
-#define COLL__ALLOWS_STOCHASTIC 0
-#else
-#define COLL__ALLOWS_STOCHASTIC 1
-#endif
-#if defined(COLL_NO_REPRODUCIBLE)
-#define COLL__ALLOWS_REPRODUCIBLE 0
-#else
-#define COLL__ALLOWS_REPRODUCIBLE 1
-#endif
-#if defined(COLL_NO_SCALE)
-#define COLL__HAS_SCALE 0
-#else
-#define COLL__HAS_SCALE 1
-#endif
-#define COLL__HAS_STOCHASTIC (COLL__ALLOWS_STOCHASTIC && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
-#define COLL__HAS_REPRODUCIBLE (COLL__ALLOWS_REPRODUCIBLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))
+#define COLL__HAS_STOCHASTIC (COLL__IS_WHOLE && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
+#define COLL__HAS_REPRODUCIBLE (COLL__IS_WHOLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))
 
 #endif /* COLL_PARTS_TYPES_H */
 
 /* ---- core/base/coll_parts.h, continued ---- */
 /* Is anything left out?  Then there are functions that nobody calls. */
-#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
-    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) \
-    || defined(COLL_NO_WATCH) \
-    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
-    || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
-    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \
-    || defined(COLL_NO_SECURITY)
+#if !(COLL__HAS_OS && COLL__HAS_HIERARCHY && COLL__HAS_ENV && COLL__HAS_NETWORKS && COLL__HAS_SECURITY && COLL__HAS_SHM \
+      && COLL__HAS_SHRINK && COLL__HAS_TEXT) || defined(COLL_ONLY_TRANSPORTS) || defined(COLL_ONLY_KINDS) \
+    || defined(COLL_ONLY_TYPES)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -1204,7 +1045,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 #include <stdio.h>
 #endif
 
@@ -1222,7 +1063,7 @@
 extern "C" {
 #endif
 
-/* ---- >>status: 0 is done, above is not yet, below is an error ---- */
+/* ---- >>status: 0: done; positive: not yet; negative: an error ---- */
 
 #define COLL__STATUS_TABLE(row)                                                                     \
     row(COLL_OK,                0, "done")                                                          \
@@ -1243,16 +1084,16 @@ extern "C" {
 typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) COLL__STATUS_LIMIT = 2 } coll_status;
 #undef COLL__STATUS_NAME
 
-/* The fixed text of a status, e.g. "a rank is gone or unreachable". */
+/* Return the fixed text of a status: "a rank is gone or unreachable". */
 COLL_API const char *coll_status_text(coll_status status);
 
-/* ---- >>types: elements and what is done with them ---- */
+/* ---- >>types and operations ---- */
 
 /* Numbered from 1: 0 in a descriptor means "default". */
 typedef int coll_type;
 enum {
     COLL_I8 = 1, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16, COLL_U32, COLL_U64,
-    COLL_BOOL,                                    /* one byte; whatever is not 0 is true                     */
+    COLL_BOOL,                                    /* one byte; every value but 0 is true                      */
     COLL_F16,                                     /* IEEE 754 binary16                                       */
     COLL_BF16,                                    /* the upper half of a binary32                            */
     COLL_F8E4M3, COLL_F8E5M2,                     /* OCP 8-bit floats; e4m3 has no infinity                  */
@@ -1264,7 +1105,7 @@ enum {
                                                      power of two for all of them, 33 bytes; coll_type_size is 0      */
 };
 
-/* Opaque elements of 1 to 2^30 - 1 bytes: moved as they are, and reduced by COLL_USER only. */
+/* Opaque elements of 1 to 2^30 - 1 bytes.  They are copied unchanged, and reduced by COLL_USER only. */
 #ifdef __cplusplus
 static constexpr coll_type coll__blob(long long bytes) { return static_cast<coll_type>(0x40000000 | bytes); }
 #define COLL_BLOB(bytes) coll__blob(bytes)
@@ -1277,9 +1118,9 @@ typedef enum coll_op {
     COLL_MINLOC, COLL_MAXLOC, COLL_USER
 } coll_op;
 
-/* An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part.  Associative.  Elements are
- * never split, pointers are 16-byte aligned, and it runs only inside a call of this library, on the thread that last used the
- * communicator. */
+/* A user-defined operation: inout[i] = in[i] op inout[i].  `in` is the part of the lower ranks.  It must be associative.
+ * Elements are never split, and pointers are aligned to 16 bytes.  It runs only inside a call of this library, on the thread
+ * that last used the communicator. */
 typedef void coll_reduce_fn(const void *in, void *inout, size_t count, coll_type type, void *context);
 
 typedef enum coll_kind {
@@ -1294,25 +1135,26 @@ typedef enum coll_kind {
 
 enum { COLL_NO_RANK = -1, COLL_NO_COLOR = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 
+/* Return the size or the name of a type, an operation or a kind. */
 COLL_API size_t      coll_type_size(coll_type type);      /* bytes of an element; 0 for an unknown type     */
 COLL_API const char *coll_type_name(coll_type type);      /* "f32"; "?" for an unknown one                  */
 COLL_API const char *coll_op_name(coll_op op);            /* "sum"                                          */
 COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"                                    */
 
-/* Stands for `send`: the input is in recv. */
+/* As `send`: the input is in recv. */
 #ifdef __cplusplus
 #define COLL_IN_PLACE (reinterpret_cast<void *>(~intptr_t()))
 #else
 #define COLL_IN_PLACE ((void *)(intptr_t)-1)
 #endif
 
-/* ---- >>communicators: joining and leaving ---- */
+/* ---- >>communicators ---- */
 
 typedef struct coll_comm coll_comm;
 typedef struct coll_request coll_request;
 
 /* ---- core/contract/coll_configuration.h ---- */
-/* coll_configuration.h - how a communicator is to be made, and the simulated machine.  Public; coll.h includes it. */
+/* coll_configuration.h - the configuration of a communicator, and the simulated machine.  Public; coll.h includes it. */
 #ifndef COLL_H
 #endif
 #ifndef COLL_CONFIGURATION_H
@@ -1324,17 +1166,16 @@ extern "C" {
 
 /* ---- >>simulation: many ranks in one thread, under a virtual clock ---- */
 
-/* What is to go wrong in a simulated world. */
+/* A fault of a simulated machine. */
 typedef enum coll_sim_fault_kind {
-    COLL_SIM_KILL = 1,            /* `rank` is no more, from its call `number` of the transport, or from `time` on */
-    COLL_SIM_STOP,                /* `rank` stays where it is for ever, and nobody is told                   */
-    COLL_SIM_CUT,                 /* from `time` on nothing passes between ranks rank..peer and the others   */
-    COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up
-                                     those behind it                                                         */
-    COLL_SIM_LATE,                /* it comes `amount` seconds late                                          */
-    COLL_SIM_PIECES,              /* it comes byte by byte                                                   */
-    COLL_SIM_SLOW                 /* from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half
-                                     of it                                                                   */
+    COLL_SIM_KILL = 1,            /* `rank` ends, at its call `number` of the transport, or at `time`        */
+    COLL_SIM_STOP,                /* `rank` stops and sends nothing more                                     */
+    COLL_SIM_CUT,                 /* from `time` on ranks rank..peer are disconnected from the others        */
+    COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to all) is lost, and delays those
+                                     behind it                                                               */
+    COLL_SIM_LATE,                /* it arrives `amount` seconds late                                        */
+    COLL_SIM_PIECES,              /* it arrives byte by byte                                                 */
+    COLL_SIM_SLOW                 /* from `time` on the network of the rank's host has `amount` of its rate: 0.5: half */
 } coll_sim_fault_kind;
 
 typedef struct coll_sim_fault {
@@ -1346,32 +1187,31 @@ typedef struct coll_sim_fault {
 
 /* The simulated machine.  Zero means the default written beside each field; less than zero: none. */
 typedef struct coll_sim {
-    double latency;               /* s until a message is there; 12 us                                       */
+    double latency;               /* s until a message arrives; 12 us                                        */
     double overhead;              /* s from one message that a rank sends, or receives, to the next; 4 us    */
     double seconds_per_byte;      /* on the wire; 0.5 ns                                                     */
     double seconds_per_byte_reduced;      /* in the arithmetic; 0.1 ns                                       */
     double local_latency, local_seconds_per_byte; /* between ranks of one host; 0.5 us, 0.1 ns               */
-    int    ranks_per_host;        /* that share its NIC; 1                                                   */
+    int    ranks_per_host;        /* ranks that share a NIC; 1                                               */
     int    capacity;              /* messages from one rank to another that may wait for their receive; 0: any number;
-                                     < 0: none, so that a program which counts on buffers for coll_send stands still */
-    double jitter;                /* s by which a message may be later, drawn from the seed; none            */
-    double detection;             /* s until a killed rank is missed; 1 ms                                   */
-    uint64_t seed;                /* of the order of what happens at one instant; 1                          */
+                                     < 0: none, so that a program that relies on buffers for coll_send deadlocks */
+    double jitter;                /* s that a message may take longer, at random by the seed; none           */
+    double detection;             /* s until a killed rank is detected; 1 ms                                 */
+    uint64_t seed;                /* of the order of simultaneous events; 1                                  */
     size_t stack;                 /* bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB */
-    const coll_sim_fault *faults; /* what is to go wrong; nothing                                            */
+    const coll_sim_fault *faults; /* none                                                                    */
     int    fault_count;
-    int    hosts_per_site;        /* that share one link to the other sites; none: there is one site         */
+    int    hosts_per_site;        /* hosts that share one link to the other sites; 0: there is one site      */
     double far_latency, far_seconds_per_byte;     /* between sites; those between hosts                      */
 } coll_sim;
 
 /* ---- >>configuration ---- */
 
-/* What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was
- * chosen, and how it went. */
+/* What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
-/* What is the network's (transport tcp); see Bootstrap and Security in the manual.  All optional: zero means the
- * default written beside each field. */
+/* Options of transport tcp; see Bootstrap and Security in the manual.  All optional: zero means the default given for each
+ * field. */
 typedef struct coll_tcp {
     const char *io;               /* "auto", "uring" or "poll"; default: COLL_IO, or auto                   */
     const char *hosts;            /* "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`;
@@ -1379,50 +1219,48 @@ typedef struct coll_tcp {
     const char *network;          /* which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an
                                      address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the way to rank 0 */
     const char *ports;            /* "5000-5099", to listen at; default: COLL_PORTS, or any that is free    */
-    void      (*listening)(void *context, const char *address);   /* on rank 0, with an `address` of port 0 ("10.0.0.7:0"): is
-                                     told where it listens, for the program to hand on to the others        */
+    void      (*listening)(void *context, const char *address);   /* on rank 0, if the port of
+                                     `address` is 0: receives the address, for the program to pass to the others */
     void       *listening_context;
     const char *key;              /* a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of
                                      the file that COLL_KEY_FILE names, or none                             */
-    const char *security;         /* what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent;
-                                     compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used;
-                                     "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls
-                                     where there is a key and OpenSSL, else key                             */
+    const char *security;         /* "key": authentication; "tls": also encryption (requires COLL_WITH_OPENSSL); "open": no key,
+                                     public addresses allowed; "key+check", "open+check", "check": also checksums; default:
+                                     COLL_SECURITY, or tls if there is a key and OpenSSL, else key          */
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
-    int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
+    int         share_memory;     /* < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1 */
+    int         hub;              /* < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0
                                      means -1                                                               */
-    int         hub;              /* < 0: they exchange messages there, and do not carry out whole collectives as threads do;
-                                     default: COLL_HUB=0 means -1                                           */
 } coll_tcp;
 
-/* All optional: zero means the default written beside each field. */
+/* All optional: zero means the default given for each field. */
 typedef struct coll_config {
     const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
                                      launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
     const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or
                                      what the launcher says                                                 */
-    const char *world;            /* keeps jobs apart that meet at one address; default: COLL_WORLD, or ""  */
-    int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */
-    int         liveness_timeout_ms;      /* a process that sends no heartbeat for so long is dead, < 0: never; default:
+    const char *world;            /* separates jobs that use one address; default: COLL_WORLD, or ""         */
+    int         start_timeout_ms; /* until all ranks have joined; default: COLL_START_TIMEOUT_MS, or 60 s   */
+    int         liveness_timeout_ms;      /* a process that sends no heartbeat for this time is dead; < 0: never; default:
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
-    int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
-    int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors; and none while
-                                     other programs are found to use a rank's processor                     */
+    int         stall_timeout_ms; /* an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
+    int         spin_us;          /* busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us,
+                                     10 us if the host has more ranks than processors, and none while other
+                                     programs use the processor of a rank                                   */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
-    void       *log_context;      /* given back to log                                                      */
+    void       *log_context;      /* passed to log                                                          */
     const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
-    const char *tuning_file;      /* what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none */
-    int         background;       /* < 0: no thread of the library moves operations on while the program computes, > 0: one does
+    const char *tuning_file;      /* the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none */
+    int         background;       /* > 0: a thread of the library progresses operations while the program computes, < 0: none
                                      (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0 */
-    const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
+    const char *dump;             /* a directory to which this rank writes its last operations if the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
-    coll_tcp    tcp;              /* what is the network's                                                  */
-    const struct coll_allocator *allocator;       /* where memory comes from (see Memory); default: malloc  */
-    const char *site;             /* where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default:
-                                     COLL_SITE, or "" which is one, too                                     */
+    coll_tcp    tcp;              /* options of transport tcp                                               */
+    const struct coll_allocator *allocator;       /* of all memory (see Memory); default: malloc            */
+    const char *site;             /* the site of this rank's host: a rack, a switch, a data center (see Hosts); default:
+                                     COLL_SITE, or ""                                                       */
 } coll_config;
 
 #ifdef __cplusplus
@@ -1432,153 +1270,159 @@ typedef struct coll_config {
 #endif /* COLL_CONFIGURATION_H */
 
 /* ---- coll.h, continued ---- */
-/* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
- * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL); or, when one that
- * had come is gone and has not come again within liveness_timeout_ms (and 1.5 s), with COLL_ERR_PEER, which names that one. */
+/* Make this process a rank of a job, and return its communicator.  NULL: all values are taken from the environment.
+ * Returns when every rank has joined.  After start_timeout_ms it fails, and coll_error(NULL) names the missing ranks.  If a
+ * rank that had joined ends, and does not join again within liveness_timeout_ms and 1.5 s, it returns COLL_ERR_PEER, which
+ * names that rank. */
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
 
-/* Make `count` ranks that are threads of this process, to be used by one thread at a time each.  Alone, out[i] belongs to rank i;
- * in a job of more ranks, to the one behind i others from config->rank (COLL_RANK) on, and the log hook may be called from
- * several threads at once. */
+/* Make `count` ranks for threads of this process.  One thread at a time may use each.  If this process is the whole job,
+ * out[i] is rank i.  In a larger job out[i] is rank config->rank (COLL_RANK) + i, and the log hook may be called from several
+ * threads at the same time. */
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config);
 
-/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all.  Returns 0 when all did, else the result of the
- * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL).  What fn
- * leaves of `comm` is freed when it returns; it may free it sooner, as after a coll_shrink, but frees what it has made itself. */
+/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all of them.  Returns 0 if all calls of fn returned 0, else
+ * the result of the lowest rank that did not.  If no communicator can be made, it returns a negative coll_status, with the
+ * sentence in coll_error(NULL).  When fn returns, `comm` is freed if fn has not freed it, as after a coll_shrink.  fn must
+ * free all communicators that it makes. */
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
 
-/* The same with a configuration; NULL: as coll_spawn. */
+/* coll_spawn with a configuration.  NULL: as coll_spawn. */
 COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
 
-/* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
- * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,
- * or 10 s where it still has a message to deliver (see Messages).  Returns COLL_ERR_MISMATCH if other ranks have made other
- * collectives than this one (see Agreement), with coll_error(NULL) and a line on the log; the communicator is freed anyway. */
+/* Free a communicator of this rank.  Pending requests end with COLL_ERR_ABORTED, and must still be freed.  Calls of other ranks
+ * on this communicator that still need this rank fail with COLL_ERR_PEER (see Communicators).  Valid in every state, and for
+ * NULL.  Returns within 2 s, or within 10 s if a message must still be delivered (see Messages).
+ * Returns COLL_ERR_MISMATCH if other ranks have made other collectives than this one (see Agreement), with the sentence in
+ * coll_error(NULL) and on the log.  The communicator is freed in any case. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
-/* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for
- * this rank, *out = NULL.  Called by all ranks of `comm`. */
+/* Divide the ranks of `comm` into communicators, one for each color.  Ranks are ordered by key, and then by rank in `comm`.
+ * With COLL_NO_COLOR this rank gets none, and *out is NULL.  All ranks of `comm` must call it. */
 COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out);
 
-/* The ranks that share memory, or at least the host, with this one. */
+/* Make a communicator of the ranks that share memory, or at least the host, with this one. */
 COLL_API coll_status coll_split_host(coll_comm *comm, coll_comm **out);
 
-/* The same ranks again. */
+/* Make a communicator of the same ranks. */
 COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out);
 
-/* A communicator of the given `count` ranks of `comm`, in that order; called by these only, with the same list and tag.
- * Creations that overlap in time need different tags (0 <= tag) or different lists. */
+/* Make a communicator of the given `count` ranks of `comm`, in that order.  Only these ranks call it, with the same list and
+ * tag.  Creations at the same time must have different tags (0 <= tag) or different lists. */
 COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out);
 
-/* What this rank of `comm` is called in the communicator of coll_init; COLL_NO_RANK for no such rank. */
+/* Return the rank that a rank of `comm` has in the communicator of coll_init.  COLL_NO_RANK: no such rank. */
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
 
-/* End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence.  From
- * any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
+/* End a communicator on every rank, with COLL_ERR_ABORTED and this sentence.  All communicators of the same coll_init end.  It
+ * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the
- * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
- * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
- * liveness_timeout_ms (10 s at most) after the last one has come.  A process that has ended is known to be lost at once, also
- * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
- * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
- * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
- * All ranks that get COLL_OK have the same communicator, even if more ranks are lost meanwhile.  After an error it may be called
+/* Make a communicator of the ranks that are left after a failure.  They are numbered from 0 in the order of `comm`.  Each of them
+ * must call it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.
+ * coll_shrink requires a quorum: more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a
+ * partitioned network never yields two jobs.  COLL_ERR_PEER: there is no quorum, or the others have given this rank up.  A rank
+ * that was given up stays so.
+ * It waits for ranks that are not known to have failed until start_timeout_ms.  If the ranks that have called it are a quorum, it
+ * waits only for twice liveness_timeout_ms (10 s at most) after the last one.  A process that ends in the meantime is detected at
+ * once.  Then all others get a communicator, or COLL_ERR_PEER, within about liveness_timeout_ms.  A process that is stopped or
+ * disconnected in the meantime is detected after twice that time.  If rank 0 has failed and the ranks are no quorum, it is
+ * indistinguishable from a late rank, and is waited for until start_timeout_ms.
+ * All ranks that get COLL_OK have the same communicator, even if more ranks fail meanwhile.  After an error it may be called
  * again, on `comm` or on any communicator with the same ranks: retries and late ranks never make a second communicator.
- * A rank that has been given up stays so.
- * coll_shrink requires more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a partitioned network
- * never yields two jobs.  COLL_ERR_PEER: too few are left, or the others have given this rank up.
- * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
- * simulated world also for one list of ranks only, and under coll_spawn. */
+ * `comm` is unchanged and must be freed.  The new communicator can be shrunk in turn.  Over TCP once for each coll_init; in a
+ * simulated job also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
-/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late, and others that
- * this rank knows of.  After a coll_shrink that has succeeded: exactly those that did not come, the same on all who did; the
- * others are the ranks of what it gave, in the same order.  Gives how many, and writes the first `capacity` of them, the one
- * that ended it before the others. */
+/* Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them.  The one that ended the
+ * communicator comes first, if it is dead or was too late.  After a successful coll_shrink these are exactly the ranks that
+ * are not in the new communicator, and the same on all ranks of it. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
-/* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
- * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends: what
- * goes to the n-th place in which this rank names another as a destination comes from the n-th in which that one names it as a
- * source.
- * Called by all ranks; the lists are copied.  Prepared neighbour calls of before cannot be restarted. */
+/* Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to.  It replaces an earlier
+ * graph.  A list may contain a rank several times, this rank, and COLL_NO_RANK, whose block stays unchanged.  Every edge must be
+ * in the lists of both its ends.  If a rank is listed several times, its n-th entry as a destination matches the n-th entry of
+ * this rank in its list of sources.
+ * All ranks must call it.  The lists are copied.  Prepared neighbor calls from before cannot be restarted. */
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count);
 
+/* Return the rank of this process or thread, or the number of ranks. */
 COLL_API int coll_rank(const coll_comm *comm);
 COLL_API int coll_size(const coll_comm *comm);
-COLL_API int coll_local_rank(const coll_comm *comm);      /* among the ranks of this host, counted in the communicator of */
-COLL_API int coll_local_size(const coll_comm *comm);      /* coll_init also for those derived from it                     */
+COLL_API int coll_local_rank(const coll_comm *comm);      /* the rank among those of coll_init on this host           */
+COLL_API int coll_local_size(const coll_comm *comm);      /* the number of ranks of coll_init on this host            */
 
-/* The sentence of the last error of this communicator, "" when there was none.  NULL: of the last coll_init,
- * coll_init_threads or coll_spawn of the calling thread that failed.  Valid until the next call on the communicator. */
+/* Return the last error of a communicator as a sentence, "" if there was none.  NULL: of the last coll_init, coll_init_threads
+ * or coll_spawn of the calling thread that failed.  Valid until the next call on the communicator. */
 COLL_API const char *coll_error(const coll_comm *comm);
 
-/* ---- >>collectives: blocking; each has a non-blocking twin below.  v: block i has counts[i] elements at offsets[i], in
- * elements; offsets NULL: one after the other ---- */
+/* ---- >>collectives: blocking; the non-blocking forms are below.  v: block i has counts[i] elements at offsets[i], in
+ * elements; offsets NULL: blocks are adjacent ---- */
 
-/* Return when every rank has called it. */
+/* Wait until every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
 
-/* Copy the root's `count` elements into the buffer of every rank.  The root's own may be written with the bytes it has. */
+/* Copy `count` elements of the root to every rank.  The root's buffer may be written with the bytes that it has. */
 COLL_API coll_status coll_broadcast(coll_comm *comm, void *buffer, size_t count, coll_type type, int root);
 
-/* recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...; recv is untouched elsewhere. */
+/* Combine the elements of all ranks on the root.  recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...  recv of
+ * the other ranks is not written. */
 COLL_API coll_status coll_reduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                  coll_op op, int root);
 
-/* The same on every rank, with identical bits.
+/* Combine the elements of all ranks on every rank, with identical bits.
  *
  *     coll_allreduce(comm, gradient, gradient, n, COLL_F32, COLL_AVG);
  */
 COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                     coll_op op);
 
-/* allreduce whose messages carry another type, e.g. COLL_F32 buffers over a COLL_BF16 wire.  Inputs are rounded to the wire
- * type, summed in f32 (f64 over f32: in f64) and rounded once more; recv holds values of the wire type, in the type of recv. */
+/* Combine the elements of all ranks on every rank, with messages of another type.  Example: COLL_F32 buffers over a COLL_BF16
+ * wire.  Inputs are rounded to the wire type, summed in f32 (f64 over f32: in f64) and rounded once more.  recv contains
+ * values of the wire type, converted to its own type. */
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
-/* One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place. */
+/* One buffer of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
 typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_type type; } coll_buffer;
 
-/* allreduce of every one of `n` buffers, of any types that have the operation; small ones travel together.  `buffers` must
- * live until it is finished. */
+/* Combine each of `n` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `buffers`
+ * must stay valid until the call is finished. */
 COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op);
 
-/* Reduce size * recv_count elements and leave block r, recv_count of them, on rank r.  v: block r has counts[r] elements, and
- * send holds the blocks one after the other; in a coll_call the counts are recv_counts. */
+/* Combine the elements of all ranks, and leave block r of the result on rank r.  send has size * recv_count elements.  v:
+ * block r has counts[r] elements, and the blocks of send are adjacent; in a coll_call the counts are recv_counts. */
 COLL_API coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                          coll_type type, coll_op op);
 COLL_API coll_status coll_reduce_scatterv(coll_comm *comm, const void *send, void *recv, const size_t *counts,
                                           coll_type type, coll_op op);
 
-/* recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r.  COLL_AVG is COLL_ERR_UNSUPPORTED. */
+/* Combine the elements of the ranks up to this one.  recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r.
+ * COLL_AVG returns COLL_ERR_UNSUPPORTED. */
 COLL_API coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op);
 
-/* The same up to rank r - 1; recv of rank 0 is untouched. */
+/* Combine the elements of the ranks below this one.  recv of rank 0 is not written. */
 COLL_API coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op);
 
-/* recv of the root = the `count` elements of rank 0, of rank 1, ...  v: counts and offsets matter at the root only. */
+/* Collect the elements of all ranks on the root, in the order of the ranks.  v: counts and offsets matter at the root only. */
 COLL_API coll_status coll_gather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root);
 COLL_API coll_status coll_gatherv(coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts,
                                   const size_t *offsets, coll_type type, int root);
 
-/* recv of rank r = block r, `count` elements, of the root's send.  v: counts and offsets matter at the root only. */
+/* Distribute blocks of the root's send: block r goes to recv of rank r.  v: counts and offsets matter at the root only. */
 COLL_API coll_status coll_scatter(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root);
 COLL_API coll_status coll_scatterv(coll_comm *comm, const void *send, const size_t *counts, const size_t *offsets,
                                    void *recv, size_t recv_count, coll_type type, int root);
 
-/* recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank.  v: counts are equal on all
- * ranks, offsets may differ. */
+/* Collect the elements of all ranks on every rank, in the order of the ranks.  recv has size * count elements.  v: counts are
+ * equal on all ranks, offsets may differ. */
 COLL_API coll_status coll_allgather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
 COLL_API coll_status coll_allgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts,
                                      const size_t *offsets, coll_type type);
 
-/* Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each.  v: any counts, as long as both
- * ends of a pair agree.  w: every block has a type of its own, and offsets are in bytes. */
+/* Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r.  v: any counts on which both ends of
+ * a pair agree.  w: every block has its own type, and offsets are in bytes. */
 COLL_API coll_status coll_alltoall(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
 COLL_API coll_status coll_alltoallv(coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,
                                     void *recv, const size_t *recv_counts, const size_t *recv_offsets, coll_type type);
@@ -1586,8 +1430,8 @@ COLL_API coll_status coll_alltoallw(coll_comm *comm, const void *send, const siz
                                     const coll_type *send_types, void *recv, const size_t *recv_counts,
                                     const size_t *recv_bytes, const coll_type *recv_types);
 
-/* Between the neighbours of coll_neighbors.  allgather: send goes to every destination, block i of recv comes from source i.
- * alltoall: block i of send goes to destination i.  Not in place. */
+/* Exchange blocks with the neighbors that coll_neighbors has set.  allgather: send goes to every destination, and block i of
+ * recv comes from source i.  alltoall: block i of send goes to destination i.  There is no form in place. */
 COLL_API coll_status coll_neighbor_allgather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
 COLL_API coll_status coll_neighbor_allgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv,
                                               const size_t *counts, const size_t *offsets, coll_type type);
@@ -1600,21 +1444,21 @@ COLL_API coll_status coll_neighbor_alltoallw(coll_comm *comm, const void *send, 
                                              const size_t *recv_counts, const size_t *recv_bytes,
                                              const coll_type *recv_types);
 
-/* ---- >>messages: matched by (source, tag) in the order sent, outside the order of collectives ---- */
+/* ---- >>messages: matched by (source, tag) in the order sent, not part of the order of collectives ---- */
 
-/* Returns when the buffer may be reused; long messages, and many short ones that nobody receives, wait for the receiver.
- * 0 <= tag.  To oneself is allowed. */
+/* Send a message to one rank.  Returns when the buffer may be reused.  Long messages, and many short ones that are not
+ * received, wait for the receiver.  0 <= tag.  A rank may send to itself. */
 COLL_API coll_status coll_send(coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag);
 
-/* `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one
- * of another type.  COLL_ANY_SOURCE and COLL_ANY_TAG take what comes first. */
+/* Receive a message.  `count` is the room.  A shorter message is valid (coll_received returns its length).  A longer one, and
+ * one of another type, is COLL_ERR_MISMATCH.  COLL_ANY_SOURCE and COLL_ANY_TAG match the first message that arrives. */
 COLL_API coll_status coll_recv(coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag);
 
-/* Send to dest and receive from source at once, without deadlock in any pattern. */
+/* Send to dest and receive from source at the same time, without deadlock in any pattern. */
 COLL_API coll_status coll_sendrecv(coll_comm *comm, const void *send, size_t send_count, int dest,
                                    void *recv, size_t recv_count, int source, coll_type type, int tag);
 
-/* ---- >>requests: start now, finish later ---- */
+/* ---- >>requests: the non-blocking forms ---- */
 
 COLL_API coll_status coll_ibarrier(coll_comm *comm, coll_request **out);
 COLL_API coll_status coll_ibroadcast(coll_comm *comm, void *buffer, size_t count, coll_type type, int root,
@@ -1680,66 +1524,67 @@ COLL_API coll_status coll_isendrecv(coll_comm *comm, const void *send, size_t se
                                     void *recv, size_t recv_count, int source, coll_type type, int tag,
                                     coll_request **out);
 
-/* Move all operations of the communicator on and say how this one stands: COLL_PENDING, COLL_OK or an error. */
+/* Progress all operations of the communicator, and return the status of a request.  COLL_PENDING: it is not finished. */
 COLL_API coll_status coll_test(coll_request *request);
 
-/* Wait until it is finished.  Neither coll_test nor coll_wait frees it; NULL counts as finished. */
+/* Wait until a request is finished.  Neither coll_test nor coll_wait frees it.  NULL counts as finished. */
 COLL_API coll_status coll_wait(coll_request *request);
 
-/* Wait for all; the first error found, each request's own status is left to coll_test. */
+/* Wait for all requests.  Returns the first error found; coll_test returns the status of each request. */
 COLL_API coll_status coll_wait_all(int count, coll_request **requests);
 
-/* Wait for one: *index says which, and what is returned is its status.  Each end is handed out once, whoever has brought it about
- * (see Waiting); one of which coll_test or coll_wait has told already, one that is prepared and not started, and NULLs are
- * skipped.  *index = -1: none is left, COLL_OK, or the call itself is an error. */
+/* Wait for one of several requests.  *index is its number, and its status is returned.  Each completed request is reported
+ * exactly once (see Waiting).  Skipped are requests that coll_test or coll_wait has reported, prepared ones that are not
+ * started, and NULLs.  *index = -1: none is left (COLL_OK), or the call itself failed. */
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index);
 
-/* The same for all that are finished, and at least one: *count of them, whose numbers are written to indices (room for n).
- * Returns the first error among them; each one's own status is left to coll_test.  *count = 0: none is left. */
+/* Wait for at least one of several requests, and report all that are finished.  *count is how many, and their numbers are
+ * written to indices (room for n).  Returns the first error among them; coll_test returns the status of each.  *count = 0:
+ * none is left. */
 COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count);
 
-/* coll_wait_any that does not wait.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
+/* coll_wait_any without waiting.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
 COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index);
 
-/* What a finished receive got; each pointer may be NULL. */
+/* Return the source, the tag and the count of a finished receive.  Each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);
 
-/* Free it.  One that is still running goes on by itself: its buffers must stay until it is known to be over. */
+/* Free a request.  If it is still running it continues: its buffers must stay valid until it is known to be finished. */
 COLL_API void coll_request_free(coll_request *request);
 
-/* Move all operations of the communicator on without waiting. */
+/* Progress all operations of the communicator without waiting. */
 COLL_API coll_status coll_progress(coll_comm *comm);
 
-/* For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of
- * the program to go on (COLL_USER).  Then call coll_progress, which makes it unreadable again, and coll_test; it may also be
- * readable for no reason.  It belongs to the communicators of the coll_init, stays the same, and is closed with the last of
- * them.  -1: there is none, because nothing moves while the program is not inside a call (see `background`). */
+/* Return a file descriptor for event loops.  It becomes readable when an operation of this coll_init has finished, or needs a
+ * call of the program to progress (COLL_USER).  Then call coll_progress, which makes it unreadable again, and coll_test.  It
+ * may also become readable without a reason.  It belongs to the communicators of the coll_init, stays the same, and is closed
+ * with the last of them.  -1: there is none, because operations progress only inside calls (see `background`). */
 COLL_API int coll_fd(coll_comm *comm);
 
-/* ---- >>call: one descriptor behind all of them; zero means default ---- */
+/* ---- >>call: one descriptor for every call; zero means default ---- */
 
 enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
     COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats are finite, or NaN                   */
-    COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
-                                     the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
-    COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
+    COLL_REPRODUCIBLE = 4,        /* also for every order of the ranks: inputs are rounded once, by 2^-42 of the largest at
+                                     most; then sums of floats are exact (see Numbers)                        */
+    COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random; see seed        */
     COLL_DETECT_OVERFLOW = 16,    /* count calls whose result has an infinity or a NaN: coll_overflows        */
-    COLL_ROUND_TWICE = 32         /* where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes */
+    COLL_ROUND_TWICE = 32         /* if hosts have several ranks, their sums may be rounded before they are sent between hosts */
 };
 
 typedef struct coll_call {
     coll_kind   kind;             /* COLL_ALLREDUCE, ...                                                     */
     const void *send;
     void       *recv;             /* broadcast: the buffer                                                   */
-    size_t      count;            /* elements; of one block where there are many                             */
+    size_t      count;            /* elements; of one block if there are several                             */
     const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
     const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
     size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
-    size_t      row;              /* a block is rows of so many elements (see Matrices); 0: it lies in one piece */
-    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: none between rows */
+    size_t      row;              /* elements in a row of a block (see Matrices); 0: the block is contiguous */
+    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: rows are adjacent */
     coll_type   type;             /* of the buffers                                                          */
-    coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
+    coll_type   wire;             /* of the messages of a reducing call; 0 = type                            */
     coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */
     coll_op     op;
     coll_reduce_fn *fn;           /* COLL_USER                                                               */
@@ -1747,32 +1592,34 @@ typedef struct coll_call {
     bool        not_commutative;  /* COLL_USER: ranks must be combined in their order                        */
     double      scale;            /* floats: multiplies the sum before it is rounded; 0 = 1                  */
     unsigned    flags;            /* COLL_DETERMINISTIC, ...                                                 */
-    uint64_t    seed;             /* COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one */
-    float      *residual;         /* error feedback with a wire of fewer bits, as long as send: added to the input, and
-                                     replaced by what its rounding to the wire left out; NULL = none         */
+    uint64_t    seed;             /* COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks */
+    float      *residual;         /* error feedback if the wire has fewer bits: as long as send, added to the input, and
+                                     replaced by the part that the wire cannot represent; NULL = none        */
     const coll_buffer *list;      /* allreduce_list                                                          */
     int         list_count;
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
     int         tag;
-    int         source;           /* sendrecv: whom to receive from                                          */
+    int         source;           /* sendrecv: the rank to receive from                                      */
     int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms                                 */
-    const char *algorithm;        /* force one by name (see coll_explain), with its radix or its number of blocks:
-                                     "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice.  The same on all ranks */
+    const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
+                                     coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
-} coll_call;                      /* whatever it points to must live until the request is finished (prepared: freed) */
+} coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
+/* Carry out the call that a descriptor describes. */
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);                               /* blocking */
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out);     /* non-blocking */
 
-/* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
- * then restart in any order (but see Prepared calls).  The request is not running yet: coll_restart, then coll_wait, again.  A
- * restart of one that is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start
- * of the second call that was prepared on the communicator. */
+/* Check and plan a call once, to start it many times.  All ranks must prepare in the same order as they start other calls, and
+ * may then restart in any order (see Prepared calls for the exception).  The request is not running yet: call coll_restart,
+ * then coll_wait, many times.  Restarting a request that is still running returns COLL_ERR_ARGUMENT.  In sentences "allreduce
+ * #3 (prepared call 2)" is the third start of the second call that was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 
-/* ---- >>numbers: the library's own arithmetic, for one thread ---- */
+/* ---- >>numbers: the arithmetic of the library on buffers of one thread ---- */
 
+/* Convert one float.  All functions round to nearest even. */
 COLL_API uint16_t coll_f32_to_f16(float value);           /* all round to nearest even                       */
 COLL_API uint16_t coll_f32_to_bf16(float value);
 COLL_API float    coll_f16_to_f32(uint16_t bits);
@@ -1782,53 +1629,55 @@ COLL_API uint8_t  coll_f32_to_f8e5m2(float value);
 COLL_API float    coll_f8e4m3_to_f32(uint8_t bits);
 COLL_API float    coll_f8e5m2_to_f32(uint8_t bits);
 
-/* dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does.  Otherwise the buffers must not
- * overlap, unless dst == src and both types have the same size: that is COLL_ERR_ARGUMENT, with nothing written. */
+/* Convert floats from one type to another: dst[i] = src[i], rounded once.  Equal types of any kind copy, as memmove does.
+ * Otherwise the buffers must not overlap, unless dst == src and both types have the same size.  If they do, it returns
+ * COLL_ERR_ARGUMENT and writes nothing. */
 COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count);
 
-/* The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many
- * roundings of x is x.  Element i draws by `seed` and first + i, so the same call gives the same bits on every machine, and a
- * buffer may be converted in pieces.  Numbers that dst_type has are kept, and so is overflow as in coll_convert. */
+/* Convert floats with random rounding, to types of 16 bits and fewer.  Each value is rounded up or down in proportion to the
+ * distance: the mean of many roundings of x is x.  The random number of element i depends on `seed` and first + i.  So the
+ * same call gives the same bits on every machine, and a buffer may be converted in pieces.  Values that dst_type can represent
+ * are not changed.  Overflow is as in coll_convert. */
 COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count,
                                              uint64_t seed, uint64_t first);
 
-/* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG and COLL_USER are
- * COLL_ERR_UNSUPPORTED, and buffers that overlap without being the same are COLL_ERR_ARGUMENT. */
+/* Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part.  COLL_AVG and COLL_USER
+ * return COLL_ERR_UNSUPPORTED.  Buffers that overlap without being the same return COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
 
-/* ---- >>seeing: what was chosen and what it cost ---- */
+/* ---- >>inspection: choices, costs and counters ---- */
 
-/* Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather,
- * radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us".  Returns the length as
- * snprintf does, or a negative coll_status.  Sends nothing. */
+/* Write how a call would be carried out, and which alternatives come next.  Example: "allreduce of 2048 x f32 (sum) on 4 ranks
+ * over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7
+ * us".  Returns the length as snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-#if !defined(COLL_NO_STDIO)
-/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
- * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
- * written at that moment may come out half. */
+#if COLL__HAS_OS
+/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result.  Blocking
+ * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, the entry
+ * that is being written at that moment may be incomplete. */
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by
- * what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators
- * that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport.  From here on
+ * algorithms are chosen by these numbers (see Tuning).  All ranks of `comm` must call it.  It takes some 10 ms on a fast
+ * network.  Communicators made from this one afterwards inherit the numbers; prepared calls from before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
-/* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
- * reduce=10GB/s".  Returns the length as snprintf does, or a negative coll_status. */
+/* Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s".
+ * Returns the length as snprintf does, or a negative coll_status. */
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
 
-/* How many calls with COLL_DETECT_OVERFLOW have ended with an infinity or a NaN in the result of this rank, since the
- * communicator was made.  After an allreduce it is the same on all ranks, with no further collective: a training step asks
- * before and after, and drops its gradients if the number has grown. */
+/* Return how many calls with COLL_DETECT_OVERFLOW have produced an infinity or a NaN on this rank.  They are counted from when
+ * the communicator was made.  After an allreduce the number is the same on all ranks, without another collective.  A training
+ * step reads it before and after, and discards its gradients if it has grown. */
 COLL_API uint64_t coll_overflows(const coll_comm *comm);
 
-/* Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0
- * between threads, which use memory. */
+/* Return the bytes that this rank has sent and received, headers included, for all communicators of its coll_init.  0 between
+ * threads, which use memory. */
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received);
 
-/* Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere. */
+/* Return the virtual seconds that have passed for this rank of a simulated job; 0 in other jobs. */
 COLL_API double coll_sim_time(const coll_comm *comm);
 
 #ifdef __cplusplus
@@ -1836,7 +1685,7 @@ COLL_API double coll_sim_time(const coll_comm *comm);
 #endif
 
 /* ---- core/contract/coll_memory.h ---- */
-/* coll_memory.h - memory that the program owns: an allocator of its own, and the library's arena.  Public; coll.h includes it. */
+/* coll_memory.h - allocators that the program supplies, and the arena of the library.  Public; coll.h includes it. */
 #ifndef COLL_H
 #endif
 #ifndef COLL_MEMORY_H
@@ -1846,29 +1695,30 @@ COLL_API double coll_sim_time(const coll_comm *comm);
 extern "C" {
 #endif
 
-/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
- * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
- * or where the library has a thread of its own.  What it gives need not be zeroed.
+/* All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and what is
+ * needed while it opens.  The allocator must exist until all of them are freed.  Several threads may call it at the same time
+ * if ranks are threads, or if the library has a thread.  The memory need not be zeroed.
  *
- * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
- * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
- * until their start_timeout_ms are over.
+ * If an allocation fails, a call that needs it returns COLL_ERR_MEMORY (COLL_ERR_SYSTEM for a descriptor).  No data is lost, and
+ * ranks that depend on this one get COLL_ERR_PEER.  If a communicator cannot begin to open for this reason, the other ranks wait
+ * for it until their start_timeout_ms.
  *
- * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
- * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
- * was restarted, is kept until then.  A coll_i... call takes its request.  Who has waited for 250 ms takes two bytes a rank, for
- * as long as it looks who is still there.  The simulator keeps what is under way.
+ * Calls that repeat earlier ones allocate nothing: collectives; and prepared calls and messages, if no more of them are pending
+ * at the same time than before.  There are four exceptions.  A message of more than 8 KiB and up to 64 KiB that arrives before
+ * its receive, or before its prepared call was restarted, is buffered until then.  A coll_i... call allocates its request.  A
+ * rank that has waited for 250 ms takes two bytes a rank while it checks which ranks are still there.  The simulator keeps
+ * messages in flight.
  *
- * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
- * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
- * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
+ * Not allocated here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, memory of system
+ * functions and OpenSSL, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each coll_init, by which
+ * a forked child is detected.  MPI, NCCL and communicators of coll_wrap_... have their own memory. */
 typedef struct coll_allocator {
     void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
     void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
     void   *context;
 } coll_allocator;
 
-/* ---- >>arena: all of it in one block of the program's ----
+/* ---- >>arena: an allocator for one block of memory ----
  *
  *     static unsigned char memory[256 << 10];
  *     const coll_config config = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
@@ -1876,27 +1726,27 @@ typedef struct coll_allocator {
  *     coll_free(comm);
  *     coll_arena_end(config.allocator);
  *
- * An arena gives parts of one block of memory, and takes them back: first fit, by address, and parts that meet are joined again.
- * A part costs nothing beside its length, which is rounded up to 16 bytes (8 where pointers have 4); to find one takes a step for
- * each hole.  The block may lie anywhere, also in static memory, and is left alone by the program until coll_arena_end.
+ * An arena allocates from one block of memory: first fit, by address; adjacent free parts are joined.  A part has no overhead
+ * except that its length is rounded up to 16 bytes (8 if pointers have 4).  Finding a part takes a step for each hole.  The
+ * block may be anywhere, also in static memory.  The program must not use it until coll_arena_end.
  *
- * An arena may serve several communicators, and several threads at once; coll_arena_begin and coll_arena_end are called when
- * nobody else uses it.  Its lock is not the child's where another thread has it during a fork: there leave communicators alone
- * whose memory is of an arena that several threads use.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does
- * not know malloc, and communicators without an allocator get COLL_ERR_MEMORY. */
+ * Several communicators and several threads may use an arena at the same time.  coll_arena_begin and coll_arena_end must not be
+ * called while another thread uses it.  If another thread holds the lock of the arena during a fork, the child cannot use it: in
+ * a forked child do not use communicators whose arena several threads share.  COLL_TINY has no lock. */
 
-/* An allocator that gives parts of the `length` bytes at `memory`.  Never NULL: what has no room even for the arena's own
- * records, of 300 bytes at most, gives nothing, so that calls end with COLL_ERR_MEMORY. */
+/* Make an arena of the `length` bytes at `memory`.  Never returns NULL.  If the block has no room even for the arena's own
+ * records, of 300 bytes at most, every allocation fails, and calls return COLL_ERR_MEMORY. */
 COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length);
 
-/* The program has its memory again.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this is no arena. */
+/* Return the memory of an arena to the program.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this
+ * is no arena. */
 COLL_API coll_status coll_arena_end(const coll_allocator *arena);
 
-/* Bytes that are out now; 0 for what is no arena. */
+/* Return how many bytes of an arena are allocated now; 0 if it is no arena. */
 COLL_API size_t coll_arena_used(const coll_allocator *arena);
 
-/* The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order
- * need no longer one. */
+/* Return the length in bytes that would have been enough so far, holes and the arena's own records included.  The same calls
+ * in the same order need no larger block. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
 /* ---- >>buffers that the ranks of a host read in place ----
@@ -1906,24 +1756,25 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
  *     coll_alloc_free(comm, gradients);
  *
- * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  Memory from
- * coll_alloc is read where it is, as between threads.  The other processes cannot write to it.  Any rank may have it or not, for
- * any buffer, by itself; the results are the same.  Elsewhere it is memory like any other.
+ * Between processes of one host, the kernel copies long vectors in ordinary memory from one process to the other.  Memory from
+ * coll_alloc is read in place, as between threads.  The other processes cannot write to it.  Each rank may use it or not, for any
+ * buffer; the results are the same.  In all other cases it is ordinary memory.
  *
- * Memory from coll_alloc outlives coll_shrink.  The ranks of the new communicator read it in place, also when the old one is
- * freed.  Both communicators give such memory, and each takes back what the other gave.
+ * Memory from coll_alloc remains valid after coll_shrink.  The ranks of the new communicator read it in place, also when the old
+ * one is freed.  Either communicator may free memory of the other.
  *
- * coll_init reserves 64 GiB of addresses for it, or less: an eighth of RLIMIT_AS for all processes of the host together, and no
- * more than RLIMIT_FSIZE.  What does not fit comes from the communicator's allocator, and is not read in place.  Memory is taken
- * when it is used; mlockall locks what has been allocated, not what is reserved. */
+ * coll_init reserves 64 GiB of addresses for it, or less: an eighth of RLIMIT_AS for all processes of the host together, and at
+ * most RLIMIT_FSIZE.  Memory that does not fit comes from the communicator's allocator, and is not read in place.  Pages are
+ * taken when they are used; mlockall locks what has been allocated, not what is reserved. */
 
-/* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
- * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator, if it fits.  It goes back
- * with coll_alloc_free, and at the latest before the last communicator of this rank is freed that was made from the same
- * coll_init, also by coll_shrink. */
+/* Allocate memory that the ranks of this host can read in place.  It has `length` bytes, at an address that is a multiple of
+ * 64, not zeroed.  NULL: there is no memory, with the sentence in coll_error(comm).  If processes share memory and the buffer
+ * fits, it does not come from the communicator's allocator.  Free it with coll_alloc_free, before the last communicator of
+ * this rank is freed that was made from the same coll_init, also by coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
-/* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */
+/* Free memory of coll_alloc.  NULL is valid.  No call of any rank may still use it: this is so when a collective that used it
+ * has returned here. */
 COLL_API void coll_alloc_free(coll_comm *comm, void *at);
 
 #ifdef __cplusplus
@@ -1983,7 +1834,7 @@ typedef struct coll_xfer {
 } coll_xfer;
 
 /* Where there are no texts at all, a failure has room for none. */
-#if defined(COLL_NO_STDIO)
+#if !COLL__HAS_OS
 enum { COLL_FAILURE_ROOM = 4 };
 #else
 enum { COLL_FAILURE_ROOM = 212 };
@@ -1995,15 +1846,6 @@ typedef struct coll_failure {
     int         rank;                             /* the rank to blame, -1: none                              */
     char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
-
-/* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
- * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
-typedef struct coll_doing {
-    uint64_t turn;
-    uint64_t inside;                              /* > 0: waits in the call `now`                             */
-    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
-    struct coll__comm_ids *comms;                 /* the library's own: which communicators it has            */
-} coll_doing;
 
 /* Those who go on after a failure. */
 typedef struct coll_survivors {
@@ -2079,17 +1921,9 @@ typedef struct coll_transport {
     /* Optional: mark the ranks that an offloaded task is waiting for. */
     void        (*mark_stragglers)(const void *context, const coll_task *task, unsigned char *is_late);
 
-    /* Optional: here the library writes what this rank is doing, for as long as the context is open. */
-    void        (*watch)   (void *context, const coll_doing *doing);
-
     /* Optional: what do the ranks marked in is_late do?  Write what is known of them: "rank 3: outside the library for 40 s".
      * text NULL: that will be asked soon. */
     void        (*peer_status)(void *context, const unsigned char *is_late, char *text, size_t room);
-
-    /* Optional: has this peer, which lives, freed its communicator with this id, and is nothing that it sent before on its
-     * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
-     * first: is it time to ask about any? */
-    bool        (*has_freed)(void *context, int peer, uint64_t id);
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);
@@ -2126,12 +1960,12 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
-/* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
- * closed by coll_free.  The struct must outlive the communicator. */
+/* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context, which
+ * coll_free closes.  The struct must outlive the communicator. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
                                       coll_comm **out);
 
-/* The same with a configuration, whose transport, rank and size do not count; NULL: as coll_init_custom. */
+/* coll_init_custom with a configuration, whose transport, rank and size are ignored.  NULL: as coll_init_custom. */
 COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
                                            coll_comm **out, const coll_config *config);
 
@@ -2158,23 +1992,24 @@ extern "C" {
 struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
 struct CUstream_st;                               /* and cudaStream_t, CUstream to this                       */
 
-/* A communicator of the ranks of `host` for buffers in the memory of CUDA device `device`, each rank with another device.  Called
- * by all ranks of `host`, which remains as it is; the two share their fate, and NCCL is told of a failure of either.  Without
- * the libraries, or a GPU, on one of the ranks all get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
+/* Make a communicator for buffers in the memory of a CUDA device, from the ranks of `host`.  Each rank has another device.
+ * All ranks of `host` must call it.  `host` is unchanged; if one of the two fails, both fail, and NCCL is informed.  If one
+ * rank lacks the libraries or a GPU, all ranks get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
 COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream_st *stream, coll_comm **out);
 
-/* The same for the ranks of a communicator of NCCL's, which remains the caller's: it must outlive `out`, and nobody else uses it
- * meanwhile.  Called by all of its ranks, which join over TCP as well: rank 0 says where by a broadcast of NCCL's. */
+/* Make a communicator from the ranks of an NCCL communicator.  The latter remains the caller's: it must outlive `out`, and
+ * must not be used in the meantime.  All of its ranks must call it.  They also connect over TCP: rank 0 sends its address by a
+ * broadcast of NCCL. */
 COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out);
 
-/* The stream to which later calls go; it waits for the operations that are under way.  Ranks need not agree. */
+/* Set the stream of later calls; it waits for pending operations.  Ranks need not agree. */
 COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream);
 
-/* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
+/* Let blocking calls return when they are enqueued in the stream, as those of NCCL do.  A later call returns their errors. */
 COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 
-/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
- * the request runs that is so anyway. */
+/* Let later work in `stream` wait until a request is finished.  The caller does not wait.  In the stream of the request itself
+ * this is always so. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 
 #ifdef __cplusplus
@@ -2191,9 +2026,9 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 extern "C" {
 #endif
 
-/* A communicator of the same ranks, which are numbered alike; called by all of them, after MPI_Init_thread and with the same
- * COLL_MPI (see MPI in the manual).  `comm` stays the program's own: none of its tags, orders or error handlers are touched.
- * It is freed with coll_free, before MPI_Finalize. */
+/* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
+ * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual).  `comm` remains the program's own: its tags, orders and
+ * error handlers are not changed.  Free it with coll_free, before MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
 #ifdef __cplusplus
@@ -2225,7 +2060,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_cpu.h                    what this processor has of instructions
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
- *     coll_environment.h            environment variables as texts and numbers
+ *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
  *     coll_segment.h                memory that processes of one host share
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -2260,16 +2095,14 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
- *     coll_options.h                fields of the configuration that the environment may fill
  *     coll_words.h                  numbers with units as texts, and texts of such words
  *     coll_tuning.h                 what the cost model is to believe of the wire, as a text and in a file
- *     coll_settings.h               a configuration without defaults left in it
- *     coll_rows.h                   how a transport is opened, and what it gives back
+ *     coll_rows.h                   how a transport is opened: its settings, and what it gives back
  *   core/engine/                    communicators, requests, and what moves them on
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_activity.h               what this rank does, and which communicators it and the others have freed
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
@@ -2279,20 +2112,17 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
- *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
- *     coll_doing_comms.h            which communicators this rank has, for others to read
+ *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_LEAST)
  *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
  *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
- *     coll_freed.h                  communicators that a rank has freed, and others still use
- *     coll_patience.h               the loop that waits
+ *     coll_patience.h               the loop that waits, and looks after those it waits for
  *     coll_feedback.h               what a wire leaves out is kept, and added the next time
  *     coll_prepared.h               requests: made ready, started, and started again
  *     coll_list.h                   many tensors in one operation
@@ -2314,7 +2144,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
- *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
+ *   transports/coll_alone.h         the only rank there is, in a program without threads
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h        both at once: processes of one host, threads of many processes; parts in transports/joined/
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
@@ -2341,7 +2171,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && !defined(COLL_NO_OS)
+#elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && COLL__HAS_OS
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for Linux, for other systems that have POSIX, and for none (COLL_TINY)"
 #elif !defined(__GNUC__)
@@ -2405,11 +2235,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #define COLL_SIZES_H
 
 
-#if defined(COLL_TINY)
-#define COLL__SIZE(tiny, usual) (tiny)
-#else
-#define COLL__SIZE(tiny, usual) (usual)
-#endif
+#define COLL__SIZE(tiny, usual) (COLL__IS_TINY ? (tiny) : (usual))
 
 #if !defined(COLL_BLOCK_BYTES)
 #define COLL_BLOCK_BYTES COLL__SIZE(256, 4096)
@@ -2489,25 +2315,16 @@ _Static_assert(COLL__IN_RANGE(COLL_RECORDS, 1, 65536), "COLL_RECORDS is from 1 t
 
 /* ---- >>texts: bytes ---- */
 
-#if defined(COLL_NO_TEXT)
-enum { COLL__SENTENCE_ROOM = 1, COLL__CALL_ROOM = 1, COLL__ABORT_ROOM = 1 };
-#else
-enum { COLL__SENTENCE_ROOM = 448, COLL__CALL_ROOM = 256, COLL__ABORT_ROOM = 200 };
-#endif
-
-#if defined(COLL_NO_RECORDER)
-enum { COLL__DUMP_ROOM = 1 };
-#else
-enum { COLL__DUMP_ROOM = 256 };
-#endif
+enum {
+    COLL__SENTENCE_ROOM = COLL__HAS_TEXT ? 448 : 1,
+    COLL__CALL_ROOM     = COLL__HAS_TEXT ? 256 : 1,
+    COLL__ABORT_ROOM    = COLL__HAS_TEXT ? 200 : 1,
+    COLL__DUMP_ROOM     = COLL__HAS_RECORDER ? 256 : 1
+};
 
 /* ---- >>threads ---- */
 
-#if defined(COLL_NO_OS)
-enum { COLL__HANDS_MOST = 1 };                    /* changes of hands after which a door belongs to nobody    */
-#else
-enum { COLL__HANDS_MOST = 64 };
-#endif
+enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of hands after which a door belongs to nobody */
 
 #endif /* COLL_SIZES_H */
 /* ---- core/base/coll_base.h ---- */
@@ -2516,7 +2333,7 @@ enum { COLL__HANDS_MOST = 64 };
 #define COLL_BASE_H
 
 
-#if defined(COLL_NO_OS)
+#if !COLL__HAS_OS
 /* ---- core/base/coll_bare.h ---- */
 /* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
  *
@@ -2604,8 +2421,8 @@ static inline void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
  * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
  * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
  *
- * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, getrandom, pages that
- * the kernel wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
+ * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, pages that the kernel
+ * wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
  * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
  * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
  * (COLL_NO_URING).
@@ -2634,6 +2451,9 @@ static inline void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 
 #define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL __thread
@@ -2759,10 +2579,62 @@ static COLL__UNUSED void coll__unreserve(void *at, size_t length)
     if (at) munmap(at, length ? length : 1);
 }
 
+/* A descriptor that was just made, or -1.  It is moved above 0 to 2: where the program has closed one of these, what it writes to
+ * standard output or error must not go into a connection.  -1 with errno: there is none left. */
+static COLL__UNUSED int coll__fd_above(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    const int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(fd);
+    errno = error;
+    return above;
+}
+
 static COLL__UNUSED void coll__close_fd(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
+}
+
+/* Bytes that nobody can know beforehand.  false: the system has none. */
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    for (size_t n; length > 0; out += n, length -= n) {
+        n = length < 256 ? length : 256;          /* getentropy gives no more at once                         */
+        if (getentropy(out, n)) return false;
+    }
+    return true;
+}
+
+/* ---- >>signals that writing raises ---- */
+
+/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
+ * of ours: they are blocked, and what our own writing has raised is taken. */
+static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
+{
+    sigset_t raised;
+
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    sigpending(pending);
+    pthread_sigmask(SIG_BLOCK, &raised, before);
+}
+
+static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset_t *pending)
+{
+    static const int raised[] = { SIGPIPE, SIGXFSZ };
+    sigset_t now, one;
+    int number;
+
+    sigpending(&now);
+    for (size_t i = 0; i < sizeof raised / sizeof *raised; i++) {
+        if (!sigismember(&now, raised[i]) || sigismember(pending, raised[i])) continue;
+        sigemptyset(&one);
+        sigaddset(&one, raised[i]);
+        sigwait(&one, &number);
+    }
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 /* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
@@ -2797,10 +2669,10 @@ static COLL__UNUSED void coll__bell_close(coll__bell *bell)
 /* The same bell for somebody else, who closes it himself.  coll__no_bell: no descriptor is left. */
 static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
 {
-    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, 0), -1 };
+    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), -1 };
 
     if (shared.fd < 0) return coll__no_bell;
-    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, 0);
+    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (shared.rope < 0) coll__bell_close(&shared);
     return shared;
 }
@@ -2812,6 +2684,12 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 
     *bell = coll__no_bell;
     if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) ends[i] = coll__fd_above(ends[i]);
+    if (ends[0] < 0 || ends[1] < 0) {
+        const int error = errno;
+        for (int i = 0; i < 2; i++) coll__close_fd(&ends[i]);
+        return error;
+    }
     for (int i = 0; i < 2; i++) {
         (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
         (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
@@ -2832,7 +2710,7 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 /* 0, or an errno. */
 static COLL__UNUSED int coll__bell_open(coll__bell *bell)
 {
-    bell->fd = bell->rope = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bell->fd = bell->rope = coll__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return bell->fd < 0 ? errno : 0;
 }
 
@@ -2862,19 +2740,6 @@ static COLL__UNUSED bool coll__membarrier_register(void)
 }
 
 static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
-/* Bytes that nobody can know beforehand.  false: the kernel has none. */
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    while (length > 0) {
-        const long got = syscall(SYS_getrandom, out, length, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out += got;
-        length -= (size_t)got;
-    }
-    return true;
-}
 
 /* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
@@ -2973,21 +2838,6 @@ static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
 static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
 static COLL__UNUSED void coll__membarrier(void) {}
 
-static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
-{
-    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-
-    while (fd >= 0 && length > 0) {
-        const ssize_t got = read(fd, out, length);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        out += got;
-        length -= (size_t)got;
-    }
-    if (fd >= 0) close(fd);
-    return length == 0;
-}
-
 /* Those of the machine: POSIX does not tell to which of them a process is bound. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
@@ -3004,61 +2854,33 @@ static COLL__UNUSED void *coll__reserve_stacks(size_t length)
     return all == MAP_FAILED ? NULL : all;
 }
 
-/* A child is told by a function that fork runs in it, which goes through the list of all guards.  It also makes the beds anew:
- * a thread that it has not got may have been at them. */
-typedef struct coll__guard {
-    unsigned char is_ours;                        /* the byte that is given out                               */
-    struct coll__guard *next;
-} coll__guard;
+/* A byte for each generation of processes: a function that fork runs in the child clears that of its parent.  It also makes the
+ * beds anew, because a thread that the child does not have may hold their locks.  Forks of forks beyond so many go unnoticed. */
+enum { COLL__FORKS_MOST = 1024 };
 
-static struct coll__guards {
-    pthread_once_t  once;
-    pthread_mutex_t lock;
-    coll__guard    *first;
-    int             error;
-} coll__guards = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct coll__forks {
+    pthread_once_t once;
+    int            error, generation;
+    unsigned char  is_ours[COLL__FORKS_MOST];
+} coll__forks = { .once = PTHREAD_ONCE_INIT, .is_ours = { 1 } };
 
-static void coll__guards_lock(void) { pthread_mutex_lock(&coll__guards.lock); }
-static void coll__guards_unlock(void) { pthread_mutex_unlock(&coll__guards.lock); }
-
-static void coll__guards_fall(void)
+static void coll__forks_in_child(void)
 {
-    for (coll__guard *g = coll__guards.first; g; g = g->next) g->is_ours = 0;
+    coll__forks.is_ours[coll__forks.generation] = 0;
+    if (coll__forks.generation + 1 < COLL__FORKS_MOST) coll__forks.generation++;
+    coll__forks.is_ours[coll__forks.generation] = 1;
     coll__beds_make();
-    coll__guards_unlock();
 }
 
-static void coll__guards_make(void)
-{
-    coll__guards.error = pthread_atfork(coll__guards_lock, coll__guards_unlock, coll__guards_fall);
-}
+static void coll__forks_make(void) { coll__forks.error = pthread_atfork(NULL, NULL, coll__forks_in_child); }
 
 static COLL__UNUSED unsigned char *coll__fork_guard(void)
 {
-    coll__guard *guard;
-
-    (void)pthread_once(&coll__guards.once, coll__guards_make);
-    if (coll__guards.error || !(guard = (coll__guard *)malloc(sizeof *guard))) return NULL;
-    guard->is_ours = 1;
-    coll__guards_lock();
-    guard->next = coll__guards.first;
-    coll__guards.first = guard;
-    coll__guards_unlock();
-    return &guard->is_ours;
+    (void)pthread_once(&coll__forks.once, coll__forks_make);
+    return coll__forks.error ? NULL : &coll__forks.is_ours[coll__forks.generation];
 }
 
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
-{
-    coll__guards_lock();
-    for (coll__guard **at = &coll__guards.first; *at; at = &(*at)->next) {
-        coll__guard *guard = *at;
-        if (&guard->is_ours != byte) continue;
-        *at = guard->next;
-        free(guard);
-        break;
-    }
-    coll__guards_unlock();
-}
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
 
 #endif
 #endif /* COLL_SYSTEM_H */
@@ -3277,21 +3099,14 @@ static inline __attribute__((always_inline)) void coll__copy_struct(void *to, co
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
-#if defined(COLL_NO_MALLOC)
-static inline void *coll__malloc(size_t length) { return (void)length, NULL; }
-static inline void *coll__malloc_zeros(size_t length) { return (void)length, NULL; }
-static inline void *coll__malloc_at(size_t length, size_t unit) { return (void)length, (void)unit, NULL; }
-static inline void coll__malloc_give(void *at) { (void)at; }
-#else
-static inline void *coll__malloc(size_t length) { return malloc(length); }
-static inline void *coll__malloc_zeros(size_t length) { return calloc(1, length); }
+static inline void *coll__malloc(size_t length) { return COLL__HAS_MALLOC ? malloc(length) : NULL; }
+static inline void *coll__malloc_zeros(size_t length) { return COLL__HAS_MALLOC ? calloc(1, length) : NULL; }
 static inline void *coll__malloc_at(size_t length, size_t unit)
 {
     void *at = NULL;
-    return posix_memalign(&at, unit, length) ? NULL : at;
+    return !COLL__HAS_MALLOC || posix_memalign(&at, unit, length) ? NULL : at;
 }
-static inline void coll__malloc_give(void *at) { free(at); }
-#endif
+static inline void coll__malloc_give(void *at) { if (COLL__HAS_MALLOC) free(at); }
 
 typedef struct coll__prefix {
     const coll_allocator *memory;                 /* NULL: malloc's                                           */
@@ -3453,7 +3268,7 @@ static COLL__UNUSED unsigned coll__cpu(void) { return COLL__CPU_ASKED; }
 /* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
  *
  * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
- * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_STDIO leaves all
+ * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_OS leaves all
  * texts out. */
 #ifndef COLL_TEXT_H
 #define COLL_TEXT_H
@@ -3467,7 +3282,7 @@ static COLL__UNUSED unsigned coll__cpu(void) { return COLL__CPU_ASKED; }
  * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
  * a peer can get wrong is no matter for an assert: it is an error with a status. */
 
-#if defined(COLL_ASSERT) && defined(COLL_NO_TEXT)
+#if defined(COLL_ASSERT) && !COLL__HAS_TEXT
 #define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
 #elif defined(COLL_ASSERT)
 #define COLL__ASSERT(condition, ...)                                                                         \
@@ -3505,7 +3320,7 @@ static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *forma
 
 #define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 
 /* ---- >>text: bounded, always terminated ---- */
 
@@ -3544,9 +3359,18 @@ static inline int coll__give_text(char *text, size_t room, const char *given)
 
 #endif
 
-#if !defined(COLL_NO_TEXT)
+#if COLL__HAS_TEXT
 
 /* ---- >>log: lines ---- */
+
+static void coll__log_line(const char *line)
+{
+    sigset_t before, pending;
+
+    coll__signals_hold(&before, &pending);
+    fprintf(stderr, "coll: %s\n", line);
+    coll__signals_drop(&before, &pending);
+}
 
 static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
 {
@@ -3559,7 +3383,7 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_end(list);
     coll__callbacks++;
     if (log->hook) log->hook(log->context, level, line);
-    else fprintf(stderr, "coll: %s\n", line);
+    else coll__log_line(line);
     coll__callbacks--;
 }
 
@@ -3681,8 +3505,6 @@ static void *coll__none_allocate(void *context, size_t length, size_t alignment)
 
 static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
 static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
-
-#if !defined(COLL_NO_ARENA)
 
 /* In memory that was anything before, and will be. */
 typedef struct __attribute__((__may_alias__)) coll__hole {
@@ -3820,25 +3642,12 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena)
     return most + COLL__PART_LINE - 1 + COLL__PART_UNIT - 1;
 }
 
-#else
-
-COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
-{
-    (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_arena_begin: this program was compiled with COLL_NO_ARENA");
-    return (void)memory, (void)length, &coll__arena_none;
-}
-
-COLL_API coll_status coll_arena_end(const coll_allocator *arena) { return (void)arena, COLL_ERR_UNSUPPORTED; }
-COLL_API size_t coll_arena_used(const coll_allocator *arena) { return (void)arena, (size_t)0; }
-COLL_API size_t coll_arena_most(const coll_allocator *arena) { return (void)arena, (size_t)0; }
-
-#endif
-
 COLL__FOR_SPEED
 
 #endif /* COLL_ARENA_H */
 /* ---- core/base/coll_environment.h ---- */
-/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
+/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense; and fields of a
+ * configuration that such variables fill if the caller leaves them open, 0 or NULL. */
 #ifndef COLL_ENVIRONMENT_H
 #define COLL_ENVIRONMENT_H
 
@@ -3857,11 +3666,7 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
 }
 
 /* A variable of the environment; NULL: it is not set, or this program does not ask (COLL_NO_ENV). */
-#if defined(COLL_NO_ENV)
-static inline const char *coll__variable(const char *name) { return (void)name, NULL; }
-#else
-static inline const char *coll__variable(const char *name) { return getenv(name); }
-#endif
+static inline const char *coll__variable(const char *name) { return COLL__HAS_ENV ? getenv(name) : NULL; }
 
 /* The same, NULL when it is empty, too. */
 static const char *coll__environment(const char *name)
@@ -3880,6 +3685,65 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
     return false;
 }
 
+/* ---- >>fields: the caller's value, else the variable's, else the usual one.  false, with the sentence: it is nonsense ---- */
+
+enum {
+    COLL__ONLY_POSITIVE = 1,                      /* less than 0 is left open, too                            */
+    COLL__ZERO_IS_NONE = 2                        /* 0 in the environment is what -1 is in the field          */
+};
+
+static bool coll__settle_number(int *field, const char *name, int low, int high, int usual, unsigned traits)
+{
+    if (traits & COLL__ONLY_POSITIVE ? *field > 0 : *field != 0) return true;
+    *field = 0;
+    if (!coll__environment_int(name, low, high, field)) return false;
+    if (*field == 0) *field = traits & COLL__ZERO_IS_NONE && coll__environment(name) ? -1 : usual;
+    return true;
+}
+
+/* The number of a word of "auto, uring, poll"; -1: it is none. */
+static int coll__word_number(const char *words, const char *text)
+{
+    const size_t length = strlen(text);
+
+    for (int i = 0; *words; i++, words += strspn(words, ", ")) {
+        const size_t word = strcspn(words, ",");
+        if (word == length && !strncmp(words, text, length)) return i;
+        words += word;
+    }
+    return -1;
+}
+
+/* The number of a word; where the variable is not set the field stays. */
+static bool coll__settle_choice(int *field, const char *name, const char *words)
+{
+    const char *text = coll__environment(name);
+    const int number = text ? coll__word_number(words, text) : *field;
+
+    if (number < 0) coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is none of %s", name, text, words);
+    else *field = number;
+    return number >= 0;
+}
+
+/* 1 for "on" and -1 for "off". */
+static bool coll__settle_switch(int *field, const char *name)
+{
+    int is_off = 2;
+
+    if (*field != 0) return true;
+    if (!coll__settle_choice(&is_off, name, "on, off")) return false;
+    *field = is_off == 2 ? 0 : is_off ? -1 : 1;
+    return true;
+}
+
+/* "" is as if nothing was said; the caller's, too, if it is open then. */
+static bool coll__settle_text(const char **field, const char *name, const char *usual, bool is_open_if_empty)
+{
+    if (!*field || (!**field && is_open_if_empty)) *field = coll__variable(name);
+    if (!*field || !**field) *field = usual;
+    return true;
+}
+
 #endif /* COLL_ENVIRONMENT_H */
 /* ---- core/base/coll_segment.h ---- */
 /* coll_segment.h - memory that processes of one host share, and what else they may do with one another's.
@@ -3891,7 +3755,7 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 #define COLL_SEGMENT_H
 
 
-#if COLL__HAS_SHM && !defined(COLL_NO_TCP)
+#if COLL__HAS_SHM && COLL__HAS_OS
 
 #include <linux/memfd.h>
 #include <sys/resource.h>
@@ -3916,7 +3780,7 @@ static int coll__segment_make(size_t length)
 {
     struct rlimit most;
     const bool is_too_long = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < length;
-    int fd = is_too_long ? -1 : (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = is_too_long ? -1 : coll__fd_above((int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
     if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
     coll__close_fd(&fd);
@@ -3941,7 +3805,7 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
     const ssize_t n = readlink(path, link, sizeof link);
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
-    int fd = open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = coll__fd_above(open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
         *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
@@ -3991,7 +3855,7 @@ static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
     struct stat s;
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
-    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : coll__fd_above(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (fd >= 0 && coll__fd_id(fd) != id) coll__close_fd(&fd);
     return fd;
 }
@@ -4018,7 +3882,8 @@ static inline int coll__process_read(uint32_t pid, void *to, const void *from, s
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
-#if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
+
+#if COLL__HAS_TCP                                 /* nobody else has a key                                    */
 
 
 #include <stdbool.h>
@@ -4120,8 +3985,6 @@ static void coll__wipe(void *at, size_t length)
 /* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
 static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
-#if !defined(COLL_NO_SECURITY)
-
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
@@ -4174,8 +4037,7 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
-#endif /* COLL_NO_SECURITY */
-#endif /* COLL_NO_TCP */
+#endif /* COLL__HAS_TCP */
 #endif /* COLL_HMAC_H */
 /* ---- core/numbers/coll_types.h ---- */
 /* coll_types.h: element types, the tiers of the kernels, and one number from one type to another.
@@ -4295,15 +4157,6 @@ COLL__IS(mx, COLL__CLASS_MX)
 
 /* Is there no arithmetic of it in this program?  (core/base/coll_parts_types.h) */
 COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
-
-/* The switch without which there would be: of a type that is left out. */
-COLL__UNUSED static const char *coll__type_switch(coll_type type)
-{
-#define COLL__CASE(types, name) if ((types) >> type & 1u) return name;
-    COLL__TYPE_SWITCHES(COLL__CASE)
-#undef COLL__CASE
-    return "COLL_ONLY_TYPES";
-}
 
 #define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
 _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT_IS(i32, COLL_I32) COLL__BIT_IS(i64, COLL_I64)
@@ -4730,44 +4583,8 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
-/* Flags and modes go for all types; a program without f64 asks of f32 alone, for its processor may have no other. */
-#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || !defined(COLL_NO_TUNER)
-
-/* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
-static uint32_t coll__processor_modes(void)
-{
-    volatile double one = 1, tiny = 0x1p-60, least = coll__float64(UINT64_C(0x0010000000000000)), lower = coll__float64(1);
-    volatile float least32 = coll__float32(0x00800000u), lower32 = coll__float32(1u);
-    const double above = one + tiny, below = one - tiny, beneath = -one - tiny;
-    uint32_t modes = 0;
-
-    if (coll__bits64(least * 0.5) == 0 || coll__bits32(least32 * 0.5f) == 0) modes |= COLL__FLUSHES;
-    if (coll__bits64(lower * 0x1p60) == 0 || coll__bits32(lower32 * 0x1p60f) == 0) modes |= COLL__IGNORES_SUBNORMALS;
-    if (above > 1) return modes | COLL__ROUNDS_UP;
-    if (beneath < -1) return modes | COLL__ROUNDS_DOWN;
-    return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
-}
-
-/* The same, and what the compiler was told.  It is compiled as the kernels are. */
-static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
-{
-    volatile double near_one = 1 + 0x1p-30, square = 1 + 0x1p-29, large = 0x1p60, one = 1, five = 5;
-    volatile double minus_zero = coll__float64(UINT64_C(1) << 63), nan = coll__float64(COLL__NAN_F64), tenth = 0.1;
-    const double a = near_one, b = large, c = one, product = a * a - square;
-    uint32_t word = coll__processor_modes();
-    const bool is_to_nearest = !(word & (COLL__ROUNDS_UP | COLL__ROUNDS_DOWN | COLL__ROUNDS_TO_ZERO));
-
-    if (coll__bits64(product) == coll__bits64(0x1p-60)) word |= COLL__FUSES;
-    if (coll__bits64((c + b) - b) == coll__bits64(1)) word |= COLL__REORDERS;
-    if (is_to_nearest && coll__bits64(five / 3.0) != UINT64_C(0x3ffaaaaaaaaaaaab)) word |= COLL__INVERTS;
-    if (is_to_nearest && coll__bits64(minus_zero + 0.0) != 0) word |= COLL__DROPS_SIGNS;
-    if (coll__bits64(coll__canon64(-nan)) != COLL__NAN_F64) word |= COLL__HAS_NO_NAN;
-    if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
-    return word;
-}
-
-#else
-
+/* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
+ * and a processor may have f32 only, so f32 alone is tested. */
 static uint32_t coll__processor_modes(void)
 {
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
@@ -4781,8 +4598,10 @@ static uint32_t coll__processor_modes(void)
     return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
 }
 
+/* The same, and what the compiler was told.  It is compiled as the kernels are. */
 static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
 {
+    volatile double tenth = 0.1;
     volatile float near_one = 1 + 0x1p-12f, square = 1 + 0x1p-11f, large = 0x1p30f, one = 1, five = 5;
     volatile float minus_zero = coll__float32(0x80000000u), nan = coll__float32(COLL__NAN_F32);
     const float a = near_one, b = large, c = one, product = a * a - square;
@@ -4794,10 +4613,9 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (is_to_nearest && coll__bits32(five / 3.0f) != 0x3fd55555u) word |= COLL__INVERTS;
     if (is_to_nearest && coll__bits32(minus_zero + 0.0f) != 0) word |= COLL__DROPS_SIGNS;
     if (coll__bits32(coll__canon32(-nan)) != COLL__NAN_F32) word |= COLL__HAS_NO_NAN;
+    if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
-
-#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)
@@ -5754,7 +5572,7 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
     const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
     coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
-    if (!COLL__ALLOWS_STOCHASTIC) return COLL_ERR_UNSUPPORTED;
+    if (!COLL__IS_WHOLE) return COLL_ERR_UNSUPPORTED;
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
     if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))
@@ -7258,12 +7076,12 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
-    if (!COLL__ALLOWS_REPRODUCIBLE && is_asked) {
-        coll__print(why, room, "this program was compiled with COLL_NO_REPRODUCIBLE");
+    if (!COLL__IS_WHOLE && is_asked) {
+        coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
     if (sum == COLL_C64 && !COLL__HAS(COLL_C128) && coll__wants_reproducible(call)) {
-        coll__print(why, room, "this program was compiled without c128 (%s)", coll__type_switch(COLL_C128));
+        coll__print(why, room, "this program was compiled without c128 (COLL_ONLY_TYPES)");
         return false;
     }
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
@@ -7286,7 +7104,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
     if (!coll__is_scaled(call)) return true;
     if (!COLL__HAS_SCALE) {
-        coll__print(why, room, "this program was compiled with COLL_NO_SCALE");
+        coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
@@ -7300,7 +7118,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
 #define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
 #define COLL__REFUSE_LEFT_OUT(type)                                                                 \
-    COLL__REFUSE("this program was compiled without %s (%s)", coll_type_name(type), coll__type_switch(type))
+    COLL__REFUSE("this program was compiled without %s (COLL_ONLY_TYPES)", coll_type_name(type))
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)
@@ -7326,8 +7144,8 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
     if (!is_user && coll__lacks_type(sum) && sum != type) return COLL__REFUSE_LEFT_OUT(sum);
     if (is_user && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
-    if (!COLL__ALLOWS_STOCHASTIC && (call->flags & COLL_STOCHASTIC))
-        return COLL__REFUSE("this program was compiled with COLL_NO_STOCHASTIC");
+    if (!COLL__IS_WHOLE && (call->flags & COLL_STOCHASTIC))
+        return COLL__REFUSE("this program was compiled with " COLL__PROFILE);
     if (!coll__reproduction_fits(call, sum, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }
@@ -8811,8 +8629,6 @@ static bool coll__tree_allgather(coll__round *now, int k)
 #define COLL_BLOCKS_H
 
 
-#if !defined(COLL_NO_CHOICE)
-
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 
 /* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], raised by q for each
@@ -8976,7 +8792,6 @@ static bool coll__reduce_blocks(coll__round *now, int k)
     return true;
 }
 
-#endif
 #endif /* COLL_BLOCKS_H */
 /* ---- core/algorithms/coll_scan.h ---- */
 /* coll_scan.h - prefixes in the order of ranks, and the census, which is a scan that goes on round the circle.
@@ -9173,11 +8988,7 @@ typedef struct coll__rank_run {
     uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
 } coll__rank_run;
 
-#if defined(COLL_NO_TUNER)
-enum { COLL__HAS_SHARES = 0, COLL__RUNS_MOST = 1 };
-#else
-enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
-#endif
+enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
 /* All ranks, in rising order.  No runs: their links are alike. */
 typedef struct coll__shares {
@@ -9208,8 +9019,6 @@ static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int
 
     return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
 }
-
-#if !defined(COLL_NO_TUNER)
 
 /* ---- >>rates ---- */
 
@@ -9310,17 +9119,6 @@ static inline double coll__longest_share(const coll__shares *s, int size)
     return (double)longest / s->parts;
 }
 
-#else
-
-static inline uint32_t coll__rate_in(double rate) { return (uint32_t)rate; }
-static inline void coll__rates_add(const coll__shares *s, int rank, uint32_t rate) { (void)s, (void)rank, (void)rate; }
-static inline double coll__shares_settle(const coll__shares *s, int size) { return (void)s, (void)size, 1; }
-static inline void coll__rates_inherit(const coll__shares *s, int i, const coll__shares *all, int name)
-{
-    (void)s, (void)i, (void)all, (void)name;
-}
-
-#endif
 #endif /* COLL_SHARES_H */
 
 /* ---- core/algorithms/coll_link.h, continued ---- */
@@ -9356,11 +9154,7 @@ typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
-#if defined(COLL_NO_TUNER)
-enum { COLL__FILE_NAME_ROOM = 1 };
-#else
-enum { COLL__FILE_NAME_ROOM = 64 };
-#endif
+enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 
 /* What a communicator believes of its wire.  `nominal`, shares, far and sites are the same in every run, and so may decide about
  * bits (coll_tuner.h); `link` is `nominal`, or what has been measured since. */
@@ -9411,7 +9205,7 @@ static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, c
     unsigned seen = 0;
 
     s->count = 0;
-    for (int i = 0; COLL__HAS_SHARES && all->count > 0 && i < size; i++) {
+    for (int i = 0; COLL__HAS_CHOICE && all->count > 0 && i < size; i++) {
         const int site = coll__site_in(all, ranks[i]);
         if (i > 0 && site == coll__site_in(all, ranks[i - 1])) continue;
         if (i > 0) coll__sites_add(s, i);
@@ -9468,8 +9262,6 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
 #ifndef COLL_COST_H
 #define COLL_COST_H
 
-
-#if !defined(COLL_NO_TUNER)
 
 /* The link of ranks that only send, or only receive, at any time: their processors have half as much to copy. */
 static inline coll__link coll__one_way(const coll__link *link)
@@ -9976,7 +9768,6 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
     return link->latency + s->bytes * link->per_byte;
 }
 
-#endif /* COLL_NO_TUNER */
 #endif /* COLL_COST_H */
 /* ---- core/algorithms/coll_algorithms.h ---- */
 /* coll_algorithms.h - the collectives, put together from the generators in coll_circulant.h, coll_tree.h, coll_blocks.h and
@@ -10134,8 +9925,6 @@ static bool coll__allreduce_ring(coll__round *now, int k)
 
 /* ---- >>neighbours ---- */
 
-#if COLL__HAS_NEIGHBOR
-
 /* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
  * names itself as a destination. */
 static int coll__neighbor_self(const coll__round *now, int nth)
@@ -10171,8 +9960,6 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
 
-#endif
-
 /* ---- >>table: what there is to choose from ---- */
 
 /* How the vector is cut into now->blocks. */
@@ -10200,7 +9987,7 @@ typedef struct coll__algorithm {
     bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
 } coll__algorithm;
 
-#if defined(COLL_NO_TUNER)
+#if !COLL__HAS_CHOICE
 #define COLL__COST_OF(name) NULL
 #else
 #define COLL__COST_OF(name) coll__cost_##name
@@ -10212,7 +9999,7 @@ typedef struct coll__algorithm {
 
 /* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
  * packets. */
-#if defined(COLL_NO_CHOICE)
+#if !COLL__HAS_CHOICE
 #define COLL__ALT(...)
 #else
 #define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
@@ -10225,7 +10012,7 @@ typedef struct coll__algorithm {
 #define COLL__ROV(...)
 #define COLL__ALV(...)
 #endif
-#if !COLL__HAS_COUNTS || defined(COLL_NO_CHOICE)
+#if !COLL__HAS_COUNTS || !COLL__HAS_CHOICE
 #undef COLL__ALP
 #define COLL__ALP(...)
 #endif
@@ -10233,10 +10020,8 @@ typedef struct coll__algorithm {
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
      * even */
-#if COLL__HAS_BARRIER
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-#endif
 #if COLL__HAS_BROADCAST
     COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -10251,7 +10036,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0)
     COLL__ALT(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
-#if COLL__HAS_ALLREDUCE
     COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
@@ -10260,7 +10044,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0)
     COLL__ALT(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1)
-#endif
 #if COLL__HAS_REDUCE_SCATTER
     COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -10295,7 +10078,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
-#if COLL__HAS_ALLGATHER
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
@@ -10304,7 +10086,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALV(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALV(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
     COLL__ALV(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-#endif
 #if COLL__HAS_ALLTOALL
     COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
@@ -10329,13 +10110,6 @@ static const coll__algorithm coll__algorithms[] = {
 #undef COLL__ROW
 #undef COLL__ROW_AS
 #undef COLL__COST_OF
-
-/* Does any of them see now->order? */
-#if defined(COLL_NO_CHOICE)
-enum { COLL__HAS_ORDERS = 0 };
-#else
-enum { COLL__HAS_ORDERS = 1 };
-#endif
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 
@@ -10440,8 +10214,7 @@ static inline bool coll__can_choose(const coll__query *query)
  * The room is chosen by what all ranks know, their number and the link. */
 enum {
     COLL__PACKET_HEAD = 16,
-    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096,
-    COLL__ROOM_USUAL  = 256                       /* without the model                                        */
+    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096
 };
 
 /* By how much packets must be faster than nothing but heads sent straight: where all blocks are long they come on top. */
@@ -10482,7 +10255,7 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
  * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
- * Without the model (COLL_NO_TUNER) their messages and bytes are counted; and there may be no choice (COLL_NO_CHOICE).
+ * With COLL_NO_CHOICE there is one algorithm for each kind.
  *
  * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
  * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
@@ -10493,8 +10266,6 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
-
-#if !defined(COLL_NO_TUNER)
 
 enum {
     COLL__CANDIDATES_MOST = 80,
@@ -10712,50 +10483,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     return coll__choose_cheapest(choice, &narrow);
 }
 
-#elif !defined(COLL_NO_CHOICE)
-
-/* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
- * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
- * decides about bits; canonical algorithms come first, as with the model. */
-static double coll__counted_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
-{
-    const coll__count n = coll__count_sent(a, query->size, radix, blocks);
-    const coll__link *link = query->nominal ? query->nominal : query->link;
-    const double vector = a->in_packets ? coll__packet_bytes(query->size, COLL__ROOM_USUAL) : query->bytes;
-    const double bytes = n.moved * vector / blocks, messages = n.rounds + (double)n.sent / query->size;
-    const double seconds = messages * link->latency + bytes / query->size * link->per_byte;
-
-    return a->in_packets ? seconds * COLL__PACKETS_WORTH : seconds;
-}
-
-static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
-
-static inline bool coll__choose(coll__choice *choice, const coll__query *query)
-{
-    const int own = query->size > 2 ? query->size : 2;
-    bool is_found = false;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
-        const coll__algorithm *a = &coll__algorithms[i];
-        long number;
-        if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
-        if (coll__has_cut(a) && !query->algorithm) continue;
-        const int radix = number > 0 && a->has_radix ? coll__less((int)number, own) : 2, cut = number > 0 ? (int)number : 2;
-        const int blocks = coll__blocks_of(a, query->size, cut);
-        const double seconds = coll__counted_time(a, query, radix, blocks);
-        const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
-                            || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
-        const int room = a->in_packets ? COLL__ROOM_USUAL : 0;
-        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, room, seconds };
-        is_found = true;
-    }
-    return is_found;
-}
-
-#else
-
-/* There is one for each kind. */
-static coll__choice coll__only_choice(coll_kind kind, int size)
+/* With COLL_NO_CHOICE there is one for each kind. */
+static inline coll__choice coll__only_choice(coll_kind kind, int size)
 {
     const coll__algorithm *a = coll__algorithms;
 
@@ -10763,7 +10492,6 @@ static coll__choice coll__only_choice(coll_kind kind, int size)
     return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
-#endif /* COLL_NO_TUNER */
 #endif /* COLL_TUNER_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
@@ -11004,119 +10732,6 @@ static double coll__call_elements(const coll_call *c, int size)
 #endif /* COLL_SHAPE_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
-/* ---- core/contract/coll_options.h ---- */
-/* coll_options.h - fields that the caller may leave open, 0 or NULL, and the environment may fill: of the configuration,
- * or of what a transport keeps for itself. */
-#ifndef COLL_OPTIONS_H
-#define COLL_OPTIONS_H
-
-
-typedef enum coll__option_type {
-    COLL__OPTION_NUMBER,                          /* an int                                                   */
-    COLL__OPTION_SWITCH,                          /* an int: 1 for "on" and -1 for "off"                      */
-    COLL__OPTION_CHOICE,                          /* an int, of the variable alone: the number of its word; 0: unsaid */
-    COLL__OPTION_TEXT,
-    COLL__OPTION_WORD                             /* a text: one of some words                                */
-} coll__option_type;
-
-enum {
-    COLL__ONLY_POSITIVE = 1,                      /* less than 0 is left open, too                            */
-    COLL__ZERO_IS_NONE = 2,                       /* 0 in the environment is what -1 is in the field          */
-    COLL__WITHIN_RANGE = 4,                       /* the range is that of the field, too                      */
-    COLL__EMPTY_IS_OPEN = 8                       /* "" leaves the field open, and is not none                */
-};
-
-typedef struct coll__option {
-    const char *name, *variable;
-    size_t      at;                               /* of the field                                             */
-    coll__option_type type;
-    int         low, high;                        /* NUMBER: what the variable may say                        */
-    int         usual;                            /* where neither says anything                              */
-    unsigned    traits;
-    const char *usual_text, *words;               /* words: "auto, uring, poll"                               */
-} coll__option;
-
-#define COLL__NUMBER(field, variable, low, high, usual, traits) \
-    { #field, variable, offsetof(coll_config, field), COLL__OPTION_NUMBER, low, high, usual, traits, NULL, NULL }
-#define COLL__SWITCH(field, variable) \
-    { #field, variable, offsetof(coll_config, field), COLL__OPTION_SWITCH, 0, 0, 0, 0, NULL, NULL }
-#define COLL__CHOICE(type, field, variable, words) \
-    { #field, variable, offsetof(type, field), COLL__OPTION_CHOICE, 0, 0, 0, 0, NULL, words }
-#define COLL__TEXT(field, variable, usual, traits) \
-    { #field, variable, offsetof(coll_config, field), COLL__OPTION_TEXT, 0, 0, 0, traits, usual, NULL }
-#define COLL__WORD(field, variable, usual, words) \
-    { #field, variable, offsetof(coll_config, field), COLL__OPTION_WORD, 0, 0, 0, 0, usual, words }
-
-/* The number of a word of "auto, uring, poll"; -1: it is none. */
-static int coll__word_number(const char *words, const char *text)
-{
-    const size_t length = strlen(text);
-
-    for (int i = 0; *words; i++, words += strspn(words, ", ")) {
-        const size_t word = strcspn(words, ",");
-        if (word == length && !strncmp(words, text, length)) return i;
-        words += word;
-    }
-    return -1;
-}
-
-static coll_status coll__option_choice(const coll__option *o, int *field)
-{
-    const char *text = coll__environment(o->variable);
-    const int number = text ? coll__word_number(o->words, text) : 0;
-
-    if (number < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is none of %s", o->variable, text, o->words);
-    *field = number;
-    return COLL_OK;
-}
-
-static coll_status coll__option_number(const coll__option *o, int *field)
-{
-    const bool is_said = o->traits & COLL__ONLY_POSITIVE ? *field > 0 : *field != 0;
-    const char *text = is_said ? NULL : coll__environment(o->variable);
-
-    if (text && o->type == COLL__OPTION_SWITCH) {
-        if (coll__word_number("on, off", text) < 0)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is neither on nor off", o->variable, text);
-        *field = !strcmp(text, "on") ? 1 : -1;
-    } else if (text) {
-        if (!coll__environment_int(o->variable, o->low, o->high, field)) return COLL_ERR_ARGUMENT;
-        if (*field == 0 && o->traits & COLL__ZERO_IS_NONE) *field = -1;
-    }
-    if (*field == 0 || (*field < 0 && o->traits & COLL__ONLY_POSITIVE)) *field = o->usual;
-    if (*field != 0 && o->traits & COLL__WITHIN_RANGE && (*field < o->low || *field > o->high))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s %d is out of range: %d to %d", o->name, *field, o->low, o->high);
-    return COLL_OK;
-}
-
-static coll_status coll__option_text(const coll__option *o, const char **field)
-{
-    const bool is_open = !*field || (!**field && o->traits & COLL__EMPTY_IS_OPEN);
-
-    if (is_open) *field = coll__variable(o->variable);
-    if (!*field || !**field) *field = o->usual_text;
-    if (o->type != COLL__OPTION_WORD || !*field || coll__word_number(o->words, *field) >= 0) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, is_open ? "%s=%.40s is none of %s" : "%s \"%.40s\" is none of %s",
-                              is_open ? o->variable : o->name, *field, o->words);
-}
-
-/* Fill what is open of `fields`, a coll_config or what the table is about, which ends with a row without a name. */
-static coll_status coll__options_settle(const coll__option *o, void *fields)
-{
-    coll_status status = COLL_OK;
-
-    for (; o && o->name && status == COLL_OK; o++) {
-        void *const field = (char *)fields + o->at;
-        const bool has_words = o->type == COLL__OPTION_CHOICE || o->type == COLL__OPTION_WORD;
-        COLL__ASSERT(o->variable && has_words == (o->words != NULL), "option %s of %s has %s", o->name,
-                     o->variable ? o->variable : "no variable", o->words ? o->words : "no words");
-        status = o->type >= COLL__OPTION_TEXT ? coll__option_text(o, (const char **)field)
-               : o->type == COLL__OPTION_CHOICE ? coll__option_choice(o, (int *)field) : coll__option_number(o, (int *)field);
-    }
-    return status;
-}
-
-#endif /* COLL_OPTIONS_H */
 /* ---- core/contract/coll_words.h ---- */
 /* coll_words.h - numbers with units as texts, "12us" or "4GB/s", and texts of such words, "latency=12us gbit=10", by tables. */
 #ifndef COLL_WORDS_H
@@ -11276,7 +10891,7 @@ enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
 
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
 
 /* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
 static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
@@ -11326,7 +10941,7 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
     { "faster", "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster,
       offsetof(coll__numbers, shares), 0, NULL, 0, 0 },
     COLL__TAKE_TIME("far_latency", coll__numbers, far.latency, 0, 100),
@@ -11383,7 +10998,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
     }
-    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
+    for (int i = 0; COLL__HAS_CHOICE && i < n->shares.count; i++) {
         const coll__rank_run *const run = &n->shares.runs[i];
         if (run->rate == COLL__RATE_UNIT) continue;
         coll__append(text, room, " faster=%d", run->first);
@@ -11405,7 +11020,7 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
-#if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
+#if COLL__HAS_CHOICE && COLL__HAS_OS
 
 /* What a file says to `size` ranks; NULL: there is none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
@@ -11448,31 +11063,22 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
 {
     (void)n, (void)size;
     if (!path) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_CHOICE", path);
 }
 
 #endif
 #endif /* COLL_TUNING_H */
-/* ---- core/contract/coll_settings.h ---- */
-/* coll_settings.h - what a communicator is to be, when nothing is left to ask for. */
-#ifndef COLL_SETTINGS_H
-#define COLL_SETTINGS_H
+/* ---- core/contract/coll_rows.h ---- */
+/* coll_rows.h - how a transport is opened: the settings, a row of a table for each transport, and what it gives back. */
+#ifndef COLL_ROWS_H
+#define COLL_ROWS_H
 
 
 enum { COLL__SIZE_MOST = 65536 };
 
-#if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1 };
-#else
-enum { COLL__HOSTS_ROOM = 4096 };
-#endif
-
 /* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
-#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
-enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
-#else
-enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
-#endif
+enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
+       COLL__FORCED_KINDS = COLL__HAS_ENV && COLL__HAS_CHOICE ? COLL__KIND_COUNT : 1 };
 
 /* A launcher: the names of the variables by which it tells. */
 typedef struct coll__launcher {
@@ -11488,7 +11094,6 @@ typedef struct coll__launched {
     const char *source;                           /* the name of the launcher, or "nothing in the environment" */
     const coll__launcher *by;                     /* NULL: none                                               */
     int  rank, size, local_rank, local_size;      /* local_size 0: not said                                   */
-    char hosts[COLL__HOSTS_ROOM];                 /* where each rank listens; "": not said                    */
 } coll__launched;
 
 /* How many entries "a:1,b:2,c:3" has. */
@@ -11500,6 +11105,7 @@ static int coll__hosts_count(const char *hosts)
 }
 
 typedef struct coll__extension coll__extension;   /* core/engine/coll_comm.h                                  */
+typedef struct coll__session coll__session;
 
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
@@ -11516,24 +11122,35 @@ typedef struct coll__settings {
     int         forced_at[COLL__FORCED_KINDS];    /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
-#endif /* COLL_SETTINGS_H */
-/* ---- core/contract/coll_rows.h ---- */
-/* coll_rows.h - how a transport is opened: a row of a table for each, and what it gives back. */
-#ifndef COLL_ROWS_H
-#define COLL_ROWS_H
 
+/* Why one was left out. */
+#define COLL__MISSING "this program was compiled without it (COLL_ONLY_TRANSPORTS)"
+
+/* Without which there are no several ranks in each of several processes, and no hub of processes. */
+#define COLL__JOINED_WITHOUT (COLL__HAS_TCP && COLL__HAS_THREADS ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS")
 
 /* How a transport goes on with those who are left (coll_transport.shrink). */
-#if defined(COLL_NO_SHRINK)
-#define COLL__SHRINKS(how) NULL
-#else
-#define COLL__SHRINKS(how) how
-#endif
+#define COLL__SHRINKS(how) (COLL__HAS_SHRINK ? how : NULL)
 
 /* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` tells in the form of a
  * head which ones it has made of those of all ranks.  Blames in *failure a rank that has made as many, but other ones, as far as
  * that shows without waiting for anybody, and tells those who are still there. */
 typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
+
+/* What a transport of the library does beside its coll_transport: of a peer that leaves or frees a communicator.  Each may be
+ * NULL. */
+typedef struct coll__internals {
+    coll__part_fn *part;
+
+    /* Here is what this rank does, and which communicators it has (coll_activity.h), as long as the context is open. */
+    void (*watch)(void *context, coll__session *session);
+
+    /* Has this peer, which lives, freed its communicator with this id, and has all that it sent before come in?  May ask, and
+     * know later: it is called again.  In a world with a clock of its own peer -1 is asked about first: is it time to ask? */
+    bool (*has_freed)(void *context, int peer, uint64_t id);
+} coll__internals;
+
+static const coll__internals coll__no_internals;
 
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
@@ -11546,7 +11163,7 @@ typedef struct coll__opened {
     bool          is_crowded;                     /* ranks share processors                                   */
     bool          offloads_all;                   /* the transport takes collectives of all ranks             */
     bool          is_synchronous;                 /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* NULL: nothing is compared                                 */
+    const coll__internals *internals;
     coll__numbers numbers;                        /* the same on all ranks                                    */
 } coll__opened;
 
@@ -11573,7 +11190,8 @@ typedef struct coll__transport_row {
     const char *name;                             /* NULL: it cannot be asked for                             */
     const char *missing;                          /* why this program has it not; NULL: it has                */
     unsigned    traits;
-    const coll__option *options;                  /* what of the configuration is its own; NULL: nothing is   */
+    bool      (*settle)(coll_config *c);          /* fill what of the configuration is its own; false: an error, with its
+                                                     sentence.  NULL: nothing is                              */
 
     /* Open ranks config.rank .. config.rank + count - 1.  A negative status, with its sentence: none is open. */
     coll_status (*open)(const coll__settings *s, int count, coll__opened *out);
@@ -11595,7 +11213,7 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
                  size);
     return (coll__opened){ .transport = transport, .context = context, .rank = rank, .size = size, .local_size = 1,
                            .processors = s->processors, .spin_us = s->config.spin_us, .offloads_all = transport->offload != NULL,
-                           .numbers = s->numbers };
+                           .internals = &coll__no_internals, .numbers = s->numbers };
 }
 
 /* Where it is among the ranks of its host. */
@@ -11722,7 +11340,6 @@ COLL__FOR_SPEED
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
 
-typedef struct coll__session coll__session;
 typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
@@ -11925,11 +11542,7 @@ struct coll__carrier {
 };
 
 /* Where no two collectives run at the same time nobody asks for it. */
-#if COLL_ABREAST > 1
-#define COLL__LATER(later) later
-#else
-#define COLL__LATER(later) NULL
-#endif
+#define COLL__LATER(later) (COLL_ABREAST > 1 ? later : NULL)
 
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
@@ -11999,20 +11612,32 @@ typedef struct coll__observer {
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* that have spun so far; how many, at the last slow yield  */
     int      slow;                                /* slow yields so far, each soon after the one before       */
+    int      sleep_ms;                            /* for how long waits slept the last time; 0: not lately    */
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none does       */
 } coll__yields;
 
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-/* The communicators that this rank has, for other threads to read. */
-typedef struct coll__comm_ids {
-    coll__lock lock;                              /* guards the rest                                          */
-    uint64_t  *ids;
-    size_t     count, room;
-    uint32_t   turn;                              /* how often this has changed                               */
-    bool       is_known;                          /* one that is not here is freed; not so while some are being made */
-} coll__comm_ids;
+/* Looking after those that one waits for. */
+#define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
+
+/* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others
+ * do. */
+typedef struct coll__doing {
+    uint64_t turn;
+    uint64_t inside;                              /* > 0: waits in the call `now`                             */
+    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
+} coll__doing;
+
+/* A communicator that a peer has freed, after it had started so many collectives in it. */
+typedef struct coll__gone {
+    struct coll__gone *next;
+    int      peer;
+    uint32_t sequence;
+    uint64_t comm;
+    bool     is_sure;                             /* nothing that it sent before is on its way any more       */
+} coll__gone;
 
 struct coll__session {
     const coll_transport *transport;
@@ -12026,7 +11651,7 @@ struct coll__session {
     coll__yields yields;
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
-    coll__part_fn *part;                          /* the transport's: what to do before a group is given up   */
+    const coll__internals *internals;             /* the transport's                                          */
     bool  has_membarrier;                         /* the kernel                                               */
     const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
     int   carrier_count;
@@ -12046,8 +11671,11 @@ struct coll__session {
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint64_t  named;                              /* communicators that this rank has named (coll_groups.h)   */
-    unsigned  derive_generation;                  /* of calls that make one: those under way are of this one, ... */
-    int       deriving[2];                        /* ... or of the one before: how many, by their last bit    */
+    coll__lock comms_lock;                        /* guards `comms`, and the next three, which other threads read */
+    uint32_t  comms_turn;                         /* how often they have changed                              */
+    int       deriving;                           /* calls under way that make communicators                  */
+    bool      lingers;                            /* something sent in a communicator that is freed is still to go */
+    coll__gone *gone;                             /* communicators that peers have freed                      */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       silent;                             /* requests under way whose end ends no sleep               */
     const coll__extension *extension;             /* of this program, which communicators may have            */
@@ -12067,11 +11695,9 @@ struct coll__session {
     int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[COLL__ABORT_ROOM];
-    coll_doing doing;                             /* what this rank does, for others to read                  */
-    coll__comm_ids ids;                           /* and which communicators it has                           */
+    coll__doing doing;                            /* what this rank does, for others to read                  */
     uint32_t  made_calls;                         /* in the communicators of all ranks that are freed: collectives, */
     uint64_t  made_history;                       /* and a sum of their histories                             */
-    bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     int64_t  began_at;                            /* the last collective, by the observer's clock             */
     int64_t  ended_at;                            /* the last one, if others may have ended with it; 0: none have */
     int64_t  started_at;                          /* the last one that did not end at once                    */
@@ -12179,20 +11805,6 @@ static int coll__rank_here(const coll_comm *comm, int world)
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
     return COLL_NO_RANK;
-}
-
-/* Has the rank that this is of freed a communicator?  The caller has that communicator, so that rank has begun to make it. */
-static COLL__UNUSED bool coll__comm_is_freed(const coll_doing *d, uint64_t id)
-{
-    coll__comm_ids *const own = d->comms;
-    bool is_there = false;
-
-    if (!own) return false;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count && !is_there; i++) is_there = own->ids[i] == id;
-    const bool is_freed = own->is_known && !is_there;
-    coll__lock_drop(&own->lock);
-    return is_freed;
 }
 
 /* ---- >>sides ---- */
@@ -12365,13 +11977,8 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
 /* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
 static void coll__made_add(coll__session *session, const coll_comm *comm)
 {
-    unsigned char head[COLL_HEAD_LENGTH] = { 0 };
-
-    coll__put64(head + 8, comm->sequence);
-    coll__put64(head + 16, comm->mark);
-    coll__put64(head + 24, comm->main.history);
     session->made_calls += comm->sequence;
-    session->made_history += coll__history_with(0, head);
+    session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
@@ -12398,7 +12005,7 @@ static inline void coll__sentence_set(coll_comm *comm, const char *text)
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
 
-#if !defined(COLL_NO_TEXT)
+#if COLL__HAS_TEXT
 
 /* ---- >>calls: by their fingerprints ---- */
 
@@ -12597,15 +12204,23 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
 #endif /* COLL_SENTENCES_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
-/* ---- core/engine/coll_doing.h ---- */
-/* coll_doing.h - what this rank is doing, for others to read: other threads, and by them other ranks. */
-#ifndef COLL_DOING_H
-#define COLL_DOING_H
+/* ---- core/engine/coll_activity.h ---- */
+/* coll_activity.h - what this rank does and which communicators it has, for other threads to read, and through them for other
+ * ranks; and which communicators the other ranks have freed.
+ *
+ * A call would wait forever for a rank that has freed its communicator.  This rank learns of that in two ways: coll_free sends a
+ * note to the peers with which a rank exchanges messages (coll_messages.h), and a call that waits for long asks the transport
+ * (coll_patience.h).  Both end in the list session->gone.  Then a message that waits for such a rank fails, and so does a
+ * collective. */
+#ifndef COLL_ACTIVITY_H
+#define COLL_ACTIVITY_H
 
-#if !defined(COLL_NO_OS)
+/* ---- >>the call in which this rank is ---- */
 
-/* Something has changed.  Who is alone in the session counts without a locked instruction, with which he would wait until all
- * he has published has arrived at the other ranks. */
+#if COLL__HAS_OS
+
+/* Something has changed.  If no other thread uses the session, no locked instruction is needed: it would wait until all stores of
+ * this rank have arrived at the other ranks. */
 static inline void coll__doing_turn(coll__session *session)
 {
     uint64_t *const turn = &session->doing.turn;
@@ -12644,7 +12259,7 @@ static inline uint64_t coll__overflows_of(const coll_comm *comm) { return __atom
 
 #else
 
-/* Nobody else reads. */
+/* No other thread reads. */
 static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
 {
     (void)session;
@@ -12657,7 +12272,91 @@ static inline void coll__overflows_count(coll_comm *comm) { comm->overflows++; }
 static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->overflows; }
 
 #endif
-#endif /* COLL_DOING_H */
+
+/* ---- >>the communicators of this rank ---- */
+
+static coll_comm *coll__comm_find(const coll__session *session, uint64_t id)
+{
+    coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    return comm;
+}
+
+/* Before and after a change of the list of communicators, which other threads read.  A forked child has no other threads, and the
+ * lock may be taken in it forever. */
+static void coll__comms_hold(coll__session *session)
+{
+    if (*session->guard) coll__lock_take(&session->comms_lock);
+    session->comms_turn++;
+}
+
+static void coll__comms_release(coll__session *session)
+{
+    if (*session->guard) coll__lock_drop(&session->comms_lock);
+}
+
+/* Are all communicators of this rank in the list?  Not while one is being made, and not while something sent in one that is freed
+ * has still to leave. */
+static inline bool coll__comms_are_known(const coll__session *session) { return session->deriving == 0 && !session->lingers; }
+
+/* Has the rank of this session freed a communicator?  The caller has that communicator, so the rank has begun to make it.  From
+ * any thread. */
+static COLL__UNUSED bool coll__comm_is_freed(coll__session *session, uint64_t id)
+{
+    coll__lock_take(&session->comms_lock);
+    const bool is_freed = coll__comms_are_known(session) && !coll__comm_find(session, id);
+    coll__lock_drop(&session->comms_lock);
+    return is_freed;
+}
+
+/* ---- >>the communicators that other ranks have freed ---- */
+
+/* Has this peer left, and has all that it sent come in?  -1: has any? */
+static inline bool coll__has_left(const coll__session *session, int peer)
+{
+    return session->transport->has_left && session->transport->has_left(session->context, peer);
+}
+
+/* How a peer has freed this communicator; NULL: as far as is known, it has not. */
+static coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
+{
+    coll__gone *g = COLL__IS_WHOLE ? session->gone : NULL;
+
+    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
+    return g;
+}
+
+/* A peer has freed a communicator, in which it has started so many collectives.  If this rank does not have it and makes none, it
+ * has freed it before. */
+static coll_status coll__gone_note(coll__session *session, int peer, uint64_t comm, uint32_t sequence, bool is_sure)
+{
+    coll__gone *gone = coll__gone_of(session, peer, comm);
+
+    if (gone) gone->is_sure |= is_sure;
+    if (gone || !COLL__IS_WHOLE || (session->deriving == 0 && !coll__comm_find(session, comm))) return COLL_OK;
+    gone = (coll__gone *)coll__allocate(coll__like(session), sizeof *gone);
+    if (!gone) return COLL_ERR_MEMORY;
+    *gone = (coll__gone){ session->gone, peer, sequence, comm, is_sure };
+    session->gone = gone;
+    return COLL_OK;
+}
+
+/* Forget what is known of communicators that this rank has freed, too; all that are not in the list, if it makes none. */
+static void coll__gone_sweep(coll__session *session)
+{
+    for (coll__gone **at = &session->gone; COLL__IS_WHOLE && *at && session->deriving == 0;) {
+        coll__gone *g = *at;
+        if (coll__comm_find(session, g->comm)) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        coll__give(g);
+    }
+}
+
+#endif /* COLL_ACTIVITY_H */
 /* ---- core/engine/coll_strides.h ---- */
 /* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
  *
@@ -12673,8 +12372,6 @@ static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->
 
 /* Does a call speak of rows? */
 static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
-
-#if !defined(COLL_NO_STRIDES)
 
 /* The blocks of a side: where the program has them, and one after the other. */
 typedef struct coll__columns {
@@ -12709,6 +12406,7 @@ static void coll__strides_start(const coll_request *r)
 {
     const coll__strided *s = r->strided;
 
+    if (!COLL__IS_WHOLE) return;
     if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
     if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
 }
@@ -12716,15 +12414,9 @@ static void coll__strides_start(const coll_request *r)
 /* It has ended well. */
 static void coll__strides_end(const coll_request *r)
 {
-    if (r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
+    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
 }
 
-#else
-
-static inline void coll__strides_start(const coll_request *r) { (void)r; }
-static inline void coll__strides_end(const coll_request *r) { (void)r; }
-
-#endif
 #endif /* COLL_STRIDES_H */
 /* ---- core/engine/coll_pool.h ---- */
 /* coll_pool.h - the memory of requests: what one had that was freed, the next one has.
@@ -12915,7 +12607,7 @@ static void coll__look_for_overflow(coll_request *r)
     if (r->has_overflow && !r->whole) coll__overflows_count(r->comm);
 }
 
-#if !defined(COLL_NO_BACKGROUND)
+#if COLL__HAS_BACKGROUND
 
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)
@@ -13790,8 +13482,6 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-#if !defined(COLL_NO_CHOICE)
-
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
                                   const coll__codec *codec)
@@ -13821,7 +13511,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 {
     char known[120] = "";
 
-    if (coll__kind_is_message(call->kind)) return COLL_OK;
+    if (coll__kind_is_message(call->kind) || (!COLL__HAS_CHOICE && !call->algorithm)) return COLL_OK;
+    if (!COLL__HAS_CHOICE)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
+                                   "COLL_NO_CHOICE", call->algorithm);
     const char *const forced = coll__forced(comm->session, call->kind);
     if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
         call->algorithm = forced;
@@ -13835,41 +13528,30 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
                                call->algorithm, coll_kind_name(call->kind), known);
 }
 
-#else
-
-static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    (void)codec;
-    if (coll__kind_is_message(call->kind) || !call->algorithm) return COLL_OK;
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
-                               "COLL_NO_CHOICE", call->algorithm);
-}
-
-#endif
-
 /* ---- >>kinds ---- */
 
 /* The collectives of this program, a bit each. */
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
+    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
      | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
+     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
      | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(COLL__HAS_ALLGATHER, COLL_ALLGATHER, COLL_ALLGATHERV)                                                       \
+     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
      | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
      | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
 
 /* The switch by which a kind of call was left out of this program; NULL: it is there. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
-    if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
-    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
-    if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
-    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+    if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
+    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
+    if (!COLL__HAS_COUNTS && (coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
+        return "COLL_NO_COUNTS";
+    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
 }
 
 #undef COLL__KINDS_HERE
@@ -13972,7 +13654,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
     const char *const left_out = coll__kind_switch(call->kind);
     if (left_out)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)", left_out);
-    if (COLL__HAS_LISTS && call->kind == COLL_ALLREDUCE_LIST) {
+    if (COLL__IS_WHOLE && call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {
@@ -13989,8 +13671,6 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
 /* coll_strides_check.h - what is said of rows is checked, and taken out of the call, before the others look at it. */
 #ifndef COLL_STRIDES_CHECK_H
 #define COLL_STRIDES_CHECK_H
-
-#if !defined(COLL_NO_STRIDES)
 
 COLL__FOR_SIZE
 
@@ -14120,6 +13800,7 @@ static void coll__strides_give(const coll_request *r)
 {
     coll_comm *comm = r->comm;
 
+    if (!COLL__IS_WHOLE) return;
     if (!r->is_blocking) {
         coll__give(r->strided);
         return;
@@ -14133,8 +13814,11 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 {
     coll_call *const call = &r->call;
     coll__side send, recv;
-    coll_status status = coll__check_rows(comm, call);
+    coll_status status = COLL_ERR_UNSUPPORTED;
 
+    if (!COLL__IS_WHOLE)
+        return coll__explain_error(comm, call, status, "rows with a stride, but this program was compiled with " COLL__PROFILE);
+    status = coll__check_rows(comm, call);
     if (status < 0) return status;
     coll__sides_of(comm, call, &send, &recv);
     const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
@@ -14166,18 +13850,6 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 #undef COLL__REFUSE
 
 COLL__FOR_SPEED
-
-#else
-
-static coll_status coll__strides_ready(coll_comm *comm, const coll_request *r)
-{
-    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "rows with a stride, but this program was compiled with "
-                               "COLL_NO_STRIDES");
-}
-
-static inline void coll__strides_give(const coll_request *r) { (void)r; }
-
-#endif
 
 #endif /* COLL_STRIDES_CHECK_H */
 /* ---- core/engine/coll_match.h ---- */
@@ -14521,15 +14193,6 @@ typedef struct coll__peer {
     bool      is_busy;
 } coll__peer;
 
-/* A communicator that a peer has freed, after it had started so many collectives in it; and in which generation the news came. */
-typedef struct coll__gone {
-    struct coll__gone *next;
-    int      peer;
-    uint32_t sequence;
-    uint64_t comm;
-    unsigned generation;
-} coll__gone;
-
 struct coll__messages {
     coll__peer    *peers;
     coll__message_list outgoing;                  /* to be delivered                                          */
@@ -14541,7 +14204,6 @@ struct coll__messages {
     coll__bins     bins;                          /* of all that wait for one another                         */
     coll__peer    *open, *busy;
     uint64_t       orders;                        /* of receives, so far                                      */
-    coll__gone    *gone;
     uint32_t       next_id;
 };
 
@@ -14791,114 +14453,8 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 }
 
 #endif /* COLL_NOTES_H */
-/* ---- core/engine/coll_gone.h ---- */
-/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks
- * after that (COLL_NO_WATCH) it is told, and not heard; without messages nobody tells. */
-#ifndef COLL_GONE_H
-#define COLL_GONE_H
-
-#if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
-
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, out of a call that was
- * under way when the news came: as long as that is of this generation, or of the one before. */
-static void coll__gone_sweep(coll__session *session)
-{
-    coll__gone **at = session->messages ? &session->messages->gone : NULL;
-
-    const bool is_idle = session->deriving[0] + session->deriving[1] == 0;
-    while (at && *at) {
-        coll__gone *g = *at;
-        const bool may_come = !is_idle && session->derive_generation - g->generation < 2;
-        const coll_comm *comm = may_come ? NULL : session->comms;
-        while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || may_come) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
-}
-
-static coll_status coll__note_gone(coll__session *session, int peer, uint64_t comm, uint64_t sequence)
-{
-    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
-
-    if (!gone) return COLL_ERR_MEMORY;
-    gone->peer = peer;
-    gone->comm = comm;
-    gone->sequence = (uint32_t)sequence;
-    gone->generation = session->derive_generation;
-    gone->next = session->messages->gone;
-    session->messages->gone = gone;
-    coll__gone_sweep(session);
-    return COLL_OK;
-}
-
-/* This rank frees a communicator. */
-static void coll__gone_forget(coll__messages *all, uint64_t comm)
-{
-    for (coll__gone **at = &all->gone; *at;) {
-        coll__gone *g = *at;
-        if (g->comm != comm) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
-}
-
-static void coll__gone_free(coll__messages *all)
-{
-    for (coll__gone *g = all->gone, *next; g; g = next) {
-        next = g->next;
-        coll__give(g);
-    }
-}
-
-/* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
-{
-    const coll__gone *g = session->messages ? session->messages->gone : NULL;
-
-    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
-    return g;
-}
-
-/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
- * that of coll_init, from when one has waited for long. */
-static coll_status coll__messages_hear(const coll_comm *comm)
-{
-    coll__session *session = comm->session;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < comm->size && !session->transport->has_freed && status == COLL_OK; i++)
-        status = coll__peer_open(session, coll__world_rank(comm, i));
-    return status;
-}
-
-#else
-
-static inline void coll__gone_sweep(const coll__session *session) { (void)session; }
-static inline void coll__gone_forget(const coll__messages *all, uint64_t comm) { (void)all, (void)comm; }
-static inline void coll__gone_free(const coll__messages *all) { (void)all; }
-static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
-
-static inline coll_status coll__note_gone(const coll__session *session, int peer, uint64_t comm, uint64_t sequence)
-{
-    return (void)session, (void)peer, (void)comm, (void)sequence, COLL_OK;
-}
-
-static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
-{
-    return (void)session, (void)peer, (void)comm, NULL;
-}
-
-#endif
-#endif /* COLL_GONE_H */
 /* ---- coll_impl.h, continued ---- */
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 /* ---- core/engine/coll_messages.h ---- */
 /* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
  * collectives of derived communicators and prepared calls, whose order other ranks may not share.
@@ -15205,7 +14761,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(session, peer, coll__get64(head + 4), coll__get64(head + 24));
+        return coll__gone_note(session, peer, coll__get64(head + 4), (uint32_t)coll__get64(head + 24), false);
     default:
         return coll__note_wrong(session, peer, head);
     }
@@ -15273,8 +14829,8 @@ static coll_status coll__outgoing_advance(coll__session *session)
  * nothing more of one that has only freed. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
-    if (session->transport->has_left && session->transport->has_left(session->context, peer)) return true;
-    return !m->is_queued && coll__gone_of(session, peer, m->comm);
+    const coll__gone *gone = coll__gone_of(session, peer, m->comm);
+    return coll__has_left(session, peer) || (gone && (gone->is_sure || !m->is_queued));
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
@@ -15323,7 +14879,7 @@ static coll_status coll__messages_advance(coll__session *session)
     for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
         status = coll__peer_advance(session, (int)(p - all->peers));
     if (status == COLL_OK) status = coll__outgoing_advance(session);
-    if (status == COLL_OK && (all->gone || (session->transport->has_left && session->transport->has_left(session->context, -1))))
+    if (status == COLL_OK && ((COLL__IS_WHOLE && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
 }
@@ -15447,7 +15003,6 @@ static void coll__messages_free(coll__session *session)
     coll__message_free_all(all->spare[0]);
     coll__message_free_all(all->spare[1]);
     coll__bins_free(&all->bins);
-    coll__gone_free(all);
     coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
@@ -15498,6 +15053,18 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
     return COLL_OK;
 }
 
+/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
+ * that of coll_init, from when one has waited for long. */
+static coll_status coll__messages_hear(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < comm->size && COLL__IS_WHOLE && !session->internals->has_freed && status == COLL_OK; i++)
+        status = coll__peer_open(session, coll__world_rank(comm, i));
+    return status;
+}
+
 /* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
  * with whom it exchanged messages are told. */
 static void coll__messages_close(coll_comm *comm, coll_status status)
@@ -15518,7 +15085,6 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         if (m->comm != comm->id) continue;
         (void)coll__message_dismiss(session, m);
     }
-    coll__gone_forget(all, comm->id);
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
         if (about.peer != session->rank && all->peers[about.peer].is_open) said = coll__reply(session, COLL__NOTE_GONE, &about);
@@ -15590,7 +15156,7 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return COLL__HAS_SHARES && l->shares ? coll__share_range(l, block)
+    case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
@@ -15678,7 +15244,7 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
-    if (COLL__HAS_SHARES && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
         execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
 
@@ -15690,9 +15256,9 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
-    for (int i = 0; COLL__HAS_SHARES && l->shares && i < l->blocks; i++)
+    for (int i = 0; COLL__HAS_CHOICE && l->shares && i < l->blocks; i++)
         *longest = coll__most(*longest, coll__share_range(l, i).count);
-    if (COLL__HAS_SHARES && l->shares) return l->count;
+    if (COLL__HAS_CHOICE && l->shares) return l->count;
     if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
@@ -15764,7 +15330,7 @@ static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabou
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_SHARES && comm->numbers.sites.count > 0;
+    const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
     const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
@@ -15867,18 +15433,17 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     coll__workspace_of(r)->cached_next++;
 }
 
-#if !defined(COLL_NO_CHOICE)
-
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
     coll_comm *comm = r->comm;
+
+    *is_cached = true;
+    if (!COLL__HAS_CHOICE) return coll__only_choice(r->call.kind, comm->size);
     coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
     const double elements = coll__call_elements(&r->call, comm->size);
     coll__choice choice = { 0 };
     const coll__cached *c;
-
-    *is_cached = true;
     for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(coll__workspace_of(r), i)) != NULL; i++)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
@@ -15888,16 +15453,6 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     (void)coll__choose(&choice, &query);
     return choice;
 }
-
-#else
-
-static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
-{
-    *is_cached = true;                            /* in effect                                                */
-    return coll__only_choice(r->call.kind, r->comm->size);
-}
-
-#endif
 
 /* ---- >>planning ---- */
 
@@ -15909,7 +15464,7 @@ static coll_status coll__execution_plan(coll_request *r)
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
-    if (COLL__HAS_ORDERS && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
     for (;; execution->rounds++) {
@@ -16585,7 +16140,7 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 /* ---- coll_impl.h, continued ---- */
 #else
 /* ---- core/engine/coll_no_messages.h ---- */
-/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and
+/* coll_no_messages.h - a program without messages (COLL_LEAST): the transport carries out every collective as a whole, and
  * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
 #ifndef COLL_NO_MESSAGES_H
 #define COLL_NO_MESSAGES_H
@@ -16601,85 +16156,13 @@ static inline coll_status coll__messages_unmatched(const coll_comm *comm, const 
     return (void)comm, (void)failure, COLL_OK;
 }
 
+static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
 static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
 static inline void coll__messages_free(const coll__session *session) { (void)session; }
 
 #endif /* COLL_NO_MESSAGES_H */
 /* ---- coll_impl.h, continued ---- */
 #endif
-/* ---- core/engine/coll_doing_comms.h ---- */
-/* coll_doing_comms.h - which communicators this rank has, for others to read. */
-#ifndef COLL_DOING_COMMS_H
-#define COLL_DOING_COMMS_H
-
-#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
-
-static bool coll__has_comm(const coll__session *session, uint64_t id)
-{
-    const coll_comm *comm = session->comms;
-
-    while (comm && comm->id != id) comm = comm->next;
-    return comm != NULL;
-}
-
-/* Add an id to the list; false: no memory. */
-static bool coll__comm_id_add(coll__session *session, uint64_t id)
-{
-    coll__comm_ids *const own = &session->ids;
-
-    if (own->count == own->room) {
-        const size_t room = own->room ? 2 * own->room : 8;
-        uint64_t *more = (uint64_t *)coll__take_more(coll__like(session), own->ids, room * sizeof *more);
-        if (!more) return false;
-        own->ids = more;
-        own->room = room;
-    }
-    own->ids[own->count++] = id;
-    return true;
-}
-
-/* Communicators have come or gone.  Listed are those that there are, and those that are freed while something sent in them is
- * still to arrive.  Without memory for the list nothing is known. */
-static void coll__doing_comms(coll__session *session)
-{
-    coll__comm_ids *const own = &session->ids;
-
-    coll__lock_take(&own->lock);
-    own->turn++;
-    own->count = 0;
-    own->is_known = session->deriving[0] + session->deriving[1] == 0;
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) own->is_known &= coll__comm_id_add(session, comm->id);
-    session->lingers = false;
-    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (coll__has_comm(session, m->comm)) continue;
-        session->lingers = true;
-        own->is_known &= coll__comm_id_add(session, m->comm);
-    }
-    coll__lock_drop(&own->lock);
-}
-
-static void coll__comm_ids_open(coll__session *session)
-{
-    coll__lock_init(&session->ids.lock);
-    session->doing.comms = &session->ids;
-}
-
-/* In a forked child the lock stays as it is. */
-static void coll__comm_ids_close(coll__session *session)
-{
-    coll__give(session->ids.ids);
-    if (*session->guard) coll__lock_free(&session->ids.lock);
-}
-
-#else
-
-static inline void coll__doing_comms(coll__session *session) { (void)session; }
-static inline void coll__comm_ids_open(coll__session *session) { (void)session; }
-static inline void coll__comm_ids_close(coll__session *session) { (void)session; }
-
-#endif
-#endif /* COLL_DOING_COMMS_H */
-/* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- core/engine/coll_packets.h ---- */
 /* coll_packets.h - runs an algorithm on blocks whose length only their two ends know, in packets (coll_choice.h).
@@ -16695,7 +16178,7 @@ COLL__FOR_SIZE
 #ifndef COLL_PACKETS_H
 #define COLL_PACKETS_H
 
-#if COLL__HAS_COUNTS && !defined(COLL_NO_MESSAGES) && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_COUNTS && COLL__HAS_MESSAGES && COLL__HAS_CHOICE
 
 /* What a packet says of its block: how many elements of which type; no elements have no type.  `length`: bytes that it has with
  * it, all or none. */
@@ -17061,7 +16544,7 @@ static coll_status coll__packets_start(coll_request *r)
 #ifndef COLL_SCRIPT_H
 #define COLL_SCRIPT_H
 
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 typedef enum coll__sub_kind {
     COLL__SUB_END,                                /* there are no more steps in this lane                     */
@@ -17183,7 +16666,7 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
     }
 }
 
-#endif /* COLL_NO_HIERARCHY */
+#endif /* COLL__HAS_HIERARCHY */
 #endif /* COLL_SCRIPT_H */
 /* ---- core/engine/coll_stages.h ---- */
 /* coll_stages.h - hierarchical collectives, as scripts (coll_script.h): what is done among the ranks of a host (intra), what
@@ -17220,7 +16703,7 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
  * are handed out, 1.5 times the bytes of a host of one rank.  With COLL_ROUND_TWICE sums are rounded before that, too. */
 #ifndef COLL_STAGES_H
 #define COLL_STAGES_H
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
@@ -17884,7 +17367,7 @@ static const coll__staged *coll__staged_of(coll_kind kind)
     return kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
 }
 
-#endif /* COLL_NO_HIERARCHY */
+#endif /* COLL__HAS_HIERARCHY */
 #endif /* COLL_STAGES_H */
 /* ---- core/engine/coll_hierarchy.h ---- */
 /* coll_hierarchy.h - which collectives are hierarchical (coll_stages.h), and in how many slices and parts; the communicators of
@@ -17897,7 +17380,7 @@ static const coll__staged *coll__staged_of(coll_kind kind)
 #ifndef COLL_HIERARCHY_H
 #define COLL_HIERARCHY_H
 
-#if !defined(COLL_NO_HIERARCHY)
+#if COLL__HAS_HIERARCHY
 
 enum {
     COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */
@@ -18408,7 +17891,11 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(session);
     if (session->transport->progress(session->context, wait_ms) < 0) return coll__session_fail(session, NULL);
     const coll_status status = coll__messages_advance(session);
-    if (session->lingers) coll__doing_comms(session);
+    if (COLL__IS_WHOLE && session->lingers && !session->messages->outgoing.first) {
+        coll__comms_hold(session);
+        session->lingers = false;
+        coll__comms_release(session);
+    }
     return status < 0 ? status : coll__orders_advance(session);
 }
 
@@ -18453,25 +17940,29 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
  * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
  * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
  * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for half a second.  Then it spins again, and two slow yields are enough to repeat
- * this.  Calls that follow one another at once make so many waits between two slow yields that spinning pays, and goes on.
+ * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this,
+ * each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow
+ * yields that spinning pays, and goes on.
  *
- * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  Each trial costs a rank
- * two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer than if they
- * spun on.  Long vectors of ranks that share a processor make yields slow too; the wake-ups are short beside them. */
+ * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  In the end each trial
+ * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer
+ * than if they spun on.  Long vectors of ranks that share a processor make yields slow too; a wake-up is short beside that. */
 
 /* A yield took `ns` and ended at `now`.  A single slow yield tells nothing: it takes several, each within some waits of the one
  * before.  Waits that sleep at once are not counted. */
 static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
-    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_MS = 500 };
+    enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_LEAST_MS = 30, SLEEP_MOST_MS = 500 };
+    const bool is_first = y->waits - y->slow_at > APART;
 
     if (ns < (int64_t)SLOW_US * 1000) return;
-    y->slow = y->waits - y->slow_at > APART ? 1 : y->slow + 1;
+    y->slow = is_first ? 1 : y->slow + 1;
     y->slow_at = y->waits;
+    if (is_first) y->sleep_ms = 0;
     if (y->slow < ENOUGH) return;
     y->slow = ENOUGH - AGAIN;
-    y->sleep_until = now + SLEEP_MS * (int64_t)COLL__MS;
+    y->sleep_ms = y->sleep_ms == 0 ? SLEEP_LEAST_MS : y->sleep_ms < SLEEP_MOST_MS / 2 ? 2 * y->sleep_ms : SLEEP_MOST_MS;
+    y->sleep_until = now + y->sleep_ms * (int64_t)COLL__MS;
 }
 
 /* May a wait that begins at `now` spin and yield, or does it sleep at once? */
@@ -18592,11 +18083,6 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
-#if !defined(COLL_NO_WATCH)
-
-/* What tells whom a carrier's call waits for. */
-#define COLL__LATE(mark) mark
-
 /* Mark the ranks of the session that a request waits for.  Gives how many; 0: it is none in particular. */
 static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
@@ -18609,139 +18095,7 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
     return count;
 }
 
-#else
-
-#define COLL__LATE(mark) NULL
-
-#endif
-
 #endif /* COLL_PROGRESS_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SIZE
-/* ---- core/engine/coll_freed.h ---- */
-/* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
- * come, and is an error.
- *
- * Every rank publishes which communicators it has (coll_doing.h).  Whoever waits for long, or tests for long, asks the transport
- * whether those it waits for have freed the communicator of the call.  What they sent before they did must count: so we move
- * everything on once more before we believe it.  Peers that exchange messages by key tell one another at once
- * (coll_messages.h); over a transport that does not know, all members of a communicator do. */
-#ifndef COLL_FREED_H
-#define COLL_FREED_H
-
-#if !defined(COLL_NO_WATCH)
-
-enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
-
-/* Is there no hope for a message, with these ranks gone?  Gives one of them, or -1. */
-static int coll__message_hopeless(const coll_request *r, const unsigned char *is_gone)
-{
-    const coll_comm *comm = r->comm;
-    int gone = -1;
-
-    if (r->sending && is_gone[r->sending->peer]) return r->sending->peer;
-    if (!r->receiving) return -1;
-    if (r->receiving->peer != COLL__ANY) return is_gone[r->receiving->peer] ? r->receiving->peer : -1;
-    for (int i = 0; i < comm->size; i++) {
-        const int world = coll__world_rank(comm, i);
-        if (world == comm->session->rank) continue;
-        if (!is_gone[world]) return -1;
-        gone = world;
-    }
-    return gone;
-}
-
-/* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
- * whoever has freed the communicator before it began that call. */
-static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
-{
-    const coll_comm *comm = r->comm;
-    const coll_request *head = r->order ? r->order->queue : NULL;
-
-    if (coll__late_ranks(r, is_late) > 0 || !head || !(head->carrier->traits & COLL__AS_A_WHOLE) || head->prepared) return;
-    for (int i = 0; i < comm->size; i++) {
-        const coll__gone *gone = coll__gone_of(comm->session, coll__world_rank(comm, i), comm->id);
-        if (gone && gone->sequence < head->sequence) is_late[gone->peer] = 1;
-    }
-}
-
-/* The same for any request: who is gone and wanted all the same. */
-static int coll__hopeless(const coll_request *r, const unsigned char *is_gone, unsigned char *is_late)
-{
-    const coll__session *session = r->comm->session;
-
-    if (coll__kind_is_message(r->call.kind)) return coll__message_hopeless(r, is_gone);
-    memset(is_late, 0, (size_t)session->size);
-    coll__wanted_ranks(r, is_late);
-    for (int i = 0; i < session->size; i++) if (is_late[i] && is_gone[i]) return i;
-    return -1;
-}
-
-/* Has this rank of the session freed the communicator of a request, by its own word or the transport's, or left? */
-static bool coll__is_gone(const coll_request *r, int rank)
-{
-    const coll__session *session = r->comm->session;
-    const coll_transport *t = session->transport;
-
-    if (t->has_left && t->has_left(session->context, rank)) return true;
-    return t->has_freed ? t->has_freed(session->context, rank, r->comm->id) : coll__gone_of(session, rank, r->comm->id) != NULL;
-}
-
-/* Does a request that runs wait for a rank that has freed its communicator?  Then it fails, and the session with it. */
-static coll_status coll__check_freed(coll_request *r)
-{
-    const coll_comm *comm = r->comm;
-    coll__session *session = comm->session;
-    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 2), *is_gone = is_late;
-    coll_failure failure = { COLL_OK, -1, "" };
-    int any = 0;
-
-    if (!is_late) return COLL_PENDING;
-    is_gone += session->size;
-    if (coll__messages_hear(comm) < 0) return coll__give(is_late), coll__session_fail(session, NULL);
-    coll__wanted_ranks(r, is_late);
-    for (int i = 0; i < session->size; i++) {
-        if (!is_late[i] || i == session->rank) continue;
-        is_gone[i] = coll__is_gone(r, i);
-        any += is_gone[i];
-    }
-    coll_status status = any > 0 ? coll__advance(session, 0) : COLL_PENDING;
-    const int gone = any > 0 && status >= 0 && coll__is_pending(r) ? coll__hopeless(r, is_gone, is_late) : -1;
-    coll__give(is_late);
-    if (gone < 0) return status < 0 ? status : COLL_PENDING;
-    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
-                session->rank);
-    return coll__session_fail(session, &failure);
-}
-
-/* In a virtual world: is it time to ask? */
-static bool coll__may_be_freed(const coll__session *session)
-{
-    return session->transport->has_freed && session->transport->has_freed(session->context, -1, 0);
-}
-
-/* A test has found that `r` still runs: a program that polls may wait for ever, too. */
-static void coll__test_freed(coll_request *r)
-{
-    coll__session *session = r->comm->session;
-
-    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
-    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
-    const int64_t now = coll__clock(session);
-    if (now < session->freed_at) return;
-    if (session->freed_at > 0) (void)coll__check_freed(r);
-    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-}
-
-#else
-
-/* A time limit ends the wait for those who have. */
-static inline void coll__test_freed(const coll_request *r) { (void)r; }
-
-#endif
-#endif /* COLL_FREED_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SPEED
 /* ---- core/engine/coll_patience.h ---- */
 /* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
 #ifndef COLL_PATIENCE_H
@@ -18767,8 +18121,6 @@ static int coll__limit_ms(const coll_request *r)
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
-
-#if !defined(COLL_NO_WATCH)
 
 COLL__FOR_SIZE
 
@@ -18828,7 +18180,95 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns) { return coll__late(r, waited_ns, COLL__LATE_FAIL); }
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (COLL__IS_WHOLE) return coll__late(r, waited_ns, COLL__LATE_FAIL);
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* ---- >>ranks that have left ---- */
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
+/* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
+ * whoever has freed the communicator before it began that call. */
+static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *head = r->order ? r->order->queue : NULL;
+
+    if (coll__late_ranks(r, is_late) > 0 || !head || !(head->carrier->traits & COLL__AS_A_WHOLE) || head->prepared) return;
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = coll__gone_of(session, i, r->comm->id);
+        is_late[i] = gone && gone->sequence < head->sequence;
+    }
+}
+
+/* The rank that a collective waits for, and that has left or freed its communicator; -1: there is none. */
+static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+
+    memset(is_late, 0, (size_t)session->size);
+    coll__wanted_ranks(r, is_late);
+    for (int i = 0; i < session->size; i++) {
+        const coll__gone *gone = is_late[i] ? coll__gone_of(session, i, r->comm->id) : NULL;
+        if (is_late[i] && i != session->rank && ((gone && gone->is_sure) || coll__has_left(session, i))) return i;
+    }
+    return -1;
+}
+
+/* Does a request that runs wait for a rank that has freed its communicator?  Then it fails, and the session with it.  What that
+ * rank sent before counts: so everything is moved on first, which also ends messages that wait in vain. */
+static coll_status coll__check_freed(coll_request *r)
+{
+    coll_comm *const comm = r->comm;
+    coll__session *const session = comm->session;
+    unsigned char *const is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    bool (*const has_freed)(void *context, int peer, uint64_t id) = session->internals->has_freed;
+    coll_failure failure = { COLL_OK, -1, "" };
+    bool any = false;
+
+    if (!is_late) return COLL_PENDING;
+    coll__wanted_ranks(r, is_late);
+    coll_status status = coll__messages_hear(comm);
+    for (int i = 0; i < session->size && status == COLL_OK; i++) {
+        if (!is_late[i] || i == session->rank) continue;
+        const bool is_freed = has_freed ? has_freed(session->context, i, comm->id) : coll__gone_of(session, i, comm->id) != NULL;
+        if (is_freed) status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
+        any = any || is_freed || coll__has_left(session, i);
+    }
+    status = status < 0 ? coll__session_fail(session, NULL) : any ? coll__advance(session, 0) : COLL_PENDING;
+    const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
+    const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
+    coll__give(is_late);
+    if (gone < 0) return status < 0 ? status : COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                session->rank);
+    return coll__session_fail(session, &failure);
+}
+
+/* In a virtual world: is it time to ask? */
+static bool coll__may_be_freed(const coll__session *session)
+{
+    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+}
+
+/* A test has found that `r` still runs: a program that polls may wait for ever, too. */
+static void coll__test_freed(coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
+    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    const int64_t now = coll__clock(session);
+    if (now < session->freed_at) return;
+    if (session->freed_at > 0) (void)coll__check_freed(r);
+    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+}
 
 COLL__FOR_SPEED
 
@@ -18851,12 +18291,13 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r, int s
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
     p->spin_end = p->began + (int64_t)spin_us * 1000;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) return;
+    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    if (!COLL__IS_WHOLE) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
-    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
@@ -18873,15 +18314,15 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     const coll__session *session = r->comm->session;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
-    if (now >= p->warn_at) {
+    if (COLL__IS_WHOLE && now >= p->warn_at) {
         coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
         p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    } else if (now >= p->ask_at) {
+    } else if (COLL__IS_WHOLE && now >= p->ask_at) {
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at) {
+    if (COLL__IS_WHOLE && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
         const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
@@ -18889,49 +18330,6 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
-
-#else
-
-/* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
-static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
-{
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    (void)waited_ns;
-    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
-    return coll__comm_fail(r->comm, &failure);
-}
-
-typedef struct coll__patience {
-    bool    is_virtual;
-    int64_t spin_end, report_at, deadline;
-} coll__patience;
-
-#define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
-
-static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
-{
-    const coll__session *session = r->comm->session;
-    const int limit_ms = coll__limit_ms(r);
-    const int64_t began = coll__clock(session);
-
-    p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)spin_us * 1000;
-    p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
-                                                                      : coll__never;
-    p->deadline = limit_ms < INT_MAX ? began + (int64_t)limit_ms * COLL__MS : coll__never;
-}
-
-static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
-
-static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
-{
-    if (now >= p->deadline) return coll__out_of_time(r, 0);
-    coll__patience_report(r, p->is_virtual, now, &p->report_at);
-    return COLL_OK;
-}
-
-#endif
 
 /* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
 static void coll__test_late(coll_request *r)
@@ -19314,7 +18712,7 @@ static void coll__detached_done(coll_request *whole, coll_request *r, coll_statu
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
 
-#if !defined(COLL_NO_LISTS)
+#if COLL__IS_WHOLE
 
 enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
@@ -19595,7 +18993,7 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 /* ---- >>one message ---- */
 
@@ -19660,10 +19058,10 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 #define COLL__CARRIER_OF_MESSAGES                                                                                             \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
+      .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
 
 #else
 
@@ -19678,7 +19076,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_again, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
@@ -19712,7 +19110,7 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
  * would change under its feet. */
 static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
 
-#if !defined(COLL_NO_OS)
+#if COLL__HAS_OS
 
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
@@ -19854,7 +19252,7 @@ static inline coll_status coll__enter_alive(coll_comm *comm)
  * A wait for one of several is inside all communicators of those that run.  They are told to write into its status when they end
  * (awaited), so that it need not look at each of them.  Of each session it takes one communicator, its chief, to hold it by.
  *     one session       the loop that waits (coll_patience.h), which spins, and then sleeps until something moves
- *     several         no sleep is woken by all of them, so it takes them in turns, and sleeps up to a millisecond in each */
+ *     several         no sleep is woken by all of them, so it tests them in turns, and sleeps up to a millisecond in each */
 #ifndef COLL_WAIT_H
 #define COLL_WAIT_H
 
@@ -19878,7 +19276,7 @@ COLL_API coll_status coll_test(coll_request *request)
     if (status < 0) return status;
     (void)coll__advance(comm->session, 0);
     if (coll__is_pending(request)) coll__test_late(request);
-    if (coll__is_pending(request)) coll__test_freed(request);
+    if (COLL__IS_WHOLE && coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
 
@@ -19967,8 +19365,8 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Let the requests of the session that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
- * One that has ended already is all that we wait for. */
+/* Let the requests, all of the session that `chief` holds, tell us of their end.  The one with the shortest time limit speaks for
+ * them.  One that has ended already is all that we wait for. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
 {
     coll__goal goal = { chief, NULL, &w->status, false, false };
@@ -19977,7 +19375,7 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
         coll_request *r = w->requests[i];
         if (!r || r->is_known) continue;
         if (!coll__is_pending(r)) __atomic_store_n(&w->status, COLL_OK, __ATOMIC_RELAXED);
-        else if (r->comm->session == chief->session) {
+        else {
             r->awaited = &w->status;
             if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
             if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
@@ -19987,102 +19385,48 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
     return goal;
 }
 
-static void coll__watch_end(coll__watch *w, const coll_comm *chief)
-{
-    for (int i = 0; i < w->count; i++) {
-        coll_request *r = w->requests[i];
-        if (r && r->awaited == &w->status && r->comm->session == chief->session) r->awaited = NULL;
-    }
-}
-
 static void coll__watch_one(coll__watch *w, coll_comm *chief)
 {
     coll__watch_take(chief);
     const coll__goal goal = coll__watch_begin(w, chief);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
     coll__watch_take(chief);                      /* whoever has reached the goal may hold it                 */
-    coll__watch_end(w, chief);
+    for (int i = 0; i < w->count; i++)
+        if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
     coll__watch_drop(chief);
 }
 
-/* What is waited for in each of several sessions, which take turns. */
-typedef struct coll__watch_turn { coll__goal goal; coll__patience patience; } coll__watch_turn;
-
-/* A look, or a short sleep once there has been enough spinning.  A virtual clock moves by being looked at. */
-static void coll__watch_look(coll__watch_turn *t)
+/* Look, and sleep for so long in the transport, unless something ends there that wakes nobody. */
+static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
 {
-    coll_comm *chief = t->goal.comm;
     coll__session *session = chief->session;
 
     coll__watch_take(chief);
-    const int64_t now = coll__clock(session);
-    if (!coll__is_reached(&t->goal) && coll__patience_check(&t->patience, t->goal.request, now) >= 0) {
-        int wait_ms = now >= t->patience.spin_end && !t->patience.is_virtual;
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(&t->goal);
-        (void)coll__advance(session, wait_ms);
-    }
-    coll__watch_drop(chief);
-}
-
-static coll_status coll__watch_many(coll__watch *w)
-{
-    const size_t n = (size_t)w->sessions;
-    coll__watch_turn *turns = (coll__watch_turn *)coll__take_zeros(coll__like(w->comms), n, sizeof *turns), *t = turns;
-
-    if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->sessions);
-    for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
-        if (!comm->is_chief) continue;
-        coll__watch_take(comm);
-        t->goal = coll__watch_begin(w, comm);
-        if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
-            coll__wait_begin(&t->goal);
-        }
-        coll__watch_drop(comm);
-        t++;
-    }
-    while (!coll__is_reached(&turns->goal)) {
-        for (int i = 0; i < w->sessions && !coll__is_reached(&turns->goal); i++) coll__watch_look(&turns[i]);
-        coll__relax();
-    }
-    for (t = turns; t < turns + w->sessions; t++) {
-        coll_comm *chief = t->goal.comm;
-        coll__watch_take(chief);
-        if (t->goal.request) coll__wait_end(&t->goal);
-        coll__watch_end(w, chief);
-        if (chief->session->failure.status == COLL_OK)   /* nobody sleeps there any more                      */
-            (void)chief->session->transport->progress(chief->session->context, 0);
-        coll__watch_drop(chief);
-    }
-    coll__give(turns);
-    return COLL_OK;
-}
-
-/* Just look. */
-static void coll__watch_test(coll__watch *w, coll_comm *chief)
-{
-    coll__watch_take(chief);
-    (void)coll__advance(chief->session, 0);
+    if (session->transport->now) wait_ms = 0;     /* a virtual clock moves by being looked at                 */
+    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
+    (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
-        if (r && coll__is_pending(r) && r->comm->session == chief->session) coll__test_late(r);
+        if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
+        coll__test_late(r);
+        if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
     coll__watch_drop(chief);
 }
 
-/* Wait until one has ended, or just look. */
-static coll_status coll__watch_all(int count, coll_request **requests, bool waits)
+/* Wait until one has ended; in several sessions a moment in each, after so many `looks` for longer.  looks < 0: just look. */
+static coll_status coll__watch_all(int count, coll_request **requests, int looks)
 {
     coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
-    coll_status status = coll__watch_enter(&w);
+    const coll_status status = coll__watch_enter(&w);
 
     if (status < 0) return status;
-    if (waits && w.sessions == 1) coll__watch_one(&w, w.comms);
-    if (waits && w.sessions > 1) status = coll__watch_many(&w);
-    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside)
-        if (comm->is_chief) coll__watch_test(&w, comm);
+    if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
+    else
+        for (coll_comm *comm = w.comms; comm; comm = comm->beside)
+            if (comm->is_chief) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
-    return status;
+    return COLL_OK;
 }
 
 /* ---- >>one of several: what has ended ---- */
@@ -20111,9 +19455,10 @@ static coll_status coll__wait_some(int n, coll_request **requests, int *indices,
     coll_status status;
     bool is_left;
 
-    while ((*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left) {
-        const coll_status watched = coll__watch_all(n, requests, true);
+    for (int looks = 0; (*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
+        const coll_status watched = coll__watch_all(n, requests, looks);
         if (watched < 0) return watched;
+        if (looks < INT_MAX) looks++;
     }
     return status;
 }
@@ -20146,7 +19491,7 @@ COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index)
     if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_test_any", n);
     *index = -1;
     if (coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
-    const coll_status watched = coll__watch_all(n, requests, false);
+    const coll_status watched = coll__watch_all(n, requests, -1);
     if (watched < 0) return watched;
     return coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
 }
@@ -20460,7 +19805,7 @@ COLL__FOR_SIZE
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
-#if !defined(COLL_NO_RECORDER)
+#if COLL__HAS_RECORDER
 
 enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
 
@@ -20632,17 +19977,21 @@ static void coll__dump_json(const coll__session *session, FILE *file)
 static void coll__dump_failure(const coll__session *session)
 {
     char path[320], part[340], why[100];
+    sigset_t before, pending;
 
     if (!*session->dump) return;
     coll__print(path, sizeof path, "%s/coll-%d", session->dump, session->rank);
     if (session->generation > 0) coll__append(path, sizeof path, ".%d", session->generation);
     coll__append(path, sizeof path, ".json");
     coll__print(part, sizeof part, "%s.part", path);
+    coll__signals_hold(&before, &pending);
     FILE *file = fopen(part, "we");
     if (file) coll__dump_json(session, file);
-    const bool is_written = file && !ferror(file);
-    if (file && fclose(file) == 0 && is_written && rename(part, path) == 0) return;
+    const bool is_written = file && !ferror(file), is_kept = file && fclose(file) == 0 && is_written && rename(part, path) == 0;
     coll__print(why, sizeof why, "%s", strerror(errno));
+    if (file && !is_kept) (void)remove(part);
+    coll__signals_drop(&before, &pending);
+    if (is_kept) return;
     coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
 }
 
@@ -20656,14 +20005,14 @@ static void coll__dump_failure(const coll__session *session) { (void)session; }
 static coll_status coll__recorder_settle(const coll_config *c)
 {
     if (!c->dump || !*c->dump) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with COLL_NO_RECORDER",
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
                               c->dump);
 }
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
-    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
+    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE "\n", comm->rank,
             comm->size);
 }
 #endif
@@ -20699,7 +20048,7 @@ static void coll__dump_text(const coll_comm *comm, FILE *file)
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
-#if !defined(COLL_NO_BACKGROUND)
+#if COLL__HAS_BACKGROUND
 
 /* What nobody says: who wants no thread for the heartbeats wants none that moves operations on. */
 static inline coll_status coll__background_settle(coll_config *c)
@@ -20883,7 +20232,7 @@ static coll_status coll__background_settle(coll_config *c)
 {
     if (c->background > 0)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
-                                  "COLL_NO_BACKGROUND");
+                                  COLL__PROFILE);
     c->background = -1;
     return COLL_OK;
 }
@@ -20892,7 +20241,7 @@ COLL_API int coll_fd(coll_comm *comm)
 {
     if (coll__enter(comm) < 0) return -1;
     (void)coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "coll_fd: nothing moves by itself, for this program was "
-                              "compiled with COLL_NO_BACKGROUND");
+                              "compiled with " COLL__PROFILE);
     (void)coll__leave(comm, COLL_OK);
     return -1;
 }
@@ -20947,12 +20296,10 @@ static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const voi
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
-#if !defined(COLL_NO_ENV)
-
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
       NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -21003,7 +20350,7 @@ static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l
 }
 
 /* Our own names count ranks, and so does who names no launcher; all others count processes. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || (COLL__HAS_ENV && l == &coll__launchers[0]); }
 
 /* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
 static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
@@ -21013,7 +20360,7 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 
 /* ---- >>others: what is not of the table's first row ---- */
 
-#if !defined(COLL_NO_LAUNCHERS)
+#if COLL__HAS_NETWORKS && COLL__HAS_ENV
 
 /* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
  * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
@@ -21023,6 +20370,7 @@ static coll_status coll__launch_signs(void)
         { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
         { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
         { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
+        { "MLX_RANK", NULL, NULL, "mlx.launch has started this process" },
     };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
@@ -21061,89 +20409,29 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     return COLL_OK;
 }
 
-#if !defined(COLL_NO_STDIO)
-
-/* A host file of MLX, a JSON list with a list of addresses for each rank, [["10.0.0.1:5000"], ["10.0.0.2:5000"]]: the first
- * address of each, with commas between them.  false: it is no such list, or longer than the room. */
-static bool coll__mlx_hosts(const char *text, char *out, size_t room)
-{
-    int depth = 0, taken = 0;
-    size_t n = 0;
-
-    for (; *text; text++) {
-        if (*text == '[') {
-            taken = 0;
-            if (++depth > 2) return false;
-        } else if (*text == ']') {
-            if (--depth < 0 || (depth == 1 && taken == 0)) return false;
-        } else if (*text == '"') {
-            const size_t length = strcspn(text + 1, "\"");
-            if (depth != 2 || !text[1 + length] || memchr(text + 1, ',', length)) return false;
-            if (taken++ == 0) {
-                if (n + length + 2 > room) return false;
-                if (n > 0) out[n++] = ',';
-                memcpy(out + n, text + 1, length);
-                n += length;
-            }
-            text += 1 + length;
-        } else if (!strchr(", \t\r\n", *text)) {
-            return false;
-        }
-    }
-    out[n] = '\0';
-    return depth == 0 && n > 0;
-}
-
-/* MLX tells the rank, and the size as the length of a list. */
-static coll_status coll__launch_mlx(coll__launched *out)
-{
-    const char *path = coll__environment("MLX_HOSTFILE");
-    char text[COLL__HOSTS_ROOM];
-
-    if (out->by || !coll__environment("MLX_RANK") || !path) return COLL_OK;
-    FILE *file = fopen(path, "re");
-    const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
-    const int error = !file || ferror(file) ? errno : 0;
-    if (file) fclose(file);
-    if (error) return coll__start_failed(COLL_ERR_ARGUMENT, "MLX_HOSTFILE=%.160s: %s", path, strerror(error));
-    text[got < sizeof text ? got : sizeof text - 1] = '\0';
-    if (got == sizeof text || !coll__mlx_hosts(text, out->hosts, sizeof out->hosts))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "MLX_HOSTFILE=%.160s is no list like [[\"10.0.0.1:5000\"], "
-                                  "[\"10.0.0.2:5000\"]], or longer than %d bytes", path, COLL__HOSTS_ROOM - 1);
-    out->size = coll__hosts_count(out->hosts);
-    out->source = "MLX";
-    return coll__environment_int("MLX_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
-
-#else
-
-static coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
-
-#endif
-
 #else
 
 /* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
  * first names do not say of how many. */
 static coll_status coll__launch_signs(void)
 {
-    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                         "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
-                                         "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES", "AWS_BATCH_JOB_NUM_NODES" };
+    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "MLX_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                         "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE",
+                                         "FLUX_JOB_SIZE", "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES",
+                                         "AWS_BATCH_JOB_NUM_NODES" };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         const char *text = coll__environment(signs[i]);
         int one;
-        if (text && (i < 2 || !coll__parse_int(text, 1, 1, &one)))
+        if (text && (i < 3 || !coll__parse_int(text, 1, 1, &one)))
             return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
-                                      "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
+                                      "COLL_NO_NETWORKS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
                                       "process is alone", signs[i], text);
     }
     return COLL_OK;
 }
 
 static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
-static inline coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
 
 #endif
 
@@ -21186,33 +20474,17 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     bool is_complete = false;
 
     memset(out, 0, sizeof *out);
-    out->source = "nothing in the environment";
+    out->source = COLL__HAS_ENV ? "nothing in the environment" : "nothing in the configuration";
+    out->size = !COLL__HAS_ENV;
+    if (!COLL__HAS_ENV) return COLL_OK;           /* a process that is told nothing else is a world of its own */
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
-    if (!out->by && ((status = coll__launch_hosts(out)) < 0 || (out->size == 0
-                                                                && (status = coll__launch_mlx(out)) < 0))) return status;
+    if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;
     if ((status = coll__launch_halves(out)) < 0) return status;
     if (out->size == 0) out->size = 1;
     return coll__launch_conflicts(out, count);
 }
 
-#else
-
-/* Nobody is asked: a process that is told nothing else is a world of its own. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l; }
-
-static int64_t coll__ranks_said(const coll__launcher *l, int size, int count) { return (void)l, size == 1 ? count : size; }
-
-static coll_status coll__launch_read(coll__launched *out, int count)
-{
-    (void)count;
-    memset(out, 0, sizeof *out);
-    out->source = "nothing in the configuration";
-    out->size = 1;
-    return COLL_OK;
-}
-
-#endif
 #endif /* COLL_LAUNCHERS_H */
 /* ---- core/session/coll_config.h ---- */
 /* coll_config.h - what a communicator is to be: from the caller, from the environment, from the launcher. */
@@ -21275,42 +20547,19 @@ static coll_status coll__settle_rank(coll__settings *s)
 
 /* ---- >>how ---- */
 
-#if !defined(COLL_NO_ENV)
+static const char coll__log_words[] = "none, error, warn, info";
 
 /* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
 static coll_log_level coll__log_level(const coll_config *config)
 {
-    static const struct { const char *name; coll_log_level level; } all[] = {
-        { "none", COLL_LOG_NONE }, { "error", COLL_LOG_ERROR }, { "warn", COLL_LOG_WARN }, { "info", COLL_LOG_INFO }
-    };
-    const char *text = coll__environment("COLL_DEBUG");
+    const char *const text = coll__environment("COLL_DEBUG");
+    const int number = text ? coll__word_number(coll__log_words, text) : COLL_LOG_WARN;
 
     if (config && config->log_level != 0) return config->log_level;
-    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
-        if (!strcasecmp(text, all[i].name)) return all[i].level;
-    return text ? (coll_log_level)0 : COLL_LOG_WARN;
+    return number < 0 ? (coll_log_level)0 : number == 0 ? COLL_LOG_NONE : (coll_log_level)number;
 }
 
-static coll_status coll__settle_log(coll_config *c)
-{
-    c->log_level = coll__log_level(c);
-    if (c->log_level != 0) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info",
-                              coll__variable("COLL_DEBUG"));
-}
-
-#else
-
-static coll_log_level coll__log_level(const coll_config *config)
-{
-    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
-}
-
-static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
-
-#endif
-
-#if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
+#if COLL__HAS_ENV && COLL__HAS_CHOICE
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
@@ -21384,49 +20633,21 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 }
 
 /* Of every transport. */
-#define COLL__OPTIONS(NUMBER, SWITCH, TEXT)                                                                                    \
-    NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)                                  \
-    NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)                                      \
-    NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)                                              \
-    NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)                                                         \
-    SWITCH(background, "COLL_BACKGROUND")                                                                                      \
-    TEXT(dump, "COLL_DUMP", NULL, 0)                                                                                           \
-    TEXT(tuning_file, "COLL_TUNING", NULL, 0)
-
-#if !defined(COLL_NO_ENV)
-
-#define COLL__NUMBER_ROW(...) COLL__NUMBER(__VA_ARGS__),
-#define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
-#define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
-
-static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW)
-                                              COLL__TEXT(site, "COLL_SITE", NULL, 0), { 0 } };
-
-static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
-
-#undef COLL__TEXT_ROW
-#undef COLL__SWITCH_ROW
-#undef COLL__NUMBER_ROW
-
-#else
-
-/* Nobody but the caller fills them: what he leaves open is as usual. */
-#define COLL__NUMBER_USUAL(field, variable, low, high, usual, traits)                                                          \
-    if (c->field == 0 || (c->field < 0 && (traits) & COLL__ONLY_POSITIVE)) c->field = usual;
-#define COLL__SWITCH_USUAL(field, variable)
-#define COLL__TEXT_USUAL(field, variable, usual, traits) if (c->field && !*c->field) c->field = usual;
-
-static coll_status coll__settle_options(coll_config *c)
+static bool coll__settle_common(coll_config *c)
 {
-    COLL__OPTIONS(COLL__NUMBER_USUAL, COLL__SWITCH_USUAL, COLL__TEXT_USUAL)
-    return COLL_OK;
+    if ((c->log_level = coll__log_level(c)) == 0) {
+        coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of %s", coll__variable("COLL_DEBUG"), coll__log_words);
+        return false;
+    }
+    return coll__settle_number(&c->start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)
+        && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)
+        && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)
+        && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)
+        && coll__settle_switch(&c->background, "COLL_BACKGROUND")
+        && coll__settle_text(&c->dump, "COLL_DUMP", NULL, false)
+        && coll__settle_text(&c->tuning_file, "COLL_TUNING", NULL, false)
+        && coll__settle_text(&c->site, "COLL_SITE", NULL, false);
 }
-
-#undef COLL__TEXT_USUAL
-#undef COLL__SWITCH_USUAL
-#undef COLL__NUMBER_USUAL
-
-#endif
 
 /* For `count` ranks of this process, and whatever transport they will have. */
 static coll_status coll__settle(const coll__program *program, coll__settings *s, const coll_config *config, int count)
@@ -21442,10 +20663,11 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
-    if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
-        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__settle_options(c)) < 0) return status;
-    for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
-        if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
+    if ((status = coll__settle_rank(s)) < 0) return status;
+    if (!coll__settle_common(c)) return COLL_ERR_ARGUMENT;
+    if ((status = coll__settle_algorithms(s)) < 0) return status;
+    for (int i = 0; COLL__HAS_TCP && program->transports[i]; i++)
+        if (program->transports[i]->settle && !program->transports[i]->settle(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;
     return COLL_OK;
@@ -21463,12 +20685,14 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
+    session->deriving = 0;                        /* a simulated rank that is killed in it leaves it as it is */
+    coll__gone_sweep(session);
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
     coll__give(session->listed);
-    coll__comm_ids_close(session);
     if (*session->guard) {
+        coll__lock_free(&session->comms_lock);
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
@@ -21485,21 +20709,14 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
-#if !defined(COLL_NO_TUNER)
-
 /* Of a processor that each rank has. */
 static double coll__processor_share(const coll__opened *o)
 {
     const bool is_one_host = !o->transport->now && o->local_size == o->size;
 
+    if (!COLL__HAS_CHOICE) return 1;
     return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
 }
-
-#else
-
-static inline double coll__processor_share(const coll__opened *o) { return (void)o, 1; }
-
-#endif
 
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
@@ -21514,6 +20731,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         return NULL;
     }
     coll__lock_init(&session->lock);
+    coll__lock_init(&session->comms_lock);
     coll__cond_init(&session->changed);
     coll__cond_init(&session->background.bell);
     session->rank = o->rank;
@@ -21539,12 +20757,11 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
-    session->part = o->part;
+    session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
-    coll__comm_ids_open(session);
-    if (transport->watch) transport->watch(o->context, &session->doing);
+    if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
     session->spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
@@ -21570,14 +20787,15 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
-    if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
-    else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
+    if (COLL__HAS_CHOICE && ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else if (COLL__HAS_CHOICE) coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
+    coll__comms_hold(session);
     comm->next = session->comms;
     session->comms = comm;
-    coll__doing_comms(session);
+    coll__comms_release(session);
     return comm;
 }
 
@@ -21585,8 +20803,10 @@ static void coll__comm_unlink(coll_comm *comm)
 {
     coll_comm **at = &comm->session->comms;
 
+    coll__comms_hold(comm->session);
     while (*at != comm) at = &(*at)->next;
     *at = comm->next;
+    coll__comms_release(comm->session);
 }
 
 /* A communicator over an open transport, which it takes over.  NULL: no memory; the transport is closed. */
@@ -21645,10 +20865,8 @@ static bool coll__has_joined(const coll_comm *comm)
 static coll_status coll__check_id(coll__session *session, uint64_t id)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    const coll_comm *comm = session->comms;
 
-    while (comm && comm->id != id) comm = comm->next;
-    if (!comm) return COLL_OK;
+    if (!coll__comm_find(session, id)) return COLL_OK;
     coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
                 "another one with the same id: free that one first", session->rank, (unsigned long long)id);
     return coll__session_fail(session, &failure);
@@ -21676,22 +20894,12 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__session_fail(session, &failure);
 }
 
-/* A call that makes communicators begins.  Gives its generation; a new one begins when the one before the last is over. */
-static unsigned coll__deriving(coll__session *session)
+/* A call that makes communicators begins (by 1), or is over (by -1). */
+static void coll__deriving(coll__session *session, int by)
 {
-    const unsigned generation = session->derive_generation;
-
-    session->deriving[generation % 2]++;
-    coll__doing_comms(session);
-    return generation;
-}
-
-/* It is over. */
-static void coll__derived(coll__session *session, unsigned generation)
-{
-    session->deriving[generation % 2]--;
-    if (session->deriving[(session->derive_generation + 1) % 2] == 0) session->derive_generation++;
-    coll__doing_comms(session);
+    coll__comms_hold(session);
+    session->deriving += by;
+    coll__comms_release(session);
     coll__gone_sweep(session);
 }
 
@@ -21720,7 +20928,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
 
-    const unsigned generation = coll__deriving(comm->session);
+    coll__deriving(comm->session, 1);
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, coll__name_comm(comm->session) };
@@ -21734,13 +20942,13 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }
-    coll__derived(comm->session, generation);
+    coll__deriving(comm->session, -1);
     coll__give(ballots);
     coll__give(ranks);
     return status;
 }
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 /* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
@@ -21769,14 +20977,14 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    const unsigned generation = coll__deriving(comm->session);
+    coll__deriving(comm->session, 1);
     coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, id, out);
-    coll__derived(comm->session, generation);
+    coll__deriving(comm->session, -1);
     return status;
 }
 
@@ -21785,8 +20993,8 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     (void)ranks, (void)count, (void)me, (void)tag, (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
-                               "which the members find one another: use coll_split");
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", and "
+                               "has no messages by which the members find one another: use coll_split");
 }
 
 #endif
@@ -21844,13 +21052,14 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
 {
     coll__session *session = comm->session;
     void *const context = session->context, *const group = comm->main.group;
+    coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
     if (comm->size == session->size) coll__made_add(session, comm);
     coll__head_of_made(made, session);
     if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
-    if (session->part && group && session->part(context, group, made, failure) < 0) return failure->status;
-    return session->part && is_last ? session->part(context, NULL, made, failure) : COLL_OK;
+    if (part && group && part(context, group, made, failure) < 0) return failure->status;
+    return part && is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
 /* It has turned out when a communicator was freed. */
@@ -21884,6 +21093,10 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
         status = coll__part_failed(session, &failure, is_last);
+    const bool lingers = COLL__IS_WHOLE && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
+    coll__comms_hold(session);
+    session->lingers |= lingers;
+    coll__comms_release(session);
     if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;
@@ -21922,7 +21135,7 @@ static coll_status coll__comm_close(coll_comm *comm)
     coll__prepared_orphan(comm);
     coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
     coll__comm_unlink(comm);
-    if (!is_last && !is_forked) coll__doing_comms(session);
+    coll__gone_sweep(session);
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
@@ -21936,8 +21149,6 @@ static coll_status coll__comm_close(coll_comm *comm)
 /* coll_neighbors.h - who is a neighbour of whom: the graph of a communicator. */
 #ifndef COLL_NEIGHBORS_H
 #define COLL_NEIGHBORS_H
-
-#if COLL__HAS_NEIGHBOR
 
 /* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
 static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
@@ -22001,22 +21212,14 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
 /* Check a graph, and make it that of the communicator. */
 static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
+    if (!COLL__HAS_NEIGHBOR)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
+                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
     coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
-
     if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
     return status < 0 ? status : coll__neighbors_inside(comm, wanted);
 }
 
-#else
-
-static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
-{
-    (void)wanted;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with "
-                               "COLL_NO_NEIGHBORS, or with a COLL_ONLY_KINDS that does not name neighbor");
-}
-
-#endif
 #endif /* COLL_NEIGHBORS_H */
 /* ---- core/session/coll_shrink.h ---- */
 /* coll_shrink.h - after a failure: a communicator of those who are left.
@@ -22026,8 +21229,6 @@ static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wante
  * stays, for there is no other that may succeed the old one: the next coll_shrink goes on from there. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
-
-#if !defined(COLL_NO_SHRINK)
 
 /* The configuration of a communicator, for one that takes its place. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)
@@ -22057,7 +21258,7 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     coll__opened o = { .transport = t, .context = who->context, .rank = who->rank, .size = who->count,
                        .processors = session->processors, .share = session->share, .numbers = comm->numbers,
                        .spin_us = session->spin_us > 0 ? session->spin_us : -1, .offloads_all = session->offloads_all,
-                       .is_synchronous = session->is_synchronous, .part = session->part };
+                       .is_synchronous = session->is_synchronous, .internals = session->internals };
     int local_rank = 0, local_size = 0;
 
     for (int i = 0; i < who->count; i++) {
@@ -22141,6 +21342,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     const coll_failure *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
+    if (!COLL__HAS_SHRINK)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
     if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: nothing has failed");
     if (!session->transport->shrink)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot",
@@ -22176,16 +21379,6 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     *out = fresh;
     return status;
 }
-
-#else
-
-static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
-{
-    (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
-}
-
-#endif
 
 /* ---- >>who has failed ---- */
 
@@ -22236,7 +21429,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
-#if !defined(COLL_NO_TUNER)
+#if COLL__HAS_CHOICE
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
@@ -22537,7 +21730,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
 static coll_status coll__measure_inside(coll_comm *comm)
 {
     return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "measure: there is no model to measure for, since this program "
-                               "was compiled with COLL_NO_TUNER");
+                               "was compiled with COLL_NO_CHOICE");
 }
 
 #endif
@@ -22547,8 +21740,6 @@ static coll_status coll__measure_inside(coll_comm *comm)
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
-#if !defined(COLL_NO_TUNER)
-
 /* "circulant:4, 33.2 us" for the others that were considered, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -22556,6 +21747,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     coll__query query = coll__query_of(r->comm, r->order->numbers, &r->call, &r->codec);
     const char *before = "; then";
 
+    if (!COLL__HAS_CHOICE) return;
     query.algorithm = NULL;
     const int count = coll__candidates(others, 8, &query);
     for (int i = 0, told = 0; i < count && i < 8 && told < 3; i++) {
@@ -22568,12 +21760,6 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         told++;
     }
 }
-
-#else
-
-static void coll__explain_others(const coll_request *r, char *text, size_t room) { (void)r, (void)text, (void)room; }
-
-#endif
 
 /* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
 static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
@@ -22799,7 +21985,7 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
     if (!COLL__HAS_MESSAGES)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with COLL_NO_MESSAGES");
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with " COLL__PROFILE);
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
@@ -22906,7 +22092,7 @@ COLL__FOR_SPEED
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
 
-#if !defined(COLL_NO_THREADS)
+#if COLL__HAS_THREADS
 
 /* ---- transports/threads/coll_threads_hub.h ---- */
 /* coll_threads_hub.h - what ranks that share memory share: the hub, its bell, its failure; and what each keeps for itself.
@@ -22950,7 +22136,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
-    const coll_doing *doing;                      /* what it does, while it is here                           */
+    coll__session *session;                       /* whose transport this is, while it is here                */
 } coll__desk;
 
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
@@ -23328,7 +22514,7 @@ static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
 #ifndef COLL_THREADS_MESSAGES_H
 #define COLL_THREADS_MESSAGES_H
 
-#if !defined(COLL_NO_MESSAGES)
+#if COLL__HAS_MESSAGES
 
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {
@@ -23843,12 +23029,12 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
 
 static void coll__threads_ungroup(void *context, void *handle)
 {
-    coll__thread *thread = (coll__thread *)context;
-    coll__member *m = (coll__member *)handle, **at = &thread->members;
+    coll__member *m = (coll__member *)handle, **at = &m->thread->members;
 
+    (void)context;
     while (*at != m) at = &(*at)->next;
     *at = m->next;
-    coll__group_leave(thread, m->group, m->rank);
+    coll__group_leave(m->thread, m->group, m->rank);
     coll__member_end(m);
     coll__give(m);
 }
@@ -25003,9 +24189,7 @@ static void coll__read_nothing(const coll__turn *t) { (void)t; }
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
-#if COLL__HAS_BARRIER
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
-#endif
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
@@ -25015,11 +24199,9 @@ static const coll__form coll__forms[] = {
                       .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                       .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
-#if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                          .probe = coll__probe_shares, .pull = coll__pull_shares },
-#endif
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
@@ -25050,11 +24232,9 @@ static const coll__form coll__forms[] = {
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
 #endif
-#if COLL__HAS_ALLGATHER
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__read_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
-#endif
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
@@ -25942,8 +25122,6 @@ COLL__FOR_SIZE
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
-#if !defined(COLL_NO_SHRINK)
-
 enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
@@ -26081,7 +25259,6 @@ static coll_status coll__threads_shrink(void *context, const int *ranks, int cou
     return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
-#endif
 #endif /* COLL_THREADS_SHRINK_H */
 /* ---- transports/coll_threads.h, continued ---- */
 COLL__FOR_SPEED
@@ -26133,13 +25310,13 @@ static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thre
 
 /* ---- >>who has freed what ---- */
 
-static void coll__threads_watch(void *context, const coll_doing *doing)
+static void coll__threads_watch(void *context, coll__session *session)
 {
     const coll__thread *me = (const coll__thread *)context;
     coll__desk *desk = coll__desk_of(me->hub, me->rank);
 
     pthread_mutex_lock(&desk->lock);
-    desk->doing = doing;
+    desk->session = session;
     pthread_mutex_unlock(&desk->lock);
 }
 
@@ -26149,7 +25326,7 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
     coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
 
     pthread_mutex_lock(&desk->lock);
-    const bool has_freed = desk->doing && coll__comm_is_freed(desk->doing, id);
+    const bool has_freed = desk->session && coll__comm_is_freed(desk->session, id);
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
@@ -26307,13 +25484,15 @@ static const coll_transport coll__threads_transport = {
     .host = coll__threads_host,
     .report_stall = coll__threads_report_stall,
     .mark_stragglers = coll__threads_mark_stragglers,
-    .watch = coll__threads_watch,
-    .has_freed = coll__threads_has_freed,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
     .shrink = COLL__SHRINKS(coll__threads_shrink),
     .abort = coll__threads_abort,
     .describe = coll__threads_describe,
+};
+
+static const coll__internals coll__threads_internals = {
+    .part = coll__threads_part, .watch = coll__threads_watch, .has_freed = coll__threads_has_freed
 };
 
 /* Ranks 0 .. count - 1: all that there are. */
@@ -26325,7 +25504,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
         hub->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
-        out[rank].part = coll__threads_part;
+        out[rank].internals = &coll__threads_internals;
         coll__opened_at(&out[rank], rank, count);
     }
     if (hub) coll__hub_release(hub);
@@ -26344,20 +25523,20 @@ COLL__FOR_SPEED
 
 /* It is for those who name it; a single rank has coll_alone.h. */
 static const coll__transport_row coll__threads_row = {
-    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = "this program was compiled with COLL_NO_THREADS"
+    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = COLL__MISSING
 };
 
 #endif
 #endif /* COLL_THREADS_H */
 /* ---- transports/coll_alone.h ---- */
-/* coll_alone.h - the only rank there is, in a program that was compiled without threads (COLL_NO_THREADS).
+/* coll_alone.h - the only rank there is, in a program that was compiled without threads.
  *
  * A rank that has nobody to talk to sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
  * this is a world of one of these. */
 #ifndef COLL_ALONE_H
 #define COLL_ALONE_H
 
-#if defined(COLL_NO_THREADS)
+#if !COLL__HAS_THREADS
 
 static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 {
@@ -26387,7 +25566,7 @@ static coll_status coll__alone_open(const coll__settings *s, int count, coll__op
 {
     if (count > 1)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "%d ranks in one process are threads, but this program was compiled "
-                                  "with COLL_NO_THREADS", count);
+                                  "without them (COLL_ONLY_TRANSPORTS)", count);
     *out = coll__opened_as(&coll__alone_transport, NULL, 0, 1, s);
     return COLL_OK;
 }
@@ -26441,7 +25620,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
 
 enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 
-#if !defined(COLL_NO_TCP)
+#if COLL__HAS_TCP
 
 /* ---- transports/tcp/coll_tcp_system.h ---- */
 /* coll_tcp_system.h - what TCP asks of the system beyond the sockets of POSIX: descriptors that no child inherits, limits of the
@@ -26506,10 +25685,13 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
 /* Calls that must not wait say so themselves (MSG_DONTWAIT); connect and accept wait unless the socket does not. */
 static int coll__socket(int family, int kind, bool waits)
 {
-    return socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
+    return coll__fd_above(socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0));
 }
 
-static int coll__accept(int listener) { return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC); }
+static int coll__accept(int listener)
+{
+    return coll__fd_above((int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC));
+}
 
 /* What is sent from here on is acknowledged within so many milliseconds, or the connection ends; 0: the kernel decides. */
 static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
@@ -26638,8 +25820,10 @@ static void coll__holder_text(int port, char *text, size_t room)
 /* ---- >>any POSIX system ---- */
 
 /* A fork between the two calls hands the descriptor on. */
-static int coll__socket_kept(int fd, bool waits)
+static int coll__socket_kept(int made, bool waits)
 {
+    const int fd = coll__fd_above(made);
+
     if (fd < 0) return fd;
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, waits ? fcntl(fd, F_GETFL) & ~O_NONBLOCK : fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -26721,7 +25905,7 @@ static const coll__watched coll__none_watched = { -1 };
 static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
     (void)memory;
-    w->fd = epoll_create1(EPOLL_CLOEXEC);
+    w->fd = coll__fd_above(epoll_create1(EPOLL_CLOEXEC));
     return w->fd < 0 ? errno : 0;
 }
 
@@ -26913,8 +26097,6 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
-#if !defined(COLL_NO_LAUNCHERS)
-
 /* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
 static bool coll__nodelist_first(const char *list, char *out, size_t room)
@@ -27027,8 +26209,8 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 /* Where to meet, for a launch that has been read. */
 static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
 {
+    if (!COLL__HAS_NETWORKS) return COLL_OK;
     const coll_status status = coll__launch_master(out);
-
     if (status < 0 || *out->address) return status;
     if (coll__is_step_of_slurm(l)) return coll__launch_slurm(out);
     coll__launch_one_host(out, l);
@@ -27053,7 +26235,7 @@ static const char *coll__launch_network(char *out, size_t room)
 {
     static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; COLL__HAS_NETWORKS && i < 2; i++) {
         if (!coll__environment(others[i])) continue;
         coll__network_words(coll__variable(others[i]), i == 0, out, room);
         return others[i];
@@ -27061,16 +26243,6 @@ static const char *coll__launch_network(char *out, size_t room)
     return NULL;
 }
 
-#else
-
-static inline coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
-{
-    return (void)out, (void)l, COLL_OK;
-}
-
-static inline const char *coll__launch_network(char *out, size_t room) { return (void)out, (void)room, NULL; }
-
-#endif /* COLL_NO_LAUNCHERS */
 #endif /* COLL_TCP_LAUNCH_H */
 /* ---- transports/tcp/coll_tcp_settings.h ---- */
 /* coll_tcp_settings.h - what is asked of the network: by the program, by the environment, by the launcher. */
@@ -27085,17 +26257,25 @@ enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
 enum { COLL__LANES_MOST = 16, COLL__NETWORK_ROOM = 256 };
 
-static const coll__option coll__tcp_options[] = {
-    COLL__TEXT(world, "COLL_WORLD", "", 0),
-    COLL__WORD(tcp.io, "COLL_IO", "auto", "auto, uring, poll"),
-    COLL__TEXT(tcp.network, "COLL_NETWORK", NULL, COLL__EMPTY_IS_OPEN),
-    COLL__TEXT(tcp.ports, "COLL_PORTS", NULL, COLL__EMPTY_IS_OPEN),
-    COLL__TEXT(tcp.security, "COLL_SECURITY", NULL, 0),
-    COLL__NUMBER(tcp.lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, COLL__WITHIN_RANGE),
-    COLL__NUMBER(tcp.share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE),
-    COLL__NUMBER(tcp.hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE),
-    { 0 }
-};
+static bool coll__tcp_defaults(coll_config *c)
+{
+    coll_tcp *const t = &c->tcp;
+
+    coll__settle_text(&t->io, "COLL_IO", "auto", false);
+    if (coll__word_number("auto, uring, poll", t->io) < 0)
+        coll__start_failed(COLL_ERR_ARGUMENT, "io \"%.40s\" is none of auto, uring, poll", t->io);
+    else if (t->lanes < 0 || t->lanes > COLL__LANES_MOST)
+        coll__start_failed(COLL_ERR_ARGUMENT, "tcp.lanes %d is out of range: 1 to %d", t->lanes, COLL__LANES_MOST);
+    else
+        return coll__settle_text(&c->world, "COLL_WORLD", "", false)
+            && coll__settle_text(&t->network, "COLL_NETWORK", NULL, true)
+            && coll__settle_text(&t->ports, "COLL_PORTS", NULL, true)
+            && coll__settle_text(&t->security, "COLL_SECURITY", NULL, false)
+            && coll__settle_number(&t->lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, 0)
+            && coll__settle_number(&t->share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE)
+            && coll__settle_number(&t->hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE);
+    return false;
+}
 
 /* The configuration of a rank with nothing of the network left open.  It holds the key: coll__tcp_settings_free wipes it. */
 typedef struct coll__tcp_settings {
@@ -27159,7 +26339,7 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
     if (c->address && !*c->address) c->address = NULL;
     if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
     if (!c->address && !c->tcp.hosts) {
-        c->tcp.hosts = *of->launch.hosts ? of->launch.hosts : coll__environment("COLL_HOSTS");
+        c->tcp.hosts = coll__environment("COLL_HOSTS");
         if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
         c->address = address;
     } else if (c->tcp.hosts) {
@@ -27205,8 +26385,6 @@ static const char *coll__security_name(int auth)
     static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
     return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
 }
-
-#if !defined(COLL_NO_SECURITY)
 
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
@@ -27258,6 +26436,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
+    if (!COLL__HAS_SECURITY) {                    /* who has a key means to keep others out                   */
+        s->is_open = text && !strcmp(text, "open");
+        if (!key && !(path && *path) && (!text || s->is_open)) return COLL_OK;
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
+                                  "compiled with COLL_NO_SECURITY");
+    }
     if (key) coll__print(s->key, sizeof s->key, "%s", key);
     else if (path && *path) status = coll__read_key_file(s, path);
     const bool has_key = key || (path && *path);
@@ -27289,21 +26473,6 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
-#else
-
-/* Who has a key means to keep others out: he is refused, and not let in among them. */
-static coll_status coll__settle_security(coll__tcp_settings *s)
-{
-    const char *const text = s->config.tcp.security, *const path = coll__variable("COLL_KEY_FILE");
-
-    s->is_open = text && !strcmp(text, "open");
-    if (!s->config.tcp.key && !coll__variable("COLL_KEY") && !(path && *path) && (!text || s->is_open)) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
-                              "compiled with COLL_NO_SECURITY");
-}
-
-#endif
-
 /* Is nothing wanted that was left out of this program? */
 static coll_status coll__settle_left_out(const coll_config *of)
 {
@@ -27317,9 +26486,9 @@ static coll_status coll__settle_left_out(const coll_config *of)
                                   c->share_memory);
     if (c->hub > 0 && !COLL__HAS_HUB)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is %d, but this program was compiled with %s", c->hub,
-                                  COLL__HAS_SHM ? "COLL_NO_JOINED" : "COLL_NO_SHM");
-    if (c->lanes > 1 && !COLL__HAS_LANES)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
+                                  COLL__JOINED_WITHOUT);
+    if (c->lanes > 1 && !COLL__IS_WHOLE)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,
                                   c->lanes);
     return COLL_OK;
 }
@@ -27590,19 +26759,17 @@ static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
 }
 
 /* The next beat, with the communicators that this rank has. */
-static void coll__beat_fill(coll__beat *beat, coll__comm_ids *own)
+static void coll__beat_fill(coll__beat *beat, coll__session *session)
 {
     beat->number++;
-    beat->turn = 0;
     memset(beat->comms, 0, sizeof beat->comms);
-    if (!own) return;
-    coll__lock_take(&own->lock);
-    for (size_t i = 0; i < own->count; i++) {
-        const unsigned bit = coll__comm_bit(own->ids[i], beat->number);
+    coll__lock_take(&session->comms_lock);
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
+        const unsigned bit = coll__comm_bit(comm->id, beat->number);
         beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
     }
-    if (own->is_known) beat->turn = own->turn;
-    coll__lock_drop(&own->lock);
+    beat->turn = coll__comms_are_known(session) ? session->comms_turn : 0;
+    coll__lock_drop(&session->comms_lock);
 }
 
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
@@ -27970,8 +27137,6 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
 
 /* ---- >>network and ports, as the program or the environment says ---- */
 
-#if !defined(COLL_NO_NETWORKS)
-
 /* Does a word of `length` characters mean this interface, or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
 {
@@ -28081,6 +27246,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     char there[200];
 
     memset(out, 0, sizeof *out);
+    if (!COLL__HAS_NETWORKS) return COLL_OK;      /* what would be said of them is refused                    */
     if (c->tcp.ports && !coll__ports_read(c->tcp.ports, &out->port_first, &out->port_last))
         return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->tcp.ports);
     if (!c->tcp.network) return COLL_OK;
@@ -28104,17 +27270,6 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
                               c->rank,
                               c->tcp.network, there);
 }
-
-#else
-
-static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
-{
-    (void)settings, (void)log;
-    memset(out, 0, sizeof *out);
-    return COLL_OK;
-}
-
-#endif
 
 #endif /* COLL_TCP_NETWORK_H */
 /* ---- transports/tcp/coll_tcp_socket.h ---- */
@@ -28532,8 +27687,6 @@ static int coll__pipe_transfer(coll__pipe *p, unsigned char *bytes, size_t lengt
 #ifndef COLL_TCP_RECORD_H
 #define COLL_TCP_RECORD_H
 
-#if !defined(COLL_NO_SECURITY)
-
 enum {
     COLL__RECORD_HEAD = 12, COLL__RECORD_MOST = 65536,
     COLL__RECORDS_OUT = COLL__RECORD_MOST + 4096, COLL__RECORDS_IN = 2 * COLL__RECORDS_OUT
@@ -28741,7 +27894,6 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
     return true;
 }
 
-#endif /* COLL_NO_SECURITY */
 #endif /* COLL_TCP_RECORD_H */
 /* ---- transports/tcp/coll_tcp_seal.h ---- */
 /* coll_tcp_seal.h - pipes that nobody can read or change on the way: TLS 1.3 by OpenSSL, compiled in with COLL_WITH_OPENSSL.
@@ -28759,7 +27911,7 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
 #ifndef COLL_TCP_SEAL_H
 #define COLL_TCP_SEAL_H
 
-#if !defined(COLL_WITH_OPENSSL) || defined(COLL_NO_SECURITY)
+#if !defined(COLL_WITH_OPENSSL)
 
 typedef struct coll__seal coll__seal;
 
@@ -29094,7 +28246,7 @@ enum {
 
 static const unsigned char coll__memory_no = 'N';
 
-#if !defined(COLL_NO_SHM)
+#if COLL__HAS_SHM
 
 enum {
     COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */
@@ -29816,16 +28968,14 @@ static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__b
 
 /* ---- >>past: agreements that are over, under which a rank may still be called ---- */
 
-#if !defined(COLL_NO_SHRINK)
-
-static inline const coll__past *coll__past_of(const coll__greet *g) { return g->past; }
+static inline const coll__past *coll__past_of(const coll__greet *g) { return COLL__HAS_SHRINK ? g->past : NULL; }
 
 /* Is it one of those that the caller's hello means? */
 static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 {
     coll__hello hello;
 
-    for (const coll__past *p = us->past; p; p = p->us.past) {
+    for (const coll__past *p = us->past; COLL__HAS_SHRINK && p; p = p->us.past) {
         if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
         g->hello = hello;
         g->past = p;
@@ -29836,20 +28986,12 @@ static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 
 static void coll__past_free(coll__identity *us)
 {
-    for (coll__past *past; (past = us->past);) {
+    for (coll__past *past; COLL__HAS_SHRINK && (past = us->past);) {
         us->past = past->us.past;
         coll__wipe(past, sizeof *past);
         coll__give(past);
     }
 }
-
-#else
-
-static inline const coll__past *coll__past_of(const coll__greet *g) { return (void)g, NULL; }
-static inline bool coll__past_is_meant(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
-static inline void coll__past_free(const coll__identity *us) { (void)us; }
-
-#endif
 
 /* Who we are to this caller. */
 static inline const coll__identity *coll__greeted_as(const coll__greet *g, const coll__identity *us)
@@ -29920,9 +29062,7 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
 
 /* ---- >>key: proofs, and the steps that only those take who have one ---- */
 
-#if !defined(COLL_NO_SECURITY)
-
-static inline bool coll__has_key(const coll__identity *us) { return us->auth & COLL__AUTH_KIND; }
+static inline bool coll__has_key(const coll__identity *us) { return COLL__HAS_SECURITY && us->auth & COLL__AUTH_KIND; }
 
 /* What is left of the key, and how it is used.  false: TLS cannot be had. */
 static bool coll__identity_keyed(coll__identity *us, const char *key)
@@ -29930,6 +29070,7 @@ static bool coll__identity_keyed(coll__identity *us, const char *key)
     static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
     const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
 
+    if (!COLL__HAS_SECURITY) return true;
     if (coll__has_key(us)) coll__hmac(us->root, key, strlen(key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
     us->seal = coll__seal_new(us->memory);
@@ -29973,7 +29114,7 @@ static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, 
 {
     const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
@@ -29983,6 +29124,7 @@ static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *
 {
     unsigned char expected[COLL__SHA_LENGTH];
 
+    if (!COLL__HAS_SECURITY) return false;
     coll__refusal_sum(g, us, g->bytes, expected);
     return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
 }
@@ -29993,6 +29135,7 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
     unsigned char secret[COLL__SHA_LENGTH];
     bool is_good = true;
 
+    if (!COLL__HAS_SECURITY) return coll__greet_next(g, COLL__GREET_OVER);
     if ((us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS) {
         coll__greet_sum(g, us, 'T', secret);
         is_good = coll__pipe_seal(us->memory, &g->pipe, us->seal, secret, g->is_caller);
@@ -30059,6 +29202,7 @@ static coll_status coll__greet_deny(coll__greet *g)
 /* A hello in which everything is right: the answer, with our proof. */
 static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
 {
+    if (!COLL__HAS_SECURITY) return coll__greet_settle(g, us);
     g->is_waiting = !coll__budget_take(g->budget);
     if (g->is_waiting) {                          /* nothing is to be polled for                              */
         g->want = 0;
@@ -30090,6 +29234,7 @@ static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identit
 {
     coll_status status;
 
+    if (!COLL__HAS_SECURITY) return coll__greet_settle(g, us);
     switch ((int)g->step) {
     case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
     case COLL__GREET_PROVE: return coll__greet_prove(g, us);
@@ -30106,31 +29251,6 @@ static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identit
     }
     return COLL_OK;
 }
-
-#else
-
-static inline bool coll__has_key(const coll__identity *us) { return (void)us, false; }
-static inline bool coll__identity_keyed(const coll__identity *us, const char *key) { return (void)us, (void)key, true; }
-static inline bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
-
-static inline void coll__refusal_prove(const coll__greet *g, const coll__identity *us, const unsigned char *note)
-{
-    (void)g, (void)us, (void)note;
-}
-
-static inline coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
-{
-    (void)us;
-    return coll__greet_next(g, COLL__GREET_OVER);
-}
-
-static inline coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us) { return coll__greet_settle(g, us); }
-static inline coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
-{
-    return coll__greet_settle(g, us);
-}
-
-#endif
 
 /* ---- >>without one: what all do ---- */
 
@@ -30191,8 +29311,7 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     static const struct { uint32_t bit; const char *name; } parts[] = {
-        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" },
-        { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }
     };
     char theirs[80], ours[80];
 
@@ -30642,17 +29761,16 @@ typedef struct coll__bundle {
     coll__strand strands[];
 } coll__bundle;
 
-#if !defined(COLL_NO_LANES)
-
 /* The lanes of a stream.  NULL: it is one connection. */
-static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->bundle; }
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->bundle : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
 static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
 {
-    coll__bundle *b = (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
+    coll__bundle *b = !COLL__IS_WHOLE ? NULL
+                    : (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
 
     if (!b) return NULL;
     b->count = count;
@@ -30669,6 +29787,7 @@ static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream
 
 static void coll__bundle_free(coll__bundle *b)
 {
+    if (!COLL__IS_WHOLE) return;
     for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
     coll__give(b);
 }
@@ -30676,7 +29795,7 @@ static void coll__bundle_free(coll__bundle *b)
 /* The pipe of a lane; of one that is connected by the only connection there is, its own. */
 static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 {
-    return s->bundle ? s->bundle->strands[lane].pipe : &s->pipe;
+    return coll__bundle_of(s) ? s->bundle->strands[lane].pipe : &s->pipe;
 }
 
 /* A lane is connected.  true: so are all. */
@@ -30685,7 +29804,7 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
-    if (!s->bundle) return true;
+    if (!coll__bundle_of(s)) return true;
     coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would take megabytes */
     COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
                  s->bundle->open, s->bundle->count);
@@ -30804,7 +29923,7 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
 /* As coll__stream_push.  The lanes take turns, one call each. */
 static size_t coll__bundle_push(coll__stream *s, int *error)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     size_t total = 0, before;
 
     do {
@@ -30873,7 +29992,7 @@ static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size
 static bool coll__strand_head(coll__strand *l, coll_xfer *x)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
 
     if (!l->has_heard && coll__begins_refusal(x->head)) {
         s->state = COLL__STREAM_REFUSED;
@@ -30934,7 +30053,7 @@ static bool coll__strand_chunk(coll__strand *l)
 static void coll__strand_landed(coll__strand *l)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     coll_xfer *x = l->xfer;
 
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
@@ -31004,7 +30123,7 @@ static size_t coll__strand_pull(coll__strand *l, int *error)
 /* As coll__stream_pull. */
 static size_t coll__bundle_pull(coll__stream *s, int *error)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     size_t total = 0, before;
 
     do {
@@ -31027,7 +30146,7 @@ static short coll__strand_query(coll__strand *l)
 /* Nothing more will be sent: say so on every lane, so that its end is not taken for a cut. */
 static void coll__bundle_leave(coll__stream *s, int64_t deadline)
 {
-    coll__bundle *b = s->bundle;
+    coll__bundle *b = coll__bundle_of(s);
     unsigned char end[COLL__CHUNK_HEAD] = { 0 };
 
     for (int k = 0; k < b->count; k++) {
@@ -31036,34 +30155,6 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
             (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
     }
 }
-
-#else
-
-static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
-static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
-{
-    return (void)memory, (void)s, (void)count, NULL;
-}
-
-static void coll__bundle_free(coll__bundle *b) { (void)b; }
-static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
-static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
-static void coll__bundle_leave(coll__stream *s, int64_t deadline) { (void)s, (void)deadline; }
-static inline bool coll__outgoing_is_due(const coll__outgoing *p) { (void)p; return false; }
-static struct msghdr *coll__strand_push_message(coll__strand *l) { (void)l; return NULL; }
-static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted) { (void)l, (void)is_posted; return NULL; }
-static void coll__strand_pushed(coll__strand *l, size_t moved) { (void)l, (void)moved; }
-static void coll__strand_pulled(coll__strand *l, size_t moved) { (void)l, (void)moved; }
-static short coll__strand_query(coll__strand *l) { (void)l; return 0; }
-static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { (void)lane; return &s->pipe; }
-
-static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
-{
-    *coll__stream_lane(s, lane) = coll__pipe_take(from);
-    return true;
-}
-
-#endif
 
 static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_of(s) ? coll__bundle_of(s)->count : 1; }
 
@@ -31085,7 +30176,7 @@ static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
 
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
 #if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic push                       /* liburing's own inline functions                          */
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -31100,7 +30191,8 @@ static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_
 #include <sys/auxv.h>
 #include <liburing.h>
 #if !defined(IORING_SETUP_COOP_TASKRUN)
-#define COLL_NO_URING 1
+#undef COLL__HAS_URING
+#define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing, whose header is older than 2.2"
 #endif
 #if defined(__clang__) || defined(__GNUC__)
@@ -31108,7 +30200,7 @@ static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_
 #endif
 #endif
 
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
 /* What is not inline in the header of liburing 2.2 and later. */
 #define COLL__URING_CALLS(X) \
     X(io_uring_queue_init_params) X(io_uring_queue_exit) X(io_uring_submit) X(io_uring_submit_and_wait_timeout) \
@@ -31125,7 +30217,7 @@ typedef struct coll__io {
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
-#if !defined(COLL_NO_URING)
+#if COLL__HAS_URING
     coll__uring_calls uring;
     struct io_uring ring;
 #endif
@@ -31166,7 +30258,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
 
 /* ---- >>io_uring ---- */
 
-#if defined(COLL_NO_URING)
+#if !COLL__HAS_URING
 
 static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
 static const char *coll__uring_hint(int error) { (void)error; return COLL__URING_LACK; }
@@ -31236,9 +30328,10 @@ static int coll__uring_open(coll__io *io)
             if (error == -EINVAL) continue;
             if (error == -ENOMEM) break;
             if (error < 0) return error;
-            if ((p.features & needed) == needed) return 0;
-            io->uring.io_uring_queue_exit(&io->ring);
-            return -ENOSYS;
+            io->ring.ring_fd = io->ring.enter_ring_fd = coll__fd_above(io->ring.ring_fd);
+            error = io->ring.ring_fd < 0 ? -errno : (p.features & needed) == needed ? 0 : -ENOSYS;
+            if (error) io->uring.io_uring_queue_exit(&io->ring);
+            return error;
         }
     return error;
 }
@@ -31615,7 +30708,7 @@ typedef struct coll__heartbeat {
     unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
     unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
-    const coll_doing *doing;
+    coll__session *session;                       /* whose transport this is; NULL: not known yet             */
     uint64_t doing_turn;
     int64_t  doing_since;
     coll__path *paths;
@@ -32015,10 +31108,10 @@ static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds,
 /* See what our own rank does. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
-    const coll_doing *d = p->doing;
     uint64_t words[COLL_HEAD_LENGTH / 8];
 
-    if (!d) return;
+    if (!p->session) return;
+    const coll__doing *const d = &p->session->doing;
     const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
     if (turn != p->doing_turn) {
         p->doing_turn = turn;
@@ -32030,7 +31123,7 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
         memcpy(p->own.last, words, sizeof words);
     }
     p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
-    coll__beat_fill(&p->own, d->comms);
+    coll__beat_fill(&p->own, p->session);
 }
 
 /* coll_abort was called, perhaps in a signal handler. */
@@ -32257,7 +31350,7 @@ enum {
 
 /* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
  * been so. */
-typedef struct coll__quiet { uint32_t turn, beat; uint64_t received; int64_t since; } coll__quiet;
+typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
@@ -32320,6 +31413,7 @@ typedef struct coll__tcp {
     coll_failure    failure;                      /* what is agreed to have happened                          */
     char            description[200];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
+    void           *joined;                       /* the hubs of this rank (coll_joined.h); NULL: there are none */
 } coll__tcp;
 
 /* What an event is about: in the upper half of its tag, with an index in the lower. */
@@ -32361,8 +31455,6 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_agree.h) ---- */
 
-#if !defined(COLL_NO_SHRINK)
-
 /* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
 static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
 {
@@ -32402,12 +31494,6 @@ static void coll__past_told(const coll__past *past, coll__pipe *pipe)
     (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
     coll__pipe_close(pipe);
 }
-
-#else
-
-static inline void coll__past_told(const coll__past *past, coll__pipe *pipe) { (void)past, (void)pipe; }
-
-#endif
 
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 
@@ -33203,7 +32289,8 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (status == COLL_OK && tcp->agreement && !coll__past_of(g)) return coll__agreement_admit(tcp->agreement, g);
+    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g))
+        return coll__agreement_admit(tcp->agreement, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
@@ -33772,8 +32859,6 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
-#if !defined(COLL_NO_WATCH)
-
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
@@ -33824,7 +32909,8 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
 }
 
 /* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
- * may be of a time before it had that communicator: the one that we know of, and the one that was on its way. */
+ * may be of a time before it had that communicator: the one that we know of, and the one that was on its way.  Therefore nothing
+ * counts from before this rank last made or freed a communicator. */
 static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -33842,26 +32928,14 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
     quiet->turn = beat.turn;
+    quiet->own_turn = p->session->comms_turn;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || last.turn != quiet->turn) quiet->since = coll__now(), quiet->beat = beat.number;
+    if (last.received != quiet->received || last.turn != quiet->turn || last.own_turn != quiet->own_turn)
+        quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
         && coll__now() - quiet->since >= coll__liveness(p);
 }
-
-#else                                             /* nobody asks; what others ask is answered all the same    */
-
-static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
-{
-    (void)context, (void)is_late, (void)text, (void)room;
-}
-
-static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
-{
-    return (void)context, (void)peer, (void)id, false;
-}
-
-#endif
 
 /* ---- >>events: everything but the transfers ---- */
 
@@ -33913,12 +32987,13 @@ typedef struct coll__rendezvous {
     int count;
 } coll__rendezvous;
 
-#if !defined(COLL_NO_NETWORKS)
-
 static const char coll__rendezvous_title[] = "coll rendezvous 1";
 
 /* The path behind "file:", or NULL. */
-static const char *coll__rendezvous_path(const char *where) { return strncmp(where, "file:", 5) ? NULL : where + 5; }
+static inline const char *coll__rendezvous_path(const char *where)
+{
+    return COLL__HAS_NETWORKS && !strncmp(where, "file:", 5) ? where + 5 : NULL;
+}
 
 static void coll__rendezvous_nonce(char *text)
 {
@@ -33943,7 +33018,7 @@ static int coll__rendezvous_write(const char *path, const coll__rendezvous *rend
     coll__append(text, sizeof text, "end\n");
     coll__print(draft, sizeof draft, "%s.%s", path, rendezvous->nonce);
     const size_t length = strlen(text);
-    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
     if (fd >= 0) close(fd);
     if (!error && rename(draft, path)) error = errno;
@@ -34022,24 +33097,6 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     return true;
 }
 
-#else                                             /* such an address is refused (coll_tcp_settings.h)         */
-
-static inline const char *coll__rendezvous_path(const char *where) { return (void)where, NULL; }
-static inline void coll__rendezvous_remove(const char *path, const char *nonce) { (void)path, (void)nonce; }
-
-static inline coll_status coll__rendezvous_publish(const coll__tcp *tcp, const char *path, const char *world,
-                                                   const coll__rendezvous *rendezvous)
-{
-    return (void)tcp, (void)path, (void)world, (void)rendezvous, COLL_OK;
-}
-
-static inline bool coll__rendezvous_follow(const coll__tcp *tcp, const char *path, const char *world, const coll__ways *ways,
-                                           const char *why, size_t room)
-{
-    return (void)tcp, (void)path, (void)world, (void)ways, (void)why, (void)room, false;
-}
-
-#endif
 #endif /* COLL_TCP_RENDEZVOUS_H */
 /* ---- transports/tcp/coll_tcp_bootstrap.h ---- */
 /* coll_tcp_bootstrap.h - the start: everybody dials rank 0, which hands out the table of all endpoints when all are there.
@@ -34629,11 +33686,10 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-#if !defined(COLL_NO_TUNER)
-
 /* What rank 0 has read of the wire goes round as a text. */
 static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
 {
+    if (!COLL__HAS_CHOICE) return;
     if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
 }
 
@@ -34644,7 +33700,7 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
     coll__wrong_word wrong;
 
-    if (!*tcp->tuning) return COLL_OK;
+    if (!COLL__HAS_CHOICE || !*tcp->tuning) return COLL_OK;
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
@@ -34652,16 +33708,6 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     *numbers = told;
     return COLL_OK;
 }
-
-#else
-
-static inline void coll__offer_tuning(const coll__tcp *tcp, const coll__numbers *numbers) { (void)tcp, (void)numbers; }
-static inline coll_status coll__take_tuning(const coll__tcp *tcp, const coll__numbers *numbers)
-{
-    return (void)tcp, (void)numbers, COLL_OK;
-}
-
-#endif
 
 /* Meet all ranks. */
 static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)
@@ -34784,8 +33830,8 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
 
     pthread_mutex_lock(&p->lock);
     memcpy(p->waiting, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; p->doing && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&p->doing->last[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; p->session && i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = __atomic_load_n(&p->session->doing.last[i], __ATOMIC_RELAXED);
         memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
     }
     if (tcp->rank == 0) coll__heartbeat_compare(p, 0, p->waiting);
@@ -34794,12 +33840,12 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void coll__tcp_watch(void *context, const coll_doing *doing)
+static void coll__tcp_watch(void *context, coll__session *session)
 {
     coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    p->doing = doing;
+    p->session = session;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -34953,8 +33999,6 @@ static bool coll__tcp_has_left(const void *context, int peer)
 #ifndef COLL_TCP_AGREE_H
 #define COLL_TCP_AGREE_H
 
-#if !defined(COLL_NO_SHRINK)
-
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
     COLL__CALL_AGAIN_MS = 200,                    /* the host calls again who was not ready                   */
@@ -35050,6 +34094,15 @@ static int coll__agreement_first(const coll__agreement *h)
 
     while (i < h->me && (h->is_lost[i] || h->is_late[i])) i++;
     return i;
+}
+
+/* May there be a quorum, with all that are not lost?  Nothing is to be waited for if not. */
+static bool coll__agreement_may_be_enough(const coll__agreement *h)
+{
+    int most = 0;
+
+    for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
+    return 2 * most > h->count || (2 * most == h->count && (h->me == 0 || !h->is_lost[0]));
 }
 
 /* ---- >>notes ---- */
@@ -35444,7 +34497,8 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         if (coll__agreement_call_all(h)) return COLL_OK;
         const int there = coll__agreement_tally(h, &open);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
-        if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
+        const bool may_be_enough = coll__agreement_may_be_enough(h);
+        if (may_be_enough && coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
             coll__agreement_leave(h);
             return COLL_PENDING;
         }
@@ -35452,7 +34506,7 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
         if (until > h->deadline) until = h->deadline;
         before = there;
-        const bool is_time = open == 0 || coll__now() >= until;
+        const bool is_time = open == 0 || !may_be_enough || coll__now() >= until;
         if (is_time && !is_enough)
             return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
                                "others might go on elsewhere", there, h->count);
@@ -35543,7 +34597,8 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             return COLL_OK;
         }
         if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
+        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until
+               || !coll__agreement_may_be_enough(h);
         if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
@@ -35567,17 +34622,12 @@ static coll_status coll__agreement_run(coll__agreement *h)
     while (status == COLL_PENDING) {
         coll__agreement_look(h);
         const int first = coll__agreement_first(h);
-        status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
+        status = first < h->me && coll__agreement_may_be_enough(h) ? coll__agreement_join(h, first) : coll__agreement_seek(h);
     }
     if (h->base > 0) coll__agreement_tell(h);
     return status;
 }
 
-#else
-
-static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
-
-#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_AGREE_H */
 /* ---- transports/tcp/coll_tcp_shrink.h ---- */
 /* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
@@ -35587,8 +34637,6 @@ static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet 
  * another agreement, is turned away. */
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
-
-#if !defined(COLL_NO_SHRINK)
 
 /* ---- >>the agreement: open, close ---- */
 
@@ -35777,7 +34825,6 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     return status;
 }
 
-#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_SHRINK_H */
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SPEED
@@ -35975,9 +35022,7 @@ static const coll_transport coll__tcp_transport = {
     .host = coll__tcp_host,
     .site = coll__tcp_site,
     .report_stall = coll__tcp_report_stall,
-    .watch = coll__tcp_watch,
-    .peer_status = coll__tcp_peer_status,
-    .has_freed = coll__tcp_has_freed,
+    .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
     .failed = coll__tcp_failed,
     .shrink = COLL__SHRINKS(coll__tcp_shrink),
     .abort = coll__tcp_abort,
@@ -35986,6 +35031,10 @@ static const coll_transport coll__tcp_transport = {
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,
+};
+
+static const coll__internals coll__tcp_internals = {
+    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
 };
 
 /* ---- >>open ---- */
@@ -35999,7 +35048,7 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-#if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
+#if !COLL__HAS_JOINED                             /* otherwise a rank may have hubs, too (coll_joined.h)          */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {
@@ -36010,7 +35059,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     (void)count;
     *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
     if (own) status = coll__tcp_join(&tcp, own, out);
-    out->part = coll__tcp_part;
+    out->internals = &coll__tcp_internals;
     out->context = tcp;
     if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
     coll__tcp_settings_free(own);
@@ -36018,7 +35067,7 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__tcp_open
 };
 
 #endif
@@ -36028,7 +35077,7 @@ COLL__FOR_SPEED
 #else
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = "this program was compiled with COLL_NO_TCP"
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = COLL__MISSING
 };
 
 #endif
@@ -36061,7 +35110,7 @@ COLL__FOR_SIZE
 
 enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 
-#if !defined(COLL_NO_JOINED)
+#if COLL__HAS_JOINED
 
 #include <signal.h>
 /* ---- transports/joined/coll_joined_lent.h ---- */
@@ -36507,6 +35556,12 @@ typedef struct coll__joined {
     char          description[200];
 } coll__joined;
 
+/* The context is that of the sockets, so that what goes by sockets alone needs no function here. */
+static inline coll__joined *coll__joined_of(const void *context)
+{
+    return (coll__joined *)((const coll__tcp *)context)->joined;
+}
+
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 {
     const coll__hub *hub = me->hubs[COLL__HUB_OF_PROCESS] ? me->hubs[COLL__HUB_OF_PROCESS]->hub : NULL;
@@ -36517,19 +35572,19 @@ static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 
 static coll_status coll__joined_send(void *context, coll_xfer *x)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_send(me->tcp, x);
 }
 
 static coll_status coll__joined_recv(void *context, coll_xfer *x)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_recv(me->tcp, x);
 }
 
 static bool coll__joined_has_left(const void *context, int peer)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     const coll__thread *thread = me->hubs[COLL__HUB_OF_PROCESS];
 
     if (peer < 0) return (thread && coll__threads_has_left(thread, peer)) || coll__tcp_has_left(me->tcp, peer);
@@ -36541,7 +35596,7 @@ static bool coll__joined_has_left(const void *context, int peer)
 /* What a hub knows already is the cause, for it was first among its ranks.  The others may have agreed on another. */
 static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
 
     for (int i = COLL__HUBS - 1; i >= 0; i--)
         if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
@@ -36575,7 +35630,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 
 static coll_status coll__joined_progress(void *context, int wait_ms)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     bool sleeps = true;
 
     for (int i = 0; i < COLL__HUBS; i++) if (me->hubs[i]) sleeps = coll__may_sleep(me->hubs[i], wait_ms) && sleeps;
@@ -36584,39 +35639,10 @@ static coll_status coll__joined_progress(void *context, int wait_ms)
         coll__thread *thread = me->hubs[i];
         if (!thread) continue;
         if (status == COLL_OK) status = coll__threads_look(thread);
-        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &thread->suspicion);
+        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(context, &thread->suspicion);
     }
     return status;
 }
-
-/* From any thread. */
-static void coll__joined_wake(void *context) { coll__tcp_wake(((coll__joined *)context)->tcp); }
-
-static void coll__joined_report_stall(void *context, const unsigned char *head)
-{
-    coll__tcp_report_stall(((coll__joined *)context)->tcp, head);
-}
-
-/* ---- >>failure: the sockets' side knows all ranks ---- */
-
-static void coll__joined_watch(void *context, const coll_doing *doing) { coll__tcp_watch(((coll__joined *)context)->tcp, doing); }
-
-static void coll__joined_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
-{
-    coll__tcp_peer_status(((coll__joined *)context)->tcp, is_late, text, room);
-}
-
-static bool coll__joined_has_freed(void *context, int peer, uint64_t id)
-{
-    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, id);
-}
-
-static void coll__joined_failed(void *context, unsigned char *is_failed)
-{
-    coll__tcp_failed(((coll__joined *)context)->tcp, is_failed);
-}
-
-static bool coll__joined_abort(void *context, const char *text) { return coll__tcp_abort(((coll__joined *)context)->tcp, text); }
 
 /* ---- >>whole collectives: where all ranks are of one hub ---- */
 
@@ -36628,20 +35654,20 @@ static inline coll__thread *coll__joined_side(const coll__joined *me, const coll
 
 static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     return side ? coll__threads_offload(side, task, failure) : COLL_ERR_UNSUPPORTED;
 }
 
 static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, void **bound)
 {
-    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     return side ? coll__threads_bind(side, task, bound) : NULL;
 }
 
 /* Of calls that are offered: those of groups, and of all ranks where these have a hub. */
 static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     const coll__thread *side = me->hubs[me->hubs[COLL__HUB_OF_HOST] ? COLL__HUB_OF_HOST : COLL__HUB_OF_PROCESS];
 
     (void)size;
@@ -36664,7 +35690,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
 /* What one alone cannot make ends the world. */
 static void *coll__joined_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
-    coll__joined *joined = (coll__joined *)context;
+    coll__joined *joined = coll__joined_of(context);
     bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
 
     for (int i = 0; i < count; i++) {
@@ -36674,13 +35700,13 @@ static void *coll__joined_group(void *context, uint64_t id, uint32_t number, con
     coll__thread *const side = is_of_process ? joined->hubs[COLL__HUB_OF_PROCESS] : is_of_host ? joined->hubs[COLL__HUB_OF_HOST]
                                                                                               : NULL;
     void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
-    if (side && !group) (void)coll__joined_fail(joined, &side->suspicion);
+    if (side && !group) (void)coll__joined_fail(context, &side->suspicion);
     return group;
 }
 
 static coll_status coll__joined_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
 
     if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
     for (int i = 0; i < COLL__HUBS; i++)
@@ -36688,38 +35714,24 @@ static coll_status coll__joined_part(void *context, void *group, const unsigned 
     return coll__tcp_part(me->tcp, NULL, made, failure);
 }
 
-static void coll__joined_ungroup(void *context, void *group)
-{
-    (void)context;
-    coll__threads_ungroup(((coll__member *)group)->thread, group);
-}
-
 static void coll__joined_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
-    const coll__thread *side = coll__joined_side((const coll__joined *)context, task);
+    const coll__thread *side = coll__joined_side(coll__joined_of(context), task);
     if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
 static const coll_allocator *coll__joined_memory(void *context)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
     return me->lent ? &me->lent->allocator : NULL;
 }
 
-static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
-static int coll__joined_site(void *context, int rank) { return coll__tcp_site(((coll__joined *)context)->tcp, rank); }
-
 /* ---- >>seeing ---- */
-
-static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *received)
-{
-    coll__tcp_traffic(((const coll__joined *)context)->tcp, sent, received);
-}
 
 /* "4 ranks in one memory; 2 threads x io_uring; network to 4 ranks". */
 static const char *coll__joined_describe(const void *context)
 {
-    coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
+    coll__joined *me = coll__joined_of(context);
     const coll__thread *process = me->hubs[COLL__HUB_OF_PROCESS], *host = me->hubs[COLL__HUB_OF_HOST];
     const int first = process ? process->hub->first : me->tcp->rank, count = process ? process->hub->size : 1;
     const char *elsewhere = coll__tcp_describe_but(me->tcp, first, count);
@@ -36746,7 +35758,7 @@ static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowde
 
 static void coll__joined_close(void *context)
 {
-    coll__joined *me = (coll__joined *)context;
+    coll__joined *me = coll__joined_of(context);
 
     if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_leave(me->hubs[COLL__HUB_OF_HOST], me->mapped);
     if (me->hubs[COLL__HUB_OF_PROCESS]) coll__threads_close(me->hubs[COLL__HUB_OF_PROCESS]);
@@ -36755,9 +35767,14 @@ static void coll__joined_close(void *context)
     coll__give(me);
 }
 
-/* ---- >>shrink ---- */
+/* The sockets of a rank are there. */
+static void coll__joined_with(coll__joined *me, coll__tcp *tcp)
+{
+    me->tcp = tcp;
+    tcp->joined = me;
+}
 
-#if !defined(COLL_NO_SHRINK)
+/* ---- >>shrink ---- */
 
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */
@@ -36829,7 +35846,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
 static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
-    const coll__joined *me = (const coll__joined *)context;
+    const coll__joined *me = coll__joined_of(context);
     coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
     if (status < 0) return status;
@@ -36838,16 +35855,12 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
         coll__tcp_close(out->context);
         return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    fresh->tcp = (coll__tcp *)out->context;
+    coll__joined_with(fresh, (coll__tcp *)out->context);
     fresh->lent = coll__lent_share(me->lent);
-    out->context = fresh;
     status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
-    if (status == COLL_OK) return COLL_OK;
-    coll__joined_close(fresh);
+    if (status < 0) coll__joined_close(out->context);
     return status;
 }
-
-#endif
 
 static const coll_transport coll__joined_transport = {
     .name = "joined",
@@ -36860,23 +35873,25 @@ static const coll_transport coll__joined_transport = {
     .can_offload = coll__joined_can_offload,
     .bind = coll__joined_bind,
     .group = coll__joined_group,
-    .ungroup = coll__joined_ungroup,
+    .ungroup = coll__threads_ungroup,
     .memory = coll__joined_memory,
-    .host = coll__joined_host,
-    .site = coll__joined_site,
-    .report_stall = coll__joined_report_stall,
+    .host = coll__tcp_host,
+    .site = coll__tcp_site,
+    .report_stall = coll__tcp_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
-    .watch = coll__joined_watch,
-    .peer_status = coll__joined_peer_status,
-    .has_freed = coll__joined_has_freed,
-    .failed = coll__joined_failed,
+    .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
+    .failed = coll__tcp_failed,
     .shrink = COLL__SHRINKS(coll__joined_shrink),
-    .abort = coll__joined_abort,
+    .abort = coll__tcp_abort,
     .has_left = coll__joined_has_left,
-    .wake = coll__joined_wake,
+    .wake = coll__tcp_wake,
     .in_background = true,
-    .traffic = coll__joined_traffic,
+    .traffic = coll__tcp_traffic,
     .describe = coll__joined_describe,
+};
+
+static const coll__internals coll__joined_internals = {
+    .part = coll__joined_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
 };
 
 /* ---- >>open ---- */
@@ -36906,9 +35921,11 @@ typedef struct coll__arrival {
 static coll_status coll__comer_comes(coll__comer *comer)
 {
     coll__joined *joined = comer->joined;
-    coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
+    coll__tcp *tcp;
+    coll_status status = coll__tcp_join(&tcp, &comer->settings, &comer->opened);
 
     if (status < 0) return status;
+    coll__joined_with(joined, tcp);
     status = coll__joined_meet(joined, comer->arrival->settings->config.rank, comer->opened.is_crowded);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
@@ -36957,7 +35974,7 @@ static void coll__arrival_free(coll__arrival *all)
 {
     if (!all) return;
     for (int i = 0; all->comers && i < all->count; i++) {
-        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined);
+        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined->tcp);
         else coll__give(all->comers[i].joined);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
@@ -37037,8 +36054,8 @@ static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub 
 static void coll__joined_opened(coll__opened *opened, coll__joined *me, const coll__comer *comer)
 {
     *opened = comer->opened;
-    opened->context = me;
-    opened->part = coll__joined_part;
+    opened->context = me->tcp;
+    opened->internals = &coll__joined_internals;
     opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
@@ -37067,35 +36084,26 @@ static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRA
 static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
 {
     const coll_status status = coll__joined_open(s, count, out);
-    coll__joined *me = status < 0 ? NULL : (coll__joined *)out->context;
+    coll__joined *me = status < 0 ? NULL : coll__joined_of(out->context);
 
     if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
-    out->part = coll__tcp_part;
-    out->context = me->tcp;
+    out->internals = &coll__tcp_internals;
     coll__give(me);
     return COLL_OK;
 }
 
 static const coll__transport_row coll__host_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__host_open
 };
 
 #else
 
-#if defined(COLL_NO_TCP)
-#define COLL__JOINED_WITHOUT "COLL_NO_TCP"
-#elif defined(COLL_NO_THREADS)
-#define COLL__JOINED_WITHOUT "COLL_NO_THREADS"
-#else
-#define COLL__JOINED_WITHOUT "COLL_NO_JOINED"
-#endif
-
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
 {
     (void)out;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with "
-                              COLL__JOINED_WITHOUT, count, s->config.size);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with %s",
+                              count, s->config.size, COLL__JOINED_WITHOUT);
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
@@ -37124,7 +36132,7 @@ static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRA
 
 enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB };
 
-#if !defined(COLL_NO_SIM)
+#if COLL__HAS_SIM
 
 /* ---- transports/sim/coll_sim_world.h ---- */
 /* coll_sim_world.h - what a simulated world holds: ranks with clocks of their own, lanes of messages, events in order of time. */
@@ -37188,7 +36196,7 @@ typedef struct coll__sim_rank {
     int         rank, place;                      /* place: its rank in the first world; it stays the same    */
     const coll_failure *over;                     /* why this world is over and another has followed; NULL: it is the one */
     struct coll__sim_rank *before;                /* what it was in the world before                          */
-    const coll_doing *doing;                      /* the library's side of this rank                          */
+    coll__session *session;                       /* whose transport this is                                  */
     coll__sim_state state;
     double      clock;                            /* never behind what has happened to this rank              */
     double      next_send, next_recv;             /* its next message goes, comes in, no earlier              */
@@ -38458,25 +37466,7 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
-/* slow=3:0.5   slow=3:0.5@1ms */
-static bool coll__sim_take_slow(void *fields, const coll__word *word, const char **at)
-{
-    coll__sim_settings *const s = (coll__sim_settings *)fields;
-    coll_sim_fault *const f = &s->faults[s->config.fault_count];
-
-    (void)word;
-    if (s->config.fault_count == COLL__SIM_FAULTS_MOST) return false;
-    *f = (coll_sim_fault){ .kind = COLL_SIM_SLOW, .peer = -1 };
-    s->config.fault_count++;
-    if (!coll__sim_rank_of(at, s->size, &f->rank) || **at != ':') return false;
-    ++*at;
-    if (!coll__read_number(at, &f->amount)) return false;
-    if (**at != '@') return true;
-    ++*at;
-    return coll__read_measure(at, coll__times, &f->time, NULL);
-}
-
-/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages) */
+/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages)   slow=3:0.5@1ms */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
     bool is_time = false;
@@ -38485,7 +37475,8 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
     f->peer = -1;
     if (!coll__sim_rank_of(at, size, &f->rank)) return false;
     if (f->kind == COLL_SIM_CUT) f->peer = f->rank;
-    if (f->kind > COLL_SIM_STOP && **at == (f->kind == COLL_SIM_CUT ? '-' : '>')) {
+    if (f->kind == COLL_SIM_SLOW && (*(*at)++ != ':' || !coll__read_number(at, &f->amount))) return false;
+    if (f->kind > COLL_SIM_STOP && f->kind < COLL_SIM_SLOW && **at == (f->kind == COLL_SIM_CUT ? '-' : '>')) {
         ++*at;
         if (!coll__sim_rank_of(at, size, &f->peer)) return false;
     }
@@ -38493,7 +37484,7 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
         ++*at;
         if (!coll__read_measure(at, coll__times, &value, &is_time)) return false;
     }
-    if (is_time || f->kind == COLL_SIM_CUT) f->time = value;
+    if (is_time || f->kind == COLL_SIM_CUT || f->kind == COLL_SIM_SLOW) f->time = value;
     else if (value >= 0 && value < 1e18) f->number = (uint64_t)value;
     if (f->kind != COLL_SIM_LATE) return true;
     if (**at != '+') return false;
@@ -38513,56 +37504,30 @@ static bool coll__sim_take_fault(void *fields, const coll__word *word, const cha
     return coll__sim_read_fault(f, at, s->size);
 }
 
-static bool coll__sim_read_whole(const char **at, double *out)
+/* A whole number into the field that word->at names.  There are at most as many hosts as ranks. */
+static bool coll__sim_take_whole(void *fields, const coll__word *word, const char **at)
 {
-    return coll__read_measure(at, coll__sizes, out, NULL) && *out <= 1e15;
-}
-
-/* As many as there are ranks at most. */
-static bool coll__sim_take_count(void *fields, const coll__word *word, const char **at)
-{
-    const coll__sim_settings *const s = (const coll__sim_settings *)fields;
+    coll__sim_settings *const s = (coll__sim_settings *)fields;
     double value;
 
-    if (!coll__sim_read_whole(at, &value)) return false;
+    if (!coll__read_measure(at, coll__sizes, &value, NULL) || value > 1e15) return false;
     const int count = value < s->size ? (int)value : s->size;
-    memcpy((char *)fields + word->at, &count, sizeof count);
-    return true;
-}
-
-static bool coll__sim_take_capacity(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
-    return true;
-}
-
-static bool coll__sim_take_seed(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.seed = (uint64_t)value;
-    return true;
-}
-
-static bool coll__sim_take_stack(void *fields, const coll__word *word, const char **at)
-{
-    double value;
-
-    (void)word;
-    if (!coll__sim_read_whole(at, &value)) return false;
-    ((coll__sim_settings *)fields)->config.stack = (size_t)value;
+    switch (word->at) {
+    case offsetof(coll__sim_settings, hosts):                 s->hosts = count; break;
+    case offsetof(coll__sim_settings, sites):                 s->sites = count; break;
+    case offsetof(coll__sim_settings, config.ranks_per_host): s->config.ranks_per_host = count; break;
+    case offsetof(coll__sim_settings, config.seed):           s->config.seed = (uint64_t)value; break;
+    case offsetof(coll__sim_settings, config.stack):          s->config.stack = (size_t)value; break;
+    default: s->config.capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
+    }
     return true;
 }
 
 #define COLL__SIM_TIME(name, field) COLL__TAKE_TIME(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 1e18)
 #define COLL__SIM_RATE(name, field) COLL__TAKE_RATE(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 0)
-#define COLL__SIM_WORD(name, looks, take, at) { name, looks, coll__sim_take_##take, at, 0, NULL, 0, 0 }
+#define COLL__SIM_WHOLE(name, looks, field) \
+    { name, looks, coll__sim_take_whole, offsetof(coll__sim_settings, field), 0, NULL, 0, 0 }
+#define COLL__SIM_FAULT(name, looks, kind) { name, looks, coll__sim_take_fault, kind, 0, NULL, 0, 0 }
 
 static const coll__word coll__sim_words[] = {
     COLL__SIM_TIME("latency",       latency),
@@ -38576,19 +37541,19 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_RATE("local",         local_seconds_per_byte),
     COLL__SIM_RATE("far",           far_seconds_per_byte),
     COLL__TAKE_GBIT("gbit", coll__sim_settings, config.seconds_per_byte, COLL__WORD_ZERO_IS_NONE, 0),
-    COLL__SIM_WORD("hosts", "how many hosts there are", count, offsetof(coll__sim_settings, hosts)),
-    COLL__SIM_WORD("per_host", "how many ranks a host has", count, offsetof(coll__sim_settings, config.ranks_per_host)),
-    COLL__SIM_WORD("sites", "how many sites there are", count, offsetof(coll__sim_settings, sites)),
-    COLL__SIM_WORD("capacity", "how many messages a channel holds, 0 or more", capacity, 0),
-    COLL__SIM_WORD("seed", "a number", seed, 0),
-    COLL__SIM_WORD("stack", "a size, like 128KiB", stack, 0),
-    COLL__SIM_WORD("kill",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_KILL),
-    COLL__SIM_WORD("stop",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_STOP),
-    COLL__SIM_WORD("cut",    "ranks and a time, like 4-7@1ms", fault, COLL_SIM_CUT),
-    COLL__SIM_WORD("lose",   "from a rank to a rank, and which message, like 2>1@5", fault, COLL_SIM_LOSE),
-    COLL__SIM_WORD("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", fault, COLL_SIM_LATE),
-    COLL__SIM_WORD("pieces", "from a rank to a rank, like 2>1", fault, COLL_SIM_PIECES),
-    COLL__SIM_WORD("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", slow, 0),
+    COLL__SIM_WHOLE("hosts", "how many hosts there are", hosts),
+    COLL__SIM_WHOLE("per_host", "how many ranks a host has", config.ranks_per_host),
+    COLL__SIM_WHOLE("sites", "how many sites there are", sites),
+    COLL__SIM_WHOLE("capacity", "how many messages a channel holds, 0 or more", config.capacity),
+    COLL__SIM_WHOLE("seed", "a number", config.seed),
+    COLL__SIM_WHOLE("stack", "a size, like 128KiB", config.stack),
+    COLL__SIM_FAULT("kill",   "a rank and its call or a time, like 3@120 or 3@1.5ms", COLL_SIM_KILL),
+    COLL__SIM_FAULT("stop",   "a rank and its call or a time, like 3@120 or 3@1.5ms", COLL_SIM_STOP),
+    COLL__SIM_FAULT("cut",    "ranks and a time, like 4-7@1ms", COLL_SIM_CUT),
+    COLL__SIM_FAULT("lose",   "from a rank to a rank, and which message, like 2>1@5", COLL_SIM_LOSE),
+    COLL__SIM_FAULT("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", COLL_SIM_LATE),
+    COLL__SIM_FAULT("pieces", "from a rank to a rank, like 2>1", COLL_SIM_PIECES),
+    COLL__SIM_FAULT("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", COLL_SIM_SLOW),
     { .name = NULL }
 };
 
@@ -38855,7 +37820,7 @@ static void coll__sim_report_stall(void *context, const unsigned char *head)
     r->has_head = true;
 }
 
-static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
+static void coll__sim_watch(void *context, coll__session *session) { ((coll__sim_rank *)context)->session = session; }
 
 /* Nothing is on its way when it is asked. */
 static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
@@ -38864,7 +37829,7 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
 
     if (peer < 0 || !w->is_asking) return w->is_asking;
     const coll__sim_rank *other = &w->ranks[peer];
-    return !other->has_closed && other->doing && coll__comm_is_freed(other->doing, id);
+    return !other->has_closed && other->session && coll__comm_is_freed(other->session, id);
 }
 
 /* The first rank of a world that parts is the one with which its others are compared. */
@@ -38945,7 +37910,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
     if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
+    for (int i = 0; COLL__HAS_CHOICE && c->fault_count > 0 && i < hosts; i++)
         coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
 }
 
@@ -39002,14 +37967,16 @@ static const coll_transport coll__sim_transport = {
     .host = coll__sim_host_number,
     .site = coll__sim_site_number,
     .report_stall = coll__sim_report_stall,
-    .watch = coll__sim_watch,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,
-    .has_freed = coll__sim_has_freed,
     .now = coll__sim_now,
     .charge_reduce = coll__sim_charge_reduce,
     .traffic = coll__sim_traffic,
     .describe = coll__sim_describe,
+};
+
+static const coll__internals coll__sim_internals = {
+    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed
 };
 
 static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll__opened *out)
@@ -39026,7 +37993,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         world->holders++;
         out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
         coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
-        out[i].part = coll__sim_part;
+        out[i].internals = &coll__sim_internals;
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;
@@ -39045,7 +38012,7 @@ static void coll__sim_bury(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++)
         for (coll__sim_rank *r = w->fibers[i].newest, *before; r; r = before) {
-            coll__session *session = r->doing ? (coll__session *)((uintptr_t)r->doing - offsetof(coll__session, doing)) : NULL;
+            coll__session *const session = r->session;
             before = r->before;
             if (r->has_closed || !session) continue;
             session->is_held = false;             /* whoever was inside will not come out                     */
@@ -39082,7 +38049,7 @@ COLL_API double coll_sim_time(const coll_comm *comm)
 #else
 
 static const coll__transport_row coll__sim_row = {
-    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = "this program was compiled with COLL_NO_SIM"
+    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = COLL__MISSING
 };
 
 COLL_API double coll_sim_time(const coll_comm *comm)
@@ -39126,9 +38093,6 @@ COLL__FOR_SPEED
 
 enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 
-#if defined(COLL_WITH_MPI) && defined(COLL__LEAVES_OUT_MPI)
-#error "COLL_WITH_MPI puts MPI in, and COLL_ONLY_TRANSPORTS, which does not name mpi, leaves it out"
-#endif
 #if defined(COLL_WITH_MPI)
 
 /* ---- transports/mpi/coll_mpi_world.h ---- */
@@ -39648,60 +38612,39 @@ enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE 
 typedef struct coll__mpi_pledge {
     uint64_t word;
     uint64_t last;                                /* of the last one that it took in the blocking form        */
-    uint64_t mark;                                /* of the whole memory, in the first of them                */
-    uint64_t apart[13];                           /* two cache lines, for processors fetch them in pairs      */
+    uint64_t apart[14];                           /* two cache lines, for processors fetch them in pairs      */
 } coll__mpi_pledge;
 
 /* ---- >>memory ---- */
 
-#if !defined(COLL_NO_SHM)
+#if COLL__HAS_SHM
 
-#include <linux/memfd.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-
-typedef struct coll__mpi_offer { uint64_t mark; int32_t pid, fd; } coll__mpi_offer;
-
-static coll__mpi_pledge *coll__mpi_pledges_map(int fd, size_t length)
-{
-    void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return at == MAP_FAILED ? NULL : (coll__mpi_pledge *)at;
-}
+/* A segment of the group's first rank, for the others to open. */
+typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
 
 static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
 {
-    coll__mpi_pledge *all = NULL;
-
-    offer->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC);
-    offer->pid = (int32_t)getpid();
-    offer->mark = (uint64_t)coll__now() << 16 ^ (uint64_t)offer->pid;
-    if (offer->fd >= 0 && !ftruncate(offer->fd, (off_t)length)) all = coll__mpi_pledges_map(offer->fd, length);
-    if (all) all->mark = offer->mark;
-    return all;
+    *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
+    if (offer->fd < 0) return NULL;
+    offer->id = coll__fd_id(offer->fd);
+    return (coll__mpi_pledge *)coll__segment_map(offer->fd, length);
 }
 
-/* It is looked at by name first, for opening some things has consequences. */
 static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
 {
-    static const char name[] = "/memfd:coll (deleted)";
-    char path[64], link[sizeof name + 1];
-    coll__mpi_pledge *all = NULL;
-    struct stat s;
+    uint64_t id = 0;
+    size_t is_long = 0;
+    int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
+    const bool is_right = fd >= 0 && id == offer->id && is_long == length;
+    coll__mpi_pledge *all = is_right ? (coll__mpi_pledge *)coll__segment_map(fd, length) : NULL;
 
-    coll__print(path, sizeof path, "/proc/%d/fd/%d", (int)offer->pid, (int)offer->fd);
-    const ssize_t got = readlink(path, link, sizeof link);
-    if (got != (ssize_t)sizeof name - 1 || memcmp(link, name, (size_t)got)) return NULL;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd >= 0 && !fstat(fd, &s) && s.st_size == (off_t)length) all = coll__mpi_pledges_map(fd, length);
     coll__close_fd(&fd);
-    if (!all || all->mark == offer->mark) return all;
-    munmap(all, length);
-    return NULL;
+    return all;
 }
 
 static void coll__mpi_pledges_free(coll__mpi_group *g)
 {
-    if (g->pledges) munmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
+    coll__segment_unmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
     g->pledges = NULL;
 }
 
@@ -41121,11 +40064,6 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
     return COLL_OK;
 }
 
-static const coll__option coll__mpi_options[] = {
-    COLL__CHOICE(coll__mpi, mode, "COLL_MPI", "auto, native, messages, blocking"),         /* as coll__mpi_mode */
-    { 0 }
-};
-
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
 static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
 {
@@ -41151,7 +40089,8 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
 {
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
-    if (own == COLL_OK) own = coll__options_settle(coll__mpi_options, mpi);
+    if (own == COLL_OK && !coll__settle_choice(&mpi->mode, "COLL_MPI", "auto, native, messages, blocking"))
+        own = COLL_ERR_ARGUMENT;                  /* as coll__mpi_mode                                        */
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
@@ -44290,7 +43229,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     return coll__give_text(text, length, line);
 }
 
-#if !defined(COLL_NO_STDIO)
+#if COLL__HAS_OS
 COLL_API void coll_dump(coll_comm *comm, FILE *file)
 {
     if (!comm || !file) return;

@@ -99,9 +99,8 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
-documented() { # what README.md and the manual show
-    make --no-print-directory config=plain "$(folder plain)/coll-run" \
-        && sh tests/test_readme.sh "$(folder plain)/coll-run"
+documented() { # the script, which is given coll-run: what README.md, docs/ and the manual show
+    make --no-print-directory config=plain "$(folder plain)/coll-run" && sh "tests/$1" "$(folder plain)/coll-run"
 }
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
@@ -232,7 +231,8 @@ suite eagerness-tsan     program tsan test_eagerness threads
 suite contract-asan      program asan test_contract threads,sim 3
 waits run                sh tests/test_run.sh
 waits linking            sh tests/test_linking.sh
-suite readme             documented
+suite readme             documented test_readme.sh
+suite pages              documented test_pages.sh
 suite examples           exemplified
 suite demo               demonstrated
 waits inference          sh tests/test_inference.sh

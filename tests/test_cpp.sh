@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_cpp.sh - coll.hpp: the contract on threads, processes and a simulated machine, with all sanitizers; without exceptions;
-# without a warning; its shapes are those of the library; docs/cpp.md, README.md and examples/cpp do what they say.
+# without a warning; its shapes are those of the library; docs/cpp.md, docs/sockets.md and examples/cpp do what they say.
 #   usage: [CC=cc] [CXX=c++] sh tests/test_cpp.sh
 #
 # Ends with "N passed, N failed".
@@ -75,7 +75,7 @@ counted "without exceptions" 1 "$dir/quiet"
 awk -v dir="$dir" '/^```cpp/ { n++; inside = 1; piece = ""; next }
     /^```/ { if (inside) { file = dir "/piece" n (piece ~ /int main/ ? ".program.cpp" : ".part"); printf "%s", piece > file }
         inside = 0 }
-    inside { piece = piece $0 "\n" }' docs/cpp.md README.md
+    inside { piece = piece $0 "\n" }' docs/cpp.md docs/sockets.md
 {
     printf '#include "coll.hpp"\n#include <algorithm>\n#include <cstdio>\n#undef NDEBUG\n#include <cassert>\n'
     for part in "$dir"/piece*.part; do

@@ -35,7 +35,9 @@ check "one version: docs/versions.md" grep_one "libcoll.so.$series" docs/version
 files() { (cd "$1" && find . ! -type d | sort); }
 # shellcheck disable=SC2086
 check "make install" $made install
-files "$prefix" > "$dir/installed"
+files "$prefix" > "$dir/all"
+grep '/man3/coll_' "$dir/all" | sed 's|.*/||; s|\.3$||' > "$dir/pages"
+grep -v '/man3/coll_' "$dir/all" > "$dir/installed"
 sed "s/SERIES/$series/" > "$dir/expected" << 'LIST'
 ./bin/coll-check
 ./bin/coll-run
@@ -55,6 +57,9 @@ sed "s/SERIES/$series/" > "$dir/expected" << 'LIST'
 ./share/man/man3/coll.3
 LIST
 check "make install: all of it, and nothing else" diff "$dir/expected" "$dir/installed"
+public() { nm -D --defined-only "$prefix/lib/libcoll.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort; }
+each_has_page() { public > "$dir/public" && test -s "$dir/public" && ! sort "$dir/pages" | comm -13 - "$dir/public" | grep .; }
+check "make install: a man page for each public function" each_has_page
 check "make install: what is installed is the single file" cmp single/coll.h "$prefix/include/coll.h"
 check "the launcher that is installed, and the other tool" \
     sh -c "'$prefix/bin/coll-run' -n 2 '$prefix/bin/coll-check' && '$prefix/bin/coll-run' --version | grep -F '$version'"
@@ -197,6 +202,21 @@ if there "man pages" mandoc; then
     for page in man3/coll.3 man1/coll-run.1 man1/coll-check.1 man1/coll_perf.1; do
         check "$page: mandoc has nothing to say" mandoc -Tlint -W warning "$prefix/share/man/$page"
     done
+    linted() { # each page of a function, but those that refer to another one, which is there
+        for page in "$prefix"/share/man/man3/coll_*.3; do
+            other=$(sed -n 's|^\.so ||p' "$page")
+            if [ -n "$other" ]; then test -s "$prefix/share/man/$other" || return 1
+            else mandoc -Tlint -W warning "$page" || return 1; fi
+        done
+    }
+    check "man pages of functions: mandoc has nothing to say" linted
+    shown() { # page text...: what a reader sees
+        page=$prefix/share/man/man3/$1.3; shift
+        mandoc -Tascii "$page" | col -b > "$dir/shown" && for text; do grep -qF "$text" "$dir/shown" || return 1; done
+    }
+    check "man coll_allreduce: prototype, parameters, what is returned" shown coll_allreduce "coll_comm *comm, const void *send" \
+        "coll_iallreduce(" "SYNOPSIS" "The parameters are:" "RETURN VALUES" "COLL_ERR_ARGUMENT"
+    check "man coll_gatherv refers to coll_gather" grep -qx ".so man3/coll_gather.3" "$prefix/share/man/man3/coll_gatherv.3"
     check "coll.3 has all sections of the manual" sh -c "grep -c '^ \* [A-Z][A-Z ]*\$' coll.h > '$dir/a'
         grep -c '^.Sh' '$prefix/share/man/man3/coll.3' > '$dir/b'; test \$((\$(cat '$dir/a') + 4)) -eq \$(cat '$dir/b')"
 fi

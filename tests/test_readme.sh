@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_readme.sh - what README.md and the manual in coll.h show is compiled and run as it stands there: the programs, the pieces,
-# the commands of the simulator and of coll-run, and what a program says that cannot start.
+# test_readme.sh - what README.md, the pages of docs/ and the manual in coll.h show is compiled and run as it stands there: the
+# programs, the pieces, the commands of the simulator and of coll-run, and what a program says that cannot start.  The longer
+# programs of docs/ are in test_pages.sh.
 #
 # usage: [CC=cc] [CFLAGS=...] sh tests/test_readme.sh COLL-RUN
 #
@@ -20,10 +21,10 @@ check() { # name expected got
     if [ "$2" = "$3" ]; then passed=$((passed + 1)); echo "ok - $1"
     else failed=$((failed + 1)); printf 'FAILED - %s: expected\n%s\ngot\n%s\n' "$1" "$2" "$3"; fi
 }
-block() { # the piece of C of README.md that has this text
+block() { # the piece of C that has this text, of README.md and the pages
     awk -v text="$1" '/^```c/ { inside = 1; piece = ""; next }
         /^```/ { if (inside && !done && index(piece, text)) { printf "%s", piece; done = 1 } inside = 0 }
-        inside { piece = piece $0 "\n" }' "$top/README.md"
+        inside { piece = piece $0 "\n" }' "$top/README.md" "$top"/docs/*.md
 }
 compile() { # file: into a program of its name
     ${CC:-cc} -std=c11 -Wall -Wextra -Werror ${CFLAGS:--O0 -DCOLL__ONE_TIER} -I"$top" "$1" -o "${1%.c}" $libs \
@@ -103,15 +104,17 @@ done
 # ---- commands ----
 
 # Each command of the simulator, and under it what is shown of its output.
-grep -n '^    COLL_TRANSPORT=sim' "$top/README.md" > simulated
+grep -n '^    COLL_TRANSPORT=sim' "$top/docs/simulation.md" > simulated
 check 'there are commands of the simulator' 2 "$(grep -c . simulated)"
 while IFS= read -r line; do
     number=${line%%:*} command=${line#*:    }
-    shown=$(awk -v from="$number" 'NR > from { if (!/^        /) exit; print substr($0, 9) }' "$top/README.md" | sort)
+    shown=$(awk -v from="$number" 'NR > from { if (!/^        /) exit; print substr($0, 9) }' "$top/docs/simulation.md" \
+        | sort)
     check "$command" "${shown:-$four}" "$(sh -c "$command" 2>&1 | sort)"
 done < simulated
 
-sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:meeting/p' "$top/README.md" | sed 's/   *[a-z].*//' > by_hand
+sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:meeting/p' "$top/docs/starting.md" \
+    | sed 's/   *[a-z].*//' > by_hand
 cat > program.c << 'END'
 #define COLL_IMPLEMENTATION
 #include "coll.h"
@@ -130,13 +133,15 @@ compile program.c
 { sed 's/$/ \&/' by_hand; echo wait; } > both.sh
 check 'two by hand' 'rank 0 of 2: 2 rank 1 of 2: 2' "$(sh both.sh 2>&1 | sort | xargs)"
 mkdir bin && ln -s "$run" bin/coll-run
-command=$(sed -n '/^    coll-run -n 4/s/^ *\(.*arguments\).*/\1/p' "$top/README.md")
+command=$(sed -n '/^    coll-run -n 4/s/^ *\(.*arguments\).*/\1/p' "$top/docs/starting.md")
 check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] rank 3 of 4: 4' \
     "$(PATH="$dir/bin:$PATH" sh -c "$command" | sort | xargs)"
 
 # ---- pieces: each inside a function that has what it speaks of ----
 
-check 'every piece of README.md is looked at' 10 "$(grep -c '^```c$' "$top/README.md")"
+check 'every piece of README.md and docs/ is looked at, here or in test_pages.sh' '10 10' \
+    "$(cd "$top" && cat README.md docs/install.md docs/starting.md docs/calls.md docs/failures.md | grep -c '^```c$') \
+$(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
 {
     echo '#define COLL_IMPLEMENTATION'
     echo '#include "coll.h"'
@@ -184,7 +189,7 @@ check 'every piece of README.md is looked at' 10 "$(grep -c '^```c$' "$top/READM
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"
 check 'the survivors go on' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@3" ./pieces survive > out 2>&1; echo $?)"
 check 'the two lines of the implementation' "$(cat "$top/coll.c")" \
-    "$(awk '/^## Compile/ { f = 1 } f && /^```c/ { g = 1; next } g && /^```/ { exit } g' "$top/README.md")"
+    "$(awk '/^```c/ { g = 1; next } g && /^```/ { exit } g' "$top/docs/install.md")"
 
 # ---- the manual: the pieces at the heads of its sections make one program ----
 

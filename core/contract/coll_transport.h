@@ -176,12 +176,12 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
-/* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
- * closed by coll_free.  The struct must outlive the communicator. */
+/* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context, which
+ * coll_free closes.  The struct must outlive the communicator. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
                                       coll_comm **out);
 
-/* The same with a configuration, whose transport, rank and size do not count; NULL: as coll_init_custom. */
+/* coll_init_custom with a configuration, whose transport, rank and size are ignored.  NULL: as coll_init_custom. */
 COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
                                            coll_comm **out, const coll_config *config);
 

@@ -16,23 +16,24 @@ extern "C" {
 struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
 struct CUstream_st;                               /* and cudaStream_t, CUstream to this                       */
 
-/* A communicator of the ranks of `host` for buffers in the memory of CUDA device `device`, each rank with another device.  Called
- * by all ranks of `host`, which remains as it is; the two share their fate, and NCCL is told of a failure of either.  Without
- * the libraries, or a GPU, on one of the ranks all get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
+/* Make a communicator for buffers in the memory of a CUDA device, from the ranks of `host`.  Each rank has another device.
+ * All ranks of `host` must call it.  `host` is unchanged; if one of the two fails, both fail, and NCCL is informed.  If one
+ * rank lacks the libraries or a GPU, all ranks get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
 COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream_st *stream, coll_comm **out);
 
-/* The same for the ranks of a communicator of NCCL's, which remains the caller's: it must outlive `out`, and nobody else uses it
- * meanwhile.  Called by all of its ranks, which join over TCP as well: rank 0 says where by a broadcast of NCCL's. */
+/* Make a communicator from the ranks of an NCCL communicator.  The latter remains the caller's: it must outlive `out`, and
+ * must not be used in the meantime.  All of its ranks must call it.  They also connect over TCP: rank 0 sends its address by a
+ * broadcast of NCCL. */
 COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out);
 
-/* The stream to which later calls go; it waits for the operations that are under way.  Ranks need not agree. */
+/* Set the stream of later calls; it waits for pending operations.  Ranks need not agree. */
 COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream);
 
-/* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
+/* Let blocking calls return when they are enqueued in the stream, as those of NCCL do.  A later call returns their errors. */
 COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 
-/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
- * the request runs that is so anyway. */
+/* Let later work in `stream` wait until a request is finished.  The caller does not wait.  In the stream of the request itself
+ * this is always so. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 
 #ifdef __cplusplus
@@ -49,9 +50,9 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 extern "C" {
 #endif
 
-/* A communicator of the same ranks, which are numbered alike; called by all of them, after MPI_Init_thread and with the same
- * COLL_MPI (see MPI in the manual).  `comm` stays the program's own: none of its tags, orders or error handlers are touched.
- * It is freed with coll_free, before MPI_Finalize. */
+/* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
+ * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual).  `comm` remains the program's own: its tags, orders and
+ * error handlers are not changed.  Free it with coll_free, before MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
 #ifdef __cplusplus

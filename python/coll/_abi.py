@@ -200,7 +200,7 @@ class coll_sim(Structure):
 
 
 class coll_tcp(Structure):
-    """What is the network's (transport tcp); see Bootstrap and Security in the manual."""
+    """Options of transport tcp; see Bootstrap and Security in the manual."""
     _fields_ = [
         ('io', c_char_p),
         ('hosts', c_char_p),
@@ -217,8 +217,8 @@ class coll_tcp(Structure):
 
 
 class coll_allocator(Structure):
-    """Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is
-        needed while it opens."""
+    """All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and
+        what is needed while it opens."""
     _fields_ = [
         ('allocate', CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
         ('free', CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
@@ -227,7 +227,7 @@ class coll_allocator(Structure):
 
 
 class coll_config(Structure):
-    """All optional: zero means the default written beside each field."""
+    """All optional: zero means the default given for each field."""
     _fields_ = [
         ('transport', c_char_p),
         ('rank', c_int),
@@ -252,7 +252,7 @@ class coll_config(Structure):
 
 
 class coll_buffer(Structure):
-    """One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place."""
+    """One buffer of a coll_allreduce_list."""
     _fields_ = [
         ('send', c_void_p),
         ('recv', c_void_p),
@@ -262,7 +262,7 @@ class coll_buffer(Structure):
 
 
 class coll_call(Structure):
-    """whatever it points to must live until the request is finished (prepared: freed)."""
+    """what it points to must stay valid until the request is finished (prepared: freed)."""
     _fields_ = [
         ('kind', c_int),
         ('send', c_void_p),

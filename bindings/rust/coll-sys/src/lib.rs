@@ -50,7 +50,7 @@ pub const COLL_U8: c_int = 5;
 pub const COLL_U16: c_int = 6;
 pub const COLL_U32: c_int = 7;
 pub const COLL_U64: c_int = 8;
-/// one byte; whatever is not 0 is true
+/// one byte; every value but 0 is true
 pub const COLL_BOOL: c_int = 9;
 /// IEEE 754 binary16
 pub const COLL_F16: c_int = 10;
@@ -125,24 +125,24 @@ pub const COLL_NO_COLOR: c_int = -1;
 pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
-/// What is to go wrong in a simulated world
+/// A fault of a simulated machine
 pub type coll_sim_fault_kind = c_int;
-/// `rank` is no more, from its call `number` of the transport, or from `time` on
+/// `rank` ends, at its call `number` of the transport, or at `time`
 pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
-/// `rank` stays where it is for ever, and nobody is told
+/// `rank` stops and sends nothing more
 pub const COLL_SIM_STOP: coll_sim_fault_kind = 2;
-/// from `time` on nothing passes between ranks rank..peer and the others
+/// from `time` on ranks rank..peer are disconnected from the others
 pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
-/// message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up those behind it
+/// message `number` (0: each) from rank to peer (-1: to all) is lost, and delays those behind it
 pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
-/// it comes `amount` seconds late
+/// it arrives `amount` seconds late
 pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
-/// it comes byte by byte
+/// it arrives byte by byte
 pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
-/// from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half of it
+/// from `time` on the network of the rank's host has `amount` of its rate: 0.5: half
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
-/// What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was chosen, and how it went
+/// What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results
 pub type coll_log_level = c_int;
 pub const COLL_LOG_NONE: coll_log_level = -1;
 pub const COLL_LOG_ERROR: coll_log_level = 1;
@@ -153,13 +153,13 @@ pub const COLL_LOG_INFO: coll_log_level = 3;
 pub const COLL_DETERMINISTIC: c_int = 1;
 /// results of f16 and the 8-bit floats are finite, or NaN
 pub const COLL_SATURATE: c_int = 2;
-/// and for every order of the ranks: sums of floats are exact but for one rounding of the inputs to 2^-42 of the largest of them, or less (see Numbers)
+/// also for every order of the ranks: inputs are rounded once, by 2^-42 of the largest at most; then sums of floats are exact (see Numbers)
 pub const COLL_REPRODUCIBLE: c_int = 4;
-/// rounding to 16 bits and fewer goes up or down at random, see seed
+/// rounding to 16 bits and fewer goes up or down at random; see seed
 pub const COLL_STOCHASTIC: c_int = 8;
 /// count calls whose result has an infinity or a NaN: coll_overflows
 pub const COLL_DETECT_OVERFLOW: c_int = 16;
-/// where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes
+/// if hosts have several ranks, their sums may be rounded before they are sent between hosts
 pub const COLL_ROUND_TWICE: c_int = 32;
 
 #[repr(C)]
@@ -172,7 +172,7 @@ pub struct coll_request {
     private: [u8; 0],
 }
 
-/// An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part
+/// A user-defined operation: inout[i] = in[i] op inout[i]
 pub type coll_reduce_fn = Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, context: *mut c_void)>;
 
 #[repr(C)]
@@ -193,7 +193,7 @@ pub struct coll_sim_fault {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_sim {
-    /// s until a message is there; 12 us
+    /// s until a message arrives; 12 us
     pub latency: f64,
     /// s from one message that a rank sends, or receives, to the next; 4 us
     pub overhead: f64,
@@ -205,22 +205,22 @@ pub struct coll_sim {
     pub local_latency: f64,
     /// between ranks of one host; 0.5 us, 0.1 ns
     pub local_seconds_per_byte: f64,
-    /// that share its NIC; 1
+    /// ranks that share a NIC; 1
     pub ranks_per_host: c_int,
-    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program which counts on buffers for coll_send stands still
+    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program that relies on buffers for coll_send deadlocks
     pub capacity: c_int,
-    /// s by which a message may be later, drawn from the seed; none
+    /// s that a message may take longer, at random by the seed; none
     pub jitter: f64,
-    /// s until a killed rank is missed; 1 ms
+    /// s until a killed rank is detected; 1 ms
     pub detection: f64,
-    /// of the order of what happens at one instant; 1
+    /// of the order of simultaneous events; 1
     pub seed: u64,
     /// bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB
     pub stack: usize,
-    /// what is to go wrong; nothing
+    /// none
     pub faults: *const coll_sim_fault,
     pub fault_count: c_int,
-    /// that share one link to the other sites; none: there is one site
+    /// hosts that share one link to the other sites; 0: there is one site
     pub hosts_per_site: c_int,
     /// between sites; those between hosts
     pub far_latency: f64,
@@ -228,7 +228,7 @@ pub struct coll_sim {
     pub far_seconds_per_byte: f64,
 }
 
-/// What is the network's (transport tcp); see Bootstrap and Security in the manual
+/// Options of transport tcp; see Bootstrap and Security in the manual
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_tcp {
@@ -240,22 +240,22 @@ pub struct coll_tcp {
     pub network: *const c_char,
     /// "5000-5099", to listen at; default: COLL_PORTS, or any that is free
     pub ports: *const c_char,
-    /// on rank 0, with an `address` of port 0 ("10.0.0.7:0"): is told where it listens, for the program to hand on to the others
+    /// on rank 0, if the port of `address` is 0: receives the address, for the program to pass to the others
     pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
     pub listening_context: *mut c_void,
     /// a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of the file that COLL_KEY_FILE names, or none
     pub key: *const c_char,
-    /// what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent; compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used; "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls where there is a key and OpenSSL, else key
+    /// "key": authentication; "tls": also encryption (requires COLL_WITH_OPENSSL); "open": no key, public addresses allowed; "key+check", "open+check", "check": also checksums; default: COLL_SECURITY, or tls if there is a key and OpenSSL, else key
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0 means -1
+    /// < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1
     pub share_memory: c_int,
-    /// < 0: they exchange messages there, and do not carry out whole collectives as threads do; default: COLL_HUB=0 means -1
+    /// < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0 means -1
     pub hub: c_int,
 }
 
-/// Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed while it opens
+/// All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and what is needed while it opens
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_allocator {
@@ -266,7 +266,7 @@ pub struct coll_allocator {
     pub context: *mut c_void,
 }
 
-/// All optional: zero means the default written beside each field
+/// All optional: zero means the default given for each field
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_config {
@@ -278,39 +278,39 @@ pub struct coll_config {
     pub size: c_int,
     /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
     pub address: *const c_char,
-    /// keeps jobs apart that meet at one address; default: COLL_WORLD, or ""
+    /// separates jobs that use one address; default: COLL_WORLD, or ""
     pub world: *const c_char,
-    /// to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s
+    /// until all ranks have joined; default: COLL_START_TIMEOUT_MS, or 60 s
     pub start_timeout_ms: c_int,
-    /// a process that sends no heartbeat for so long is dead, < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    /// a process that sends no heartbeat for this time is dead; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
     pub liveness_timeout_ms: c_int,
-    /// an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit
+    /// an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit
     pub stall_timeout_ms: c_int,
-    /// busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us, 10 us where the host has more ranks than processors; and none while other programs are found to use a rank's processor
+    /// busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
     pub spin_us: c_int,
     /// default: COLL_DEBUG, or COLL_LOG_WARN
     pub log_level: coll_log_level,
     /// default: to stderr
     pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: coll_log_level, line: *const c_char)>,
-    /// given back to log
+    /// passed to log
     pub log_context: *mut c_void,
     /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
     pub sim: *const coll_sim,
-    /// what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none
+    /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
     pub tuning_file: *const c_char,
-    /// < 0: no thread of the library moves operations on while the program computes, > 0: one does (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
+    /// > 0: a thread of the library progresses operations while the program computes, < 0: none (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
     pub background: c_int,
-    /// a directory: what this rank was doing is written there when the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
+    /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
     pub dump: *const c_char,
-    /// what is the network's
+    /// options of transport tcp
     pub tcp: coll_tcp,
-    /// where memory comes from (see Memory); default: malloc
+    /// of all memory (see Memory); default: malloc
     pub allocator: *const coll_allocator,
-    /// where this rank's host is: a rack, a switch, a data centre (see Hierarchy); default: COLL_SITE, or "" which is one, too
+    /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
     pub site: *const c_char,
 }
 
-/// One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place
+/// One buffer of a coll_allreduce_list
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_buffer {
@@ -320,7 +320,7 @@ pub struct coll_buffer {
     pub r#type: coll_type,
 }
 
-/// whatever it points to must live until the request is finished (prepared: freed)
+/// what it points to must stay valid until the request is finished (prepared: freed)
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_call {
@@ -329,7 +329,7 @@ pub struct coll_call {
     pub send: *const c_void,
     /// broadcast: the buffer
     pub recv: *mut c_void,
-    /// elements; of one block where there are many
+    /// elements; of one block if there are several
     pub count: usize,
     /// v and w; reduce_scatterv: recv_counts
     pub send_counts: *const usize,
@@ -345,15 +345,15 @@ pub struct coll_call {
     pub recv_types: *const coll_type,
     /// sendrecv: the room; scatterv: what this rank expects
     pub recv_count: usize,
-    /// a block is rows of so many elements (see Matrices); 0: it lies in one piece
+    /// elements in a row of a block (see Matrices); 0: the block is contiguous
     pub row: usize,
-    /// elements from one row to the next in that buffer; 0: none between rows
+    /// elements from one row to the next in that buffer; 0: rows are adjacent
     pub send_stride: usize,
-    /// elements from one row to the next in that buffer; 0: none between rows
+    /// elements from one row to the next in that buffer; 0: rows are adjacent
     pub recv_stride: usize,
     /// of the buffers
     pub r#type: coll_type,
-    /// in the messages of a reducing call; 0 = type
+    /// of the messages of a reducing call; 0 = type
     pub wire: coll_type,
     /// of sums; 0 = f32 for floats of 8 and 16 bits, else type
     pub accumulate: coll_type,
@@ -367,9 +367,9 @@ pub struct coll_call {
     pub scale: f64,
     /// COLL_DETERMINISTIC, ...
     pub flags: c_uint,
-    /// COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one
+    /// COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks
     pub seed: u64,
-    /// error feedback with a wire of fewer bits, as long as send: added to the input, and replaced by what its rounding to the wire left out; NULL = none
+    /// error feedback if the wire has fewer bits: as long as send, added to the input, and replaced by the part that the wire cannot represent; NULL = none
     pub residual: *mut f32,
     /// allreduce_list
     pub list: *const coll_buffer,
@@ -377,18 +377,18 @@ pub struct coll_call {
     /// send: the destination; recv: the source; sendrecv: the destination
     pub root: c_int,
     pub tag: c_int,
-    /// sendrecv: whom to receive from
+    /// sendrecv: the rank to receive from
     pub source: c_int,
     /// 0 = the communicator's stall_timeout_ms
     pub timeout_ms: c_int,
-    /// force one by name (see coll_explain), with its radix or its number of blocks: "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice. The same on all ranks
+    /// an algorithm by name, with its radix or number of blocks: "circulant:4" (see coll_explain); NULL = COLL_ALGORITHM, or the library's choice. Equal on all ranks
     pub algorithm: *const c_char,
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
 }
 
 extern "C" {
-    /// The fixed text of a status, e.g. "a rank is gone or unreachable"
+    /// Return the fixed text of a status: "a rank is gone or unreachable"
     pub fn coll_status_text(status: coll_status) -> *const c_char;
     /// bytes of an element; 0 for an unknown type
     pub fn coll_type_size(r#type: coll_type) -> usize;
@@ -398,157 +398,159 @@ extern "C" {
     pub fn coll_op_name(op: coll_op) -> *const c_char;
     /// "allreduce"
     pub fn coll_kind_name(kind: coll_kind) -> *const c_char;
-    /// Join the ranks of this job, one per process, and give this one's communicator
+    /// Make this process a rank of a job, and return its communicator
     pub fn coll_init(out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
-    /// Make `count` ranks that are threads of this process, to be used by one thread at a time each
+    /// Make `count` ranks for threads of this process
     pub fn coll_init_threads(count: c_int, out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
-    /// Leave; each rank by itself
+    /// Free a communicator of this rank
     pub fn coll_free(comm: *mut coll_comm) -> coll_status;
-    /// The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator
+    /// Divide the ranks of `comm` into communicators, one for each color
     pub fn coll_split(comm: *mut coll_comm, color: c_int, key: c_int, out: *mut *mut coll_comm) -> coll_status;
-    /// The ranks that share memory, or at least the host, with this one
+    /// Make a communicator of the ranks that share memory, or at least the host, with this one
     pub fn coll_split_host(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// The same ranks again
+    /// Make a communicator of the same ranks
     pub fn coll_dup(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// A communicator of the given `count` ranks of `comm`, in that order; called by these only, with the same list and tag. Creations that overlap in time need different tags (0 <= tag) or different lists
+    /// Make a communicator of the given `count` ranks of `comm`, in that order
     pub fn coll_create(
         comm: *mut coll_comm, ranks: *const c_int, count: c_int, tag: c_int, out: *mut *mut coll_comm,
     ) -> coll_status;
-    /// What this rank of `comm` is called in the communicator of coll_init; COLL_NO_RANK for no such rank
+    /// Return the rank that a rank of `comm` has in the communicator of coll_init
     pub fn coll_parent_rank(comm: *const coll_comm, rank: c_int) -> c_int;
-    /// End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence
+    /// End a communicator on every rank, with COLL_ERR_ABORTED and this sentence
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
-    /// After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`
+    /// Make a communicator of the ranks that are left after a failure
     pub fn coll_shrink(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
-    /// The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late, and others that this rank knows of
+    /// Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them
     pub fn coll_failed_ranks(comm: *const coll_comm, ranks: *mut c_int, capacity: c_int) -> c_int;
-    /// The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges
+    /// Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to
     pub fn coll_neighbors(
         comm: *mut coll_comm, sources: *const c_int, source_count: c_int, destinations: *const c_int,
         destination_count: c_int,
     ) -> coll_status;
+    /// Return the rank of this process or thread, or the number of ranks
     pub fn coll_rank(comm: *const coll_comm) -> c_int;
+    /// Return the rank of this process or thread, or the number of ranks
     pub fn coll_size(comm: *const coll_comm) -> c_int;
-    /// among the ranks of this host, counted in the communicator of
+    /// the rank among those of coll_init on this host
     pub fn coll_local_rank(comm: *const coll_comm) -> c_int;
-    /// coll_init also for those derived from it
+    /// the number of ranks of coll_init on this host
     pub fn coll_local_size(comm: *const coll_comm) -> c_int;
-    /// The sentence of the last error of this communicator, "" when there was none
+    /// Return the last error of a communicator as a sentence, "" if there was none
     pub fn coll_error(comm: *const coll_comm) -> *const c_char;
-    /// Return when every rank has called it
+    /// Wait until every rank has called it
     pub fn coll_barrier(comm: *mut coll_comm) -> coll_status;
-    /// Copy the root's `count` elements into the buffer of every rank
+    /// Copy `count` elements of the root to every rank
     pub fn coll_broadcast(
         comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...; recv is untouched elsewhere
+    /// Combine the elements of all ranks on the root
     pub fn coll_reduce(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
         root: c_int,
     ) -> coll_status;
-    /// The same on every rank, with identical bits
+    /// Combine the elements of all ranks on every rank, with identical bits
     pub fn coll_allreduce(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// allreduce whose messages carry another type, e.g. COLL_F32 buffers over a COLL_BF16 wire
+    /// Combine the elements of all ranks on every rank, with messages of another type
     pub fn coll_allreduce_mixed(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// allreduce of every one of `n` buffers, of any types that have the operation; small ones travel together
+    /// Combine each of `n` buffers of all ranks on every rank
     pub fn coll_allreduce_list(comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op) -> coll_status;
-    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatterv(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, counts: *const usize, r#type: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r
+    /// Combine the elements of the ranks up to this one
     pub fn coll_scan(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// The same up to rank r - 1; recv of rank 0 is untouched
+    /// Combine the elements of the ranks below this one
     pub fn coll_exscan(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    /// Collect the elements of all ranks on the root, in the order of the ranks
     pub fn coll_gather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    /// Collect the elements of all ranks on the root, in the order of the ranks
     pub fn coll_gatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of rank r = block r, `count` elements, of the root's send
+    /// Distribute blocks of the root's send: block r goes to recv of rank r
     pub fn coll_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv of rank r = block r, `count` elements, of the root's send
+    /// Distribute blocks of the root's send: block r goes to recv of rank r
     pub fn coll_scatterv(
         comm: *mut coll_comm, send: *const c_void, counts: *const usize, offsets: *const usize, recv: *mut c_void,
         recv_count: usize, r#type: coll_type, root: c_int,
     ) -> coll_status;
-    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    /// Collect the elements of all ranks on every rank, in the order of the ranks
     pub fn coll_allgather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    /// Collect the elements of all ranks on every rank, in the order of the ranks
     pub fn coll_allgatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoall(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoallv(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
         recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    /// Exchange blocks: block r of send goes to rank r, and block r of recv comes from rank r
     pub fn coll_alltoallw(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
         send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
         recv_types: *const coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_allgather(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_allgatherv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
         offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoall(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoallv(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
         recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
     ) -> coll_status;
-    /// Between the neighbours of coll_neighbors
+    /// Exchange blocks with the neighbors that coll_neighbors has set
     pub fn coll_neighbor_alltoallw(
         comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
         send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
         recv_types: *const coll_type,
     ) -> coll_status;
-    /// Returns when the buffer may be reused; long messages, and many short ones that nobody receives, wait for the receiver
+    /// Send a message to one rank
     pub fn coll_send(
         comm: *mut coll_comm, buffer: *const c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
     ) -> coll_status;
-    /// `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one of another type
+    /// Receive a message
     pub fn coll_recv(
         comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
     ) -> coll_status;
-    /// Send to dest and receive from source at once, without deadlock in any pattern
+    /// Send to dest and receive from source at the same time, without deadlock in any pattern
     pub fn coll_sendrecv(
         comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
         source: c_int, r#type: coll_type, tag: c_int,
@@ -688,33 +690,33 @@ extern "C" {
         comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
         source: c_int, r#type: coll_type, tag: c_int, out: *mut *mut coll_request,
     ) -> coll_status;
-    /// Move all operations of the communicator on and say how this one stands: COLL_PENDING, COLL_OK or an error
+    /// Progress all operations of the communicator, and return the status of a request
     pub fn coll_test(request: *mut coll_request) -> coll_status;
-    /// Wait until it is finished
+    /// Wait until a request is finished
     pub fn coll_wait(request: *mut coll_request) -> coll_status;
-    /// Wait for all; the first error found, each request's own status is left to coll_test
+    /// Wait for all requests
     pub fn coll_wait_all(count: c_int, requests: *mut *mut coll_request) -> coll_status;
-    /// Wait for one: *index says which, and what is returned is its status
+    /// Wait for one of several requests
     pub fn coll_wait_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
-    /// The same for all that are finished, and at least one: *count of them, whose numbers are written to indices (room for n)
+    /// Wait for at least one of several requests, and report all that are finished
     pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
-    /// coll_wait_any that does not wait
+    /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
     pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
-    /// What a finished receive got; each pointer may be NULL
+    /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
-    /// Free it
+    /// Free a request
     pub fn coll_request_free(request: *mut coll_request);
-    /// Move all operations of the communicator on without waiting.
+    /// Progress all operations of the communicator without waiting.
     pub fn coll_progress(comm: *mut coll_comm) -> coll_status;
-    /// For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of the program to go on (COLL_USER)
+    /// Return a file descriptor for event loops
     pub fn coll_fd(comm: *mut coll_comm) -> c_int;
     /// blocking
     pub fn coll_run(comm: *mut coll_comm, call: *const coll_call) -> coll_status;
     /// non-blocking
     pub fn coll_start(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
-    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    /// Check and plan a call once, to start it many times
     pub fn coll_prepare(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
-    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    /// Check and plan a call once, to start it many times
     pub fn coll_restart(request: *mut coll_request) -> coll_status;
     /// all round to nearest even
     pub fn coll_f32_to_f16(value: f32) -> u16;
@@ -732,41 +734,41 @@ extern "C" {
     pub fn coll_f8e4m3_to_f32(bits: u8) -> f32;
     /// all round to nearest even
     pub fn coll_f8e5m2_to_f32(bits: u8) -> f32;
-    /// dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does
+    /// Convert floats from one type to another: dst[i] = src[i], rounded once
     pub fn coll_convert(
         dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize,
     ) -> coll_status;
-    /// The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many roundings of x is x
+    /// Convert floats with random rounding, to types of 16 bits and fewer
     pub fn coll_convert_stochastic(
         dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize, seed: u64,
         first: u64,
     ) -> coll_status;
-    /// inout[i] = in[i] op inout[i], with `in` as the lower rank's part
+    /// Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part
     pub fn coll_reduce_local(
         r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
-    /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
+    /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
-    /// Measure the wire between rank 0 and some of the others, the rate of sums, and a barrier of the transport; choose algorithms by what was found from here on (see Tuning)
+    /// Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
-    /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
+    /// Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
-    /// How many calls with COLL_DETECT_OVERFLOW have ended with an infinity or a NaN in the result of this rank, since the communicator was made
+    /// Return how many calls with COLL_DETECT_OVERFLOW have produced an infinity or a NaN on this rank
     pub fn coll_overflows(comm: *const coll_comm) -> u64;
-    /// Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0 between threads, which use memory
+    /// Return the bytes that this rank has sent and received, headers included, for all communicators of its coll_init
     pub fn coll_traffic(comm: *const coll_comm, sent: *mut u64, received: *mut u64);
-    /// Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere
+    /// Return the virtual seconds that have passed for this rank of a simulated job; 0 in other jobs
     pub fn coll_sim_time(comm: *const coll_comm) -> f64;
-    /// An allocator that gives parts of the `length` bytes at `memory`
+    /// Make an arena of the `length` bytes at `memory`
     pub fn coll_arena_begin(memory: *mut c_void, length: usize) -> *const coll_allocator;
-    /// The program has its memory again
+    /// Return the memory of an arena to the program
     pub fn coll_arena_end(arena: *const coll_allocator) -> coll_status;
-    /// Bytes that are out now; 0 for what is no arena
+    /// Return how many bytes of an arena are allocated now; 0 if it is no arena
     pub fn coll_arena_used(arena: *const coll_allocator) -> usize;
-    /// The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order need no longer one
+    /// Return the length in bytes that would have been enough so far, holes and the arena's own records included
     pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
-    /// `length` bytes, at an address that is a multiple of 64, not zeroed
+    /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
-    /// NULL is fine
+    /// Free memory of coll_alloc
     pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
 }
