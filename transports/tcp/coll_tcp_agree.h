@@ -128,7 +128,7 @@ static int coll__agreement_first(const coll__agreement *h)
     return i;
 }
 
-/* May there be a quorum, with all that are not lost?  Nothing is to be waited for if not. */
+/* May there be a quorum, with all that are not lost?  If not, the others are waited for only to be counted. */
 static bool coll__agreement_may_be_enough(const coll__agreement *h)
 {
     int most = 0;
@@ -529,16 +529,15 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         if (coll__agreement_call_all(h)) return COLL_OK;
         const int there = coll__agreement_tally(h, &open);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
-        const bool may_be_enough = coll__agreement_may_be_enough(h);
-        if (may_be_enough && coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
+        if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
             coll__agreement_leave(h);
             return COLL_PENDING;
         }
-        if (!is_enough) until = h->deadline;
+        if (!is_enough) until = coll__agreement_may_be_enough(h) ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
         else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
         if (until > h->deadline) until = h->deadline;
         before = there;
-        const bool is_time = open == 0 || !may_be_enough || coll__now() >= until;
+        const bool is_time = open == 0 || coll__now() >= until;
         if (is_time && !is_enough)
             return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
                                "others might go on elsewhere", there, h->count);
@@ -629,8 +628,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             return COLL_OK;
         }
         if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until
-               || !coll__agreement_may_be_enough(h);
+        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
         if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
@@ -654,7 +652,7 @@ static coll_status coll__agreement_run(coll__agreement *h)
     while (status == COLL_PENDING) {
         coll__agreement_look(h);
         const int first = coll__agreement_first(h);
-        status = first < h->me && coll__agreement_may_be_enough(h) ? coll__agreement_join(h, first) : coll__agreement_seek(h);
+        status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
     }
     if (h->base > 0) coll__agreement_tell(h);
     return status;
