@@ -2596,7 +2596,7 @@ static COLL__UNUSED void coll__close_fd(int *fd)
     *fd = -1;
 }
 
-/* Bytes that nobody can know beforehand.  false: the system has none. */
+/* Bytes that cannot be predicted.  false: the system has none. */
 static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
 {
     for (size_t n; length > 0; out += n, length -= n) {
@@ -2608,7 +2608,7 @@ static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
 
 /* ---- >>signals that writing raises ---- */
 
-/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
+/* Writing to a pipe without a reader raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
  * of ours: they are blocked, and what our own writing has raised is taken. */
 static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
 {
@@ -3038,13 +3038,19 @@ COLL_API const char *coll_status_text(coll_status status)
     return "unknown status";
 }
 
-/* May those who are there go on without the others?  Most of them may, and of two halves the one with the first rank. */
+/* Are so many of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
+static COLL__UNUSED bool coll__is_enough(int there, bool has_first, int count)
+{
+    return 2 * there > count || (2 * there == count && has_first);
+}
+
+/* Are the ranks that are there a quorum? */
 static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
 {
     int there = 0;
 
     for (int i = 0; i < count; i++) there += is_there[i] != 0;
-    return 2 * there > count || (2 * there == count && is_there[0]);
+    return coll__is_enough(there, is_there[0], count);
 }
 
 /* ---- >>bytes: numbers as they travel, least significant byte first ---- */
@@ -3883,7 +3889,7 @@ static inline int coll__process_read(uint32_t pid, void *to, const void *from, s
 #define COLL_HMAC_H
 
 
-#if COLL__HAS_TCP                                 /* nobody else has a key                                    */
+#if COLL__HAS_TCP                                 /* no other transport has a key                             */
 
 
 #include <stdbool.h>
@@ -18194,7 +18200,7 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
 /* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
- * whoever has freed the communicator before it began that call. */
+ * a rank that has freed the communicator before it began that call. */
 static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
 {
     const coll__session *session = r->comm->session;
@@ -34102,7 +34108,7 @@ static bool coll__agreement_may_be_enough(const coll__agreement *h)
     int most = 0;
 
     for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
-    return 2 * most > h->count || (2 * most == h->count && (h->me == 0 || !h->is_lost[0]));
+    return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
 }
 
 /* ---- >>notes ---- */

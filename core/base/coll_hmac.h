@@ -11,7 +11,7 @@
 
 #include "coll_parts.h"
 
-#if COLL__HAS_TCP                                 /* nobody else has a key                                    */
+#if COLL__HAS_TCP                                 /* no other transport has a key                             */
 
 #include "coll_system.h"
 

@@ -177,7 +177,7 @@ static COLL__UNUSED void coll__close_fd(int *fd)
     *fd = -1;
 }
 
-/* Bytes that nobody can know beforehand.  false: the system has none. */
+/* Bytes that cannot be predicted.  false: the system has none. */
 static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
 {
     for (size_t n; length > 0; out += n, length -= n) {
@@ -189,7 +189,7 @@ static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
 
 /* ---- >>signals that writing raises ---- */
 
-/* Writing to a pipe that nobody reads raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
+/* Writing to a pipe without a reader raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
  * of ours: they are blocked, and what our own writing has raised is taken. */
 static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
 {

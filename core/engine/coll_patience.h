@@ -95,7 +95,7 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
 /* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
- * whoever has freed the communicator before it began that call. */
+ * a rank that has freed the communicator before it began that call. */
 static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
 {
     const coll__session *session = r->comm->session;

@@ -134,7 +134,7 @@ static bool coll__agreement_may_be_enough(const coll__agreement *h)
     int most = 0;
 
     for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
-    return 2 * most > h->count || (2 * most == h->count && (h->me == 0 || !h->is_lost[0]));
+    return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
 }
 
 /* ---- >>notes ---- */
