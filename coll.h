@@ -784,7 +784,8 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
  * on this communicator that still need this rank fail with COLL_ERR_PEER (see Communicators).  Valid in every state, and for
  * NULL.  Returns within 2 s, or within 10 s if a message must still be delivered (see Messages).
  * Returns COLL_ERR_MISMATCH if other ranks have made other collectives than this one (see Agreement), with the sentence in
- * coll_error(NULL) and on the log.  The communicator is freed in any case. */
+ * coll_error(NULL) and on the log; and the error with which the communicator ends while coll_free delivers messages.  The
+ * communicator is freed in any case. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* Divide the ranks of `comm` into communicators, one for each color.  Ranks are ordered by key, and then by rank in `comm`.

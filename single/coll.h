@@ -1294,7 +1294,8 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
  * on this communicator that still need this rank fail with COLL_ERR_PEER (see Communicators).  Valid in every state, and for
  * NULL.  Returns within 2 s, or within 10 s if a message must still be delivered (see Messages).
  * Returns COLL_ERR_MISMATCH if other ranks have made other collectives than this one (see Agreement), with the sentence in
- * coll_error(NULL) and on the log.  The communicator is freed in any case. */
+ * coll_error(NULL) and on the log; and the error with which the communicator ends while coll_free delivers messages.  The
+ * communicator is freed in any case. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* Divide the ranks of `comm` into communicators, one for each color.  Ranks are ordered by key, and then by rank in `comm`.
@@ -21083,6 +21084,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll_status status = COLL_OK;
     coll__session *session = comm->session;
     const int64_t began = coll__clock(session);
+    const bool had_failed = session->failure.status != COLL_OK;
     coll_failure failure = { COLL_OK, -1, "" };
 
     while (session->failure.status == COLL_OK) {
@@ -21091,6 +21093,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
         if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
         if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
     }
+    if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned it                  */
+        status = coll__start_failed(session->failure.status, "coll_free: %s", session->failure.text);
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
     if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
         coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",

@@ -400,6 +400,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll_status status = COLL_OK;
     coll__session *session = comm->session;
     const int64_t began = coll__clock(session);
+    const bool had_failed = session->failure.status != COLL_OK;
     coll_failure failure = { COLL_OK, -1, "" };
 
     while (session->failure.status == COLL_OK) {
@@ -408,6 +409,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
         if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
         if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
     }
+    if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned it                  */
+        status = coll__start_failed(session->failure.status, "coll_free: %s", session->failure.text);
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
     if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
         coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
