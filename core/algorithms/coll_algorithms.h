@@ -237,8 +237,10 @@ typedef struct coll__algorithm {
 /* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
  * packets. */
 #if defined(COLL_NO_CHOICE)
+#define COLL__HAS_CHOICE 0
 #define COLL__ALT(...)
 #else
+#define COLL__HAS_CHOICE 1
 #define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
 #endif
 #if COLL__HAS_COUNTS

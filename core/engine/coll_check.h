@@ -470,7 +470,7 @@ static inline const char *coll__kind_switch(coll_kind kind)
     if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
     if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
-    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+    return !COLL__HAS_COUNTS && coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
 }
 
 #undef COLL__KINDS_HERE

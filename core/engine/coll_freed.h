@@ -77,14 +77,15 @@ static coll_status coll__check_freed(coll_request *r)
 
     if (!is_late) return COLL_PENDING;
     is_gone += session->size;
-    if (coll__messages_hear(comm) < 0) return coll__give(is_late), coll__session_fail(session, NULL);
+    coll_status status = coll__messages_hear(comm);
+    if (status < 0) return coll__give(is_late), coll__session_broken(session, status);
     coll__wanted_ranks(r, is_late);
     for (int i = 0; i < session->size; i++) {
         if (!is_late[i] || i == session->rank) continue;
         is_gone[i] = coll__is_gone(r, i);
         any += is_gone[i];
     }
-    coll_status status = any > 0 ? coll__advance(session, 0) : COLL_PENDING;
+    status = any > 0 ? coll__advance(session, 0) : COLL_PENDING;
     const int gone = any > 0 && status >= 0 && coll__is_pending(r) ? coll__hopeless(r, is_gone, is_late) : -1;
     coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;

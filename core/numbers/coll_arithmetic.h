@@ -52,10 +52,18 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     return word;
 }
 
+#elif !COLL__HAS_ANY(COLL__TYPED_f32 | COLL__TYPES_MIXED)
+
+static uint32_t coll__processor_modes(void) { return 0; }
+static uint32_t coll__arithmetic(void) { return 0; }
+
 #else
 
 static uint32_t coll__processor_modes(void)
 {
+#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))      /* it has no floats, and so no modes */
+    return 0;
+#endif
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
     const float above = one + tiny, below = one - tiny, beneath = -one - tiny;
     uint32_t modes = 0;
