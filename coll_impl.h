@@ -58,9 +58,9 @@
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
+ *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_doing.h                  what this rank is doing, for others to read
  *     coll_by_key.h                 messages by key, as others call them
- *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
@@ -168,25 +168,28 @@ COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
+#include "core/engine/coll_strides.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_doing.h"
 #include "core/engine/coll_by_key.h"
-#include "core/engine/coll_strides.h"
 #include "core/engine/coll_pool.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
 #include "core/engine/coll_check.h"
 #include "core/engine/coll_strides_check.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
 #include "core/engine/coll_gone.h"
 #if !defined(COLL_NO_MESSAGES)
 #include "core/engine/coll_messages.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
 #else
 #include "core/engine/coll_no_messages.h"
+COLL__FOR_SPEED
 #endif
 #include "core/engine/coll_doing_comms.h"
 COLL__FOR_SIZE
