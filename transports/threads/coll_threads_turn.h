@@ -479,7 +479,9 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
     return status;
 }
 
-/* The short kinds that programs make all the time, each with its row of the table folded into the text. */
+/* The short kinds that programs make all the time, each with its row of the table folded into the text.  A program that is
+ * compiled for size has none of them. */
+#if !defined(COLL__AS_ASKED)
 #define COLL__TAKE(name, kind)                                                                              \
     static coll_status coll__take_##name(void *member, coll_task *task, coll_failure *failure)              \
     {                                                                                                       \
@@ -510,6 +512,15 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     default:                  return NULL;
     }
 }
+
+#else
+
+static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
+{
+    return (void)context, (void)task, (void)bound, NULL;
+}
+
+#endif
 
 COLL__FOR_SIZE
 
