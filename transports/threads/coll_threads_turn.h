@@ -517,7 +517,8 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 
 static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
 {
-    return (void)context, (void)task, (void)bound, NULL;
+    (void)context, (void)task, (void)bound;
+    return NULL;
 }
 
 #endif
