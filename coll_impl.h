@@ -56,8 +56,9 @@
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_activity.h               what this rank does, and which communicators it and the others have freed
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
+ *     coll_activity.h               what this rank does, and which communicators it and the others have freed
+ *     coll_by_key.h                 messages by key, as others call them
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
@@ -160,23 +161,27 @@ COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
+#include "core/engine/coll_strides.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_activity.h"
-#include "core/engine/coll_strides.h"
+#include "core/engine/coll_by_key.h"
 #include "core/engine/coll_pool.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
 #include "core/engine/coll_check.h"
 #include "core/engine/coll_strides_check.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
 #if COLL__HAS_MESSAGES
 #include "core/engine/coll_messages.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
 #else
 #include "core/engine/coll_no_messages.h"
+COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
 #include "core/engine/coll_packets.h"
@@ -277,7 +282,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 
 COLL_API coll_status coll_free(coll_comm *comm)
 {
-    if (comm && coll__is_called_back()) return coll__stay_out(comm);
+    if (comm && coll__is_called_back(comm)) return coll__stay_out(comm);
     return comm ? coll__comm_close(comm) : COLL_OK;
 }
 
@@ -354,7 +359,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__session *session = comm->session;
 
-    if (!__atomic_exchange_n(&session->abort_claimed, 1, __ATOMIC_ACQ_REL)) {
+    if (!coll__flag_set(&session->abort_claimed)) {
         coll__abort_sentence(session->abort_text, sizeof session->abort_text, session->rank, why);
         __atomic_store_n(&session->abort_wanted, 1, __ATOMIC_RELEASE);
     }
@@ -363,7 +368,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_told) return COLL_OK;
-    if (!coll__door_claim(&comm->door, session, false)) return COLL_OK;    /* whoever is inside sees to it             */
+    if (!coll__door_claim(comm, false)) return COLL_OK;    /* whoever is inside sees to it             */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);
@@ -417,6 +422,7 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 {
     coll_request r;
 
+    coll__messages_use(comm);
     if (call) {
         r.call = *call;
         return coll__run(comm, &r);
@@ -425,11 +431,17 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
 }
 
-COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
+static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (out) *out = NULL;
     const coll_status status = coll__enter_alive(comm);
     return status < 0 ? status : coll__leave_started(comm, coll__request_new(comm, call, out), out);
+}
+
+COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
+{
+    coll__messages_use(comm);
+    return coll__start(comm, call, out);
 }
 
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -437,6 +449,7 @@ COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_r
     if (out) *out = NULL;
     coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
+    coll__messages_use(comm);
     status = coll__request_new(comm, call, out);
     if (status == COLL_OK && coll__prepare(comm, *out) < 0) {
         status = coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory to prepare it");
@@ -477,6 +490,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
+    coll__messages_use(comm);
     if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
@@ -538,7 +552,7 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
         coll_call of_this, *const call = &of_this;                                                          \
         *call = coll__call_of fields;                                                                       \
         rest;                                                                                               \
-        return coll_start(comm, call, out);                                                                 \
+        return coll__start(comm, call, out);                                                                 \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
@@ -643,16 +657,16 @@ COLL__EXCHANGES(neighbor_, NEIGHBOR_, COLL__PLAIN)
 #undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), call->tag = tag)
+           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
 
 COLL__BOTH(recv, (coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), call->tag = tag)
+           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
 
 COLL__BOTH(sendrecv,
            (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
             coll_type type, int tag),
            (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, dest),
-           (call->recv_count = recv_count, call->source = source, call->tag = tag))
+           (coll__messages_use(comm), call->recv_count = recv_count, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
 #undef COLL__STARTED

@@ -1,7 +1,8 @@
 #!/bin/sh
 # test_bare.sh - boards without an operating system (examples/bare), emulated: two and four of them, over lines that are good and
 # over lines that lose and change bytes, have the bits of threads of this machine, in a training and in every call of COLL_TINY.
-# Where nothing comes through, each says so and ends.  And what it takes of memory.
+# Where nothing comes through, each says so and ends.  What it takes of memory.  That it links for processors without atomic
+# instructions, and that two tasks of one program do not disturb one another.
 #
 #   usage: sh tests/test_bare.sh
 #
@@ -11,7 +12,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 # Where there is noise, what is sent again meets messages of later calls, which wait in memory: how many is left to chance.
-most_text=41984 most_stack=2560 most_comm=1024 most_memory=24576 most_memory_in_noise=28672
+most_text=37376 most_floor=20000 most_stack=2560 most_comm=1024 most_memory=24576 most_memory_in_noise=28672
 passed=0 failed=0
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -70,5 +71,42 @@ if sh examples/bare/build.sh tests/bare_size.c "$dir/size.elf" > "$dir/log" 2>&1
     if [ "$text" -le $most_text ]; then ok "$text bytes of program, of at most $most_text"
     else wrong "the program" "$text bytes, and at most $most_text are wanted"; fi
 else wrong "the program" "$(head -n 3 "$dir/log")"; fi
+
+# ---- one allreduce of one type, and nothing else: what is not called is not linked
+floor() { # type, flag: into $dir/floor.elf
+    arm-none-eabi-gcc --specs=picolibc.specs -mcpu=cortex-m3 -mthumb -std=c11 -Os -Wall -Wextra -Wno-type-limits \
+        -ffp-contract=off -ffunction-sections -fdata-sections -Wl,--gc-sections -DCOLL_TINY -DCOLL_ONLY_KINDS=allreduce \
+        "-DCOLL_ONLY_TYPES=$1" "$2" tests/bare_floor.c -o "$dir/floor.elf" > "$dir/log" 2>&1
+}
+for type in f32 i32; do
+    [ $type = f32 ] && flag=-UFLOOR_I32 || flag=-DFLOOR_I32
+    if ! floor $type $flag; then
+        wrong "an allreduce of $type" "$(head -n 3 "$dir/log")"
+        continue
+    fi
+    text=$(arm-none-eabi-size "$dir/floor.elf" | awk 'NR == 2 { print $1 }')
+    if [ "$text" -le $most_floor ]; then ok "$text bytes of program for an allreduce of $type, of at most $most_floor"
+    else wrong "an allreduce of $type" "$text bytes, and at most $most_floor are wanted"; fi
+done
+floats=$(arm-none-eabi-nm "$dir/floor.elf" | grep -E ' __aeabi_(c?[df][a-z]|u?[il]l?2[df])')
+if [ ! "$floats" ]; then ok "no arithmetic of floats in that of i32"; else wrong "floats in an allreduce of i32" "$floats"; fi
+
+# ---- every function links where there are no atomic instructions, and without malloc
+links() { # name, compiler, flags...
+    name=$1 compiler=$2; shift 2
+    if ! "$compiler" --specs=picolibc.specs -std=c11 -Os -Wall -Wextra -Wno-type-limits -ffp-contract=off -DCOLL_TINY \
+        -DCOLL_NO_MALLOC "$@" tests/bare_size.c -o "$dir/links.elf" > "$dir/log" 2>&1; then
+        wrong "$name" "$(grep -m 3 -E 'undefined|error|warning' "$dir/log")"
+    elif "${compiler%gcc}nm" "$dir/links.elf" | grep -qE ' (malloc|calloc|realloc|aligned_alloc|posix_memalign|free)$'; then
+        wrong "$name" "malloc is in the program"
+    else ok "$name: all functions link, without malloc"; fi
+}
+links "Cortex-M0" arm-none-eabi-gcc -mcpu=cortex-m0 -mthumb
+links "RISC-V without atomic instructions" riscv64-unknown-elf-gcc -march=rv32imc -mabi=ilp32
+
+# ---- tasks of an RTOS, by threads of this machine
+if ${CC:-cc} -std=c11 -O1 -Wno-type-limits -DCOLL_TINY -DCOLL_NO_MALLOC tests/bare_tasks.c -o "$dir/tasks" -pthread \
+    > "$dir/log" 2>&1 && timeout 60 "$dir/tasks" > "$dir/log" 2>&1
+then ok "tasks: $(tail -n 1 "$dir/log")"; else wrong "tasks" "$(tail -n 12 "$dir/log")"; fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -22,6 +22,7 @@ has_fuzzer() { # clang's own run-time libraries
 }
 # A package of Python modules serves /usr/bin/python3 alone.
 has_module() { python3 -c "import $1" 2> /dev/null || /usr/bin/python3 -c "import $1" 2> /dev/null; }
+has_picolibc_riscv() { echo | riscv64-unknown-elf-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
 clang_runtime() { # the package for the clang that is there, or will be
@@ -63,6 +64,8 @@ need rest 'programs for musl'                         'musl-tools linux-libc-dev
 need rest 'running them'                              qemu-user-static has qemu-aarch64-static qemu-s390x-static
 need rest 'programs for boards without a system'      gcc-arm-none-eabi has arm-none-eabi-gcc
 need rest 'the C library of boards'                   picolibc-arm-none-eabi has_picolibc
+need rest 'programs for boards of RISC-V'             gcc-riscv64-unknown-elf has riscv64-unknown-elf-gcc
+need rest 'their C library'                           picolibc-riscv64-unknown-elf has_picolibc_riscv
 need rest 'running boards'                            qemu-system-arm has qemu-system-arm
 need rest 'coll-run -H'                               openssh-client has ssh ssh-keygen
 need rest 'Fortran'                                   gfortran has gfortran

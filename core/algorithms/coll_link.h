@@ -4,7 +4,7 @@
 
 #include "coll_shares.h"
 
-#if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
+#if COLL__IS_TINY                                 /* little memory, and a wire so slow that nothing is gained by more; the same on
                                                      all ranks that meet, as all of these                     */
 enum {
     COLL__SLICE_MOST = 1 << 10, COLL__SLICE_LEAST = 1 << 10, COLL__LANDING_MOST = 1 << 10, COLL__LAG_LEAST = 1, COLL__LAG_MOST = 1

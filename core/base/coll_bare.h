@@ -1,8 +1,9 @@
 /* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
  *
- * There is one thread, so nobody is kept out, woken or waited for.  There are no processes, files, signals and variables of an
- * environment.  Time is the transport's (coll_transport.now); where that has none, no time passes, and no call comes to its
- * limit. */
+ * A session belongs to one task on one core, so nobody is kept out, woken or waited for; other tasks and cores have sessions of
+ * their own, and share no data with it.  There are no processes, files, signals and variables of an environment.  Time is the
+ * transport's (coll_transport.now).  If the transport has none, no time passes: no call comes to its limit, coll_free waits until
+ * its messages are delivered or progress fails, and each wait sleeps in progress at once. */
 #ifndef COLL_BARE_H
 #define COLL_BARE_H
 
@@ -17,6 +18,8 @@ enum { COLL__LINE = 8 };                          /* as aligned as anything need
 
 /* ---- >>time: none passes ---- */
 
+enum { COLL__HAS_CLOCK = 0 };
+
 static inline int64_t coll__now(void) { return 0; }
 static inline void coll__nap(long us) { (void)us; }
 
@@ -29,6 +32,21 @@ static inline void coll__membarrier(void) { }
 /* ---- >>threads: there is one ---- */
 
 enum { COLL__MANY_THREADS = 0 };
+
+/* Each session keeps its own mark (coll__session.runs_operation): tasks and cores that have a session each share none. */
+static inline void coll__callback_begin(void) { }
+static inline void coll__callback_end(void) { }
+
+/* Set a flag.  Returns what it was.  Only an interrupt can come between the look and the store.  It ends before the store and has
+ * cleared what it set, so no atomic exchange is needed, which a Cortex-M0 and a RISC-V without the A extension lack. */
+static inline int coll__flag_set(int *flag)
+{
+    const int was = __atomic_load_n(flag, __ATOMIC_RELAXED);
+
+    __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return was;
+}
 
 typedef int coll__thread_id;
 typedef char coll__lock, coll__cond;

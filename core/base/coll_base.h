@@ -17,9 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In how many functions of the program's this thread is that the library has called: operations, log hooks. */
-static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
-
 /* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
  * defining __OPTIMIZE_SIZE__ after a pop_options. */
 #if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
@@ -131,9 +128,9 @@ static COLL__UNUSED uint64_t coll__processor_set(int *count)
 
 static COLL__UNUSED int coll__processors(void)
 {
-    int count;
+    int count = 1;
 
-    (void)coll__processor_set(&count);
+    if (COLL__MANY_THREADS) (void)coll__processor_set(&count);
     return count;
 }
 

@@ -63,6 +63,8 @@ enum {
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
+    COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* does a program link messages by key only if it calls for them? */
+    COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* may a transport take whole collectives (coll_transport.offload)? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
     COLL__COPY_MOST     = COLL_COPY_BYTES,

@@ -45,6 +45,8 @@ enum { COLL__SECOND = 1000000000 };               /* in nanoseconds             
 
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 
+enum { COLL__HAS_CLOCK = 1 };
+
 static inline int64_t coll__now(void)
 {
     struct timespec t;
@@ -65,6 +67,15 @@ typedef pthread_mutex_t coll__lock;
 typedef pthread_cond_t  coll__cond;
 
 enum { COLL__MANY_THREADS = 1 };                  /* a program may have others than this one                */
+
+/* In how many functions of the program that the library has called this thread is: operations, log hooks. */
+static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
+
+static inline void coll__callback_begin(void) { coll__callbacks++; }
+static inline void coll__callback_end(void) { coll__callbacks--; }
+
+/* Set a flag.  Returns what it was. */
+static inline int coll__flag_set(int *flag) { return __atomic_exchange_n(flag, 1, __ATOMIC_ACQ_REL); }
 
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }

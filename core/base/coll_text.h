@@ -115,10 +115,10 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    coll__callbacks++;
+    coll__callback_begin();
     if (log->hook) log->hook(log->context, level, line);
     else coll__log_line(line);
-    coll__callbacks--;
+    coll__callback_end();
 }
 
 /* ---- >>failure: the first one is kept ---- */
@@ -166,14 +166,11 @@ static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_sta
     return failure->status = status;
 }
 
-/* What coll_error(NULL) gives. */
-static COLL__THREAD_LOCAL const char *coll__start_error = "";
+/* The status whose name coll_error(NULL) gives: only a program that asks links the names. */
+static COLL__THREAD_LOCAL coll_status coll__start_last;
 
-static COLL__UNUSED coll_status coll__start_status(coll_status status)
-{
-    coll__start_error = coll_status_text(status);
-    return status;
-}
+static COLL__UNUSED coll_status coll__start_status(coll_status status) { return coll__start_last = status; }
+#define coll__start_error (coll__start_last ? coll_status_text(coll__start_last) : "")
 
 #endif
 

@@ -52,77 +52,96 @@ enum {
 typedef struct coll__side_shape { uint8_t who, over, from; } coll__side_shape;
 
 typedef struct coll__kind_shape {
-    const char      *name;
     coll__side_shape send, recv;
     uint8_t          in_place, traits;
 } coll__kind_shape;
 
 /* ---- >>rows ---- */
 
-#define COLL__KIND(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)             \
-    [COLL_##kind] = { name, { COLL__WHO_##send_who, COLL__OVER_##send_over, COLL__FROM_##send_from },                        \
+/* kind, its name;  send: who, over, from;  recv: who, over, from;  in place; traits */
+#define COLL__EACH_KIND(X)                                                                                                    \
+    X(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, 0)                      \
+    X(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
+    X(REDUCE,          "reduce",          ALL,    ONE,   COUNT,     ROOT,   ONE,   COUNT,      SAME,                          \
+      COLL__REDUCES | COLL__ROOTED)                                                                                           \
+    X(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(REDUCE_SCATTER,  "reduce_scatter",  ALL,    RANKS, COUNT,     ALL,    ONE,   COUNT,      START, COLL__REDUCES)          \
+    X(REDUCE_SCATTERV, "reduce_scatterv", ALL,    RANKS, RECV_LIST, ALL,    ONE,   OWN_RECV,   START,                         \
+      COLL__REDUCES | COLL__SUMMED)                                                                                           \
+    X(SCAN,            "scan",            ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(EXSCAN,          "exscan",          ALL,    ONE,   COUNT,     LATER,  ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(GATHER,          "gather",          ALL,    ONE,   COUNT,     ROOT,   RANKS, COUNT,      BLOCK, COLL__ROOTED)           \
+    X(GATHERV,         "gatherv",         ALL,    ONE,   COUNT,     ROOT,   RANKS, LIST,       BLOCK,                         \
+      COLL__ROOTED | COLL__PAIRWISE)                                                                                          \
+    X(SCATTER,         "scatter",         ROOT,   RANKS, COUNT,     ALL,    ONE,   COUNT,      BLOCK, COLL__ROOTED)           \
+    X(SCATTERV,        "scatterv",        ROOT,   RANKS, LIST,      ALL,    ONE,   RECV_COUNT, BLOCK,                         \
+      COLL__ROOTED | COLL__PAIRWISE)                                                                                          \
+    X(ALLGATHER,       "allgather",       ALL,    ONE,   COUNT,     ALL,    RANKS, COUNT,      BLOCK, 0)                      \
+    X(ALLGATHERV,      "allgatherv",      ALL,    ONE,   COUNT,     ALL,    RANKS, LIST,       BLOCK, COLL__SUMMED)           \
+    X(ALLTOALL,        "alltoall",        ALL,    RANKS, COUNT,     ALL,    RANKS, COUNT,      ASIDE, 0)                      \
+    X(ALLTOALLV,       "alltoallv",       ALL,    RANKS, LIST,      ALL,    RANKS, LIST,       ASIDE, COLL__PAIRWISE)         \
+    X(ALLTOALLW,       "alltoallw",       ALL,    RANKS, TYPED,     ALL,    RANKS, TYPED,      ASIDE, COLL__PAIRWISE)         \
+    X(NEIGHBOR_ALLGATHER, "neighbor_allgather", ALL, ONE, COUNT, ALL, SOURCES, COUNT, NEVER, COLL__NEIGHBORS)                 \
+    X(NEIGHBOR_ALLGATHERV, "neighbor_allgatherv", ALL, ONE, COUNT, ALL, SOURCES, LIST, NEVER,                                 \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(NEIGHBOR_ALLTOALL, "neighbor_alltoall", ALL, DESTINATIONS, COUNT, ALL, SOURCES, COUNT, NEVER, COLL__NEIGHBORS)          \
+    X(NEIGHBOR_ALLTOALLV, "neighbor_alltoallv", ALL, DESTINATIONS, LIST, ALL, SOURCES, LIST, NEVER,                           \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", ALL, DESTINATIONS, TYPED, ALL, SOURCES, TYPED, NEVER,                         \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES)          \
+    X(SEND,            "send",            ALL,    ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(RECV,            "recv",            NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,     ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE)
+
+#define COLL__KIND_ROW(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)         \
+    [COLL_##kind] = { { COLL__WHO_##send_who, COLL__OVER_##send_over, COLL__FROM_##send_from },                              \
                       { COLL__WHO_##recv_who, COLL__OVER_##recv_over, COLL__FROM_##recv_from },                              \
-                      COLL__IN_PLACE_##in_place, traits }
-#define COLL__NEIGHBOR(kind, name, send_over, send_from, recv_from, traits)                                                  \
-    COLL__KIND(NEIGHBOR_##kind, "neighbor_" name, ALL, send_over, send_from, ALL, SOURCES, recv_from, NEVER,                 \
-               COLL__NEIGHBORS | (traits))
+                      COLL__IN_PLACE_##in_place, traits },
+#define COLL__KIND_NAME(kind, name, ...) [COLL_##kind] = name,
 
-static const coll__kind_shape coll__kinds[] = {
-    [0] = { .name = "?" },                        /* no kind                                                  */
-    /* kind, its name;  send: who, over, from;  recv: who, over, from;  in place, traits */
-    COLL__KIND(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, 0),
-    COLL__KIND(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED),
-    COLL__KIND(REDUCE,          "reduce",          ALL,    ONE,   COUNT,      ROOT,   ONE,   COUNT,      SAME,
-               COLL__REDUCES | COLL__ROOTED),
-    COLL__KIND(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(REDUCE_SCATTER,  "reduce_scatter",  ALL,    RANKS, COUNT,      ALL,    ONE,   COUNT,      START, COLL__REDUCES),
-    COLL__KIND(REDUCE_SCATTERV, "reduce_scatterv", ALL,    RANKS, RECV_LIST,  ALL,    ONE,   OWN_RECV,   START,
-               COLL__REDUCES | COLL__SUMMED),
-    COLL__KIND(SCAN,            "scan",            ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(EXSCAN,          "exscan",          ALL,    ONE,   COUNT,      LATER,  ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(GATHER,          "gather",          ALL,    ONE,   COUNT,      ROOT,   RANKS, COUNT,      BLOCK, COLL__ROOTED),
-    COLL__KIND(GATHERV,         "gatherv",         ALL,    ONE,   COUNT,      ROOT,   RANKS, LIST,       BLOCK,
-               COLL__ROOTED | COLL__PAIRWISE),
-    COLL__KIND(SCATTER,         "scatter",         ROOT,   RANKS, COUNT,      ALL,    ONE,   COUNT,      BLOCK, COLL__ROOTED),
-    COLL__KIND(SCATTERV,        "scatterv",        ROOT,   RANKS, LIST,       ALL,    ONE,   RECV_COUNT, BLOCK,
-               COLL__ROOTED | COLL__PAIRWISE),
-    COLL__KIND(ALLGATHER,       "allgather",       ALL,    ONE,   COUNT,      ALL,    RANKS, COUNT,      BLOCK, 0),
-    COLL__KIND(ALLGATHERV,      "allgatherv",      ALL,    ONE,   COUNT,      ALL,    RANKS, LIST,       BLOCK, COLL__SUMMED),
-    COLL__KIND(ALLTOALL,        "alltoall",        ALL,    RANKS, COUNT,      ALL,    RANKS, COUNT,      ASIDE, 0),
-    COLL__KIND(ALLTOALLV,       "alltoallv",       ALL,    RANKS, LIST,       ALL,    RANKS, LIST,       ASIDE, COLL__PAIRWISE),
-    COLL__KIND(ALLTOALLW,       "alltoallw",       ALL,    RANKS, TYPED,      ALL,    RANKS, TYPED,      ASIDE, COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLGATHER,     "allgather",   ONE,          COUNT, COUNT, 0),
-    COLL__NEIGHBOR(ALLGATHERV,    "allgatherv",  ONE,          COUNT, LIST,  COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLTOALL,      "alltoall",    DESTINATIONS, COUNT, COUNT, 0),
-    COLL__NEIGHBOR(ALLTOALLV,     "alltoallv",   DESTINATIONS, LIST,  LIST,  COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLTOALLW,     "alltoallw",   DESTINATIONS, TYPED, TYPED, COLL__PAIRWISE),
-    COLL__KIND(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES),
-    COLL__KIND(SEND,            "send",            ALL,    ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE),
-    COLL__KIND(RECV,            "recv",            NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE),
-    COLL__KIND(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,      ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE),
-};
+static const coll__kind_shape coll__kinds[] = { [0] = { .traits = 0 }, COLL__EACH_KIND(COLL__KIND_ROW) };     /* 0: no kind */
+static const char coll__kind_names[][20] = { [0] = "?", COLL__EACH_KIND(COLL__KIND_NAME) };
 
-#undef COLL__NEIGHBOR
-#undef COLL__KIND
+#undef COLL__KIND_NAME
+#undef COLL__KIND_ROW
+#undef COLL__EACH_KIND
 
 enum { COLL__KIND_COUNT = sizeof coll__kinds / sizeof *coll__kinds };             /* with 0, which is none    */
 
 /* ---- >>kinds ---- */
 
-/* The row of a kind, which may come from anywhere: that of none has no name, no side and no trait. */
+/* The row of a kind, which may come from anywhere: that of none has no side and no trait. */
 static inline const coll__kind_shape *coll__kind_shape_of(coll_kind kind)
 {
     return &coll__kinds[(unsigned)kind < COLL__KIND_COUNT ? kind : 0];
 }
 
-COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_shape_of(kind)->name; }
+COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_names[(unsigned)kind < COLL__KIND_COUNT ? kind : 0]; }
 
-static inline bool coll__kind_is(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
+/* Traits that calls of this program can have; the compiler drops what is for others. */
+enum {
+    COLL__TRAITS_HERE = COLL__REDUCES | COLL__MESSAGE | (COLL__HAS_NEIGHBOR ? COLL__NEIGHBORS : 0)
+                      | (COLL__HAS_COUNTS ? COLL__PAIRWISE | COLL__SUMMED : 0)
+                      | (COLL__HAS_BROADCAST || COLL__HAS_REDUCE || COLL__HAS_GATHER || COLL__HAS_SCATTER ? COLL__ROOTED : 0)
+};
+
+/* Of any kind, also of one that this program was compiled without. */
+static inline bool coll__kind_has(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
+
+/* Of a kind that it has. */
+static inline __attribute__((always_inline)) bool coll__kind_is(coll_kind kind, unsigned trait)
+{
+    return (trait & COLL__TRAITS_HERE) && coll__kind_has(kind, trait & COLL__TRAITS_HERE);
+}
 
 static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kind, COLL__REDUCES); }
 static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
 static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
-static inline bool coll__kind_exchanges(coll_kind kind) { return coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE; }
+static inline bool coll__kind_exchanges(coll_kind kind)
+{
+    return COLL__HAS_ALLTOALL && coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE;
+}
 
 /* Is it about one vector, with no blocks of ranks? */
 static inline bool coll__kind_is_one_vector(coll_kind kind)
@@ -141,7 +160,7 @@ static inline bool coll__is_by_count(const coll__kind_shape *shape)
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    return shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
+    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
 }
 
 /* ---- >>sides: the blocks of a call on one rank ---- */
@@ -178,6 +197,11 @@ static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *
                            [COLL__OVER_DESTINATIONS] = role.destinations };
     const bool is_used = coll__is_held(shape, role.rank, c->root);
 
+    if (!COLL__HAS_COUNTS)
+        return (coll__side){ .name = is_send ? "send" : "recv", .is_used = is_used,
+                             .blocks = shape->over == COLL__OVER_ONE ? 1 : role.size,
+                             .count = shape->from == COLL__FROM_COUNT ? c->count : c->recv_count,
+                             .at = (const unsigned char *)(is_send ? c->send : c->recv) };
     return (coll__side){
         .name = is_send ? "send" : "recv", .is_used = is_used, .is_listed = is_used && shape->from >= COLL__FROM_LIST,
         .has_types = shape->from == COLL__FROM_TYPED, .blocks = blocks[shape->over],

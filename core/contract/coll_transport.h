@@ -98,7 +98,7 @@ typedef struct coll_transport {
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
      * COLL_PENDING; COLL_ERR_UNSUPPORTED declines, alike on all ranks, and with the inputs as they were; behind tasks in front
-     * of it only at the first call.  Blames are set through `failure`. */
+     * of it only at the first call.  Blames are set through `failure`.  COLL_TINY never calls it. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
@@ -167,7 +167,7 @@ typedef struct coll_transport {
     bool        in_background;
 
     /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
-     * just reduced so many bytes. */
+     * just reduced so many bytes.  Without an operating system this is the only clock. */
     int64_t     (*now)     (void *context);
     void        (*charge_reduce)(void *context, size_t length);
 

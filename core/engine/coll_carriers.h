@@ -7,7 +7,7 @@
 
 /* ---- >>one message ---- */
 
-static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
+static COLL__UNUSED bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
 
 /* It is on its way, also if nobody waits for it. */
 static coll_status coll__message_start(coll_request *r)
@@ -66,9 +66,30 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
-#define COLL__CARRIER_OF_MESSAGES                                                                                             \
+#define COLL__CARRIER_OF_ONE                                                                                                  \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain }
+
+#if COLL__IS_TINY                                 /* COLL__ON_DEMAND                                          */
+#define COLL__CARRIER_OF_MESSAGES
+
+static const coll__carrier coll__message_carrier = COLL__CARRIER_OF_ONE;
+static const coll__by_key coll__keys = {
+    &coll__message_carrier, coll__messages_post, coll__messages_advance, coll__messages_unmatched, coll__messages_undelivered,
+    coll__messages_are_moving, coll__messages_close, coll__messages_free, coll__look_for_overflow
+};
+
+static void coll__messages_use(coll_comm *comm)
+{
+    if (comm) comm->session->by_key = &coll__keys;
+}
+
+#else
+#define COLL__CARRIER_OF_MESSAGES COLL__CARRIER_OF_ONE,
+
+static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
+#endif
+
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
       .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
@@ -85,9 +106,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
-    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
-      .explain = coll__offload_explain },
+    COLL__CARRIER_OF_TRANSPORT
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
     COLL__CARRIER_OF_PACKETS

@@ -458,7 +458,7 @@ static inline const char *coll__kind_switch(coll_kind kind)
 {
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
-    if (!COLL__HAS_COUNTS && (coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
+    if (!COLL__HAS_COUNTS && (coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
         return "COLL_NO_COUNTS";
     return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
 }

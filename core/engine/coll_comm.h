@@ -14,6 +14,7 @@ typedef struct coll__message coll__message;       /* coll_match.h               
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
 typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
+typedef struct coll__by_key coll__by_key;         /* coll_by_key.h                                            */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -318,6 +319,7 @@ struct coll__session {
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     coll__yields yields;
+    bool  runs_operation;                         /* without an operating system: one of the program's runs   */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     const coll__internals *internals;             /* the transport's                                          */
@@ -335,7 +337,8 @@ struct coll__session {
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     int            listed_count;
     coll_comm     *successor;                     /* of that list, where a coll_shrink has failed since; NULL: none */
-    coll__messages *messages;
+    coll__messages *messages;                     /* NULL: none so far                                        */
+    const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: no call has needed it        */
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
@@ -437,7 +440,10 @@ struct coll_comm {
     uint64_t overflows;                           /* calls with COLL_DETECT_OVERFLOW that have found one      */
     char  error[COLL__SENTENCE_ROOM];             /* what the last call that failed has to say, and ...       */
     char  ending[COLL__SENTENCE_ROOM];            /* ... what has ended the communicator, at a time of its own */
-    const char *sentence;                         /* atomic: the later one                                    */
+    union {
+        const char *sentence;                     /* atomic: the later one; NULL: neither is written          */
+        coll_status told;                         /* with COLL_NO_TEXT: the status whose name is the sentence */
+    };
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     const void *watch;                            /* atomic: the wait for one of several that is inside (coll_wait.h) */
     coll_comm *beside;                            /* the next one that it is inside of                        */
@@ -532,18 +538,20 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
-    const uint64_t scale = coll__bits64(call->scale);
-    const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
+    const uint64_t scale = COLL__HAS_SCALE ? coll__bits64(call->scale) : 0;
+    const char *const algorithm = COLL__HAS_CHOICE ? call->algorithm : NULL;
+    const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
+    const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
-        && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
+    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed)
+        return (unsigned char)(call->flags & COLL__FLAGS);
     if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (scale != coll__bits64(1)) hash = scale;
-        if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
+        if (COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
     }
-    for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
+    for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     if (hash == 0) return 0;
     return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
@@ -572,7 +580,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  * of the communicator: ranks that disagreed in one find it when they next compare fingerprints, in whatever call. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
-    const unsigned traits = coll__kinds[call->kind].traits;
+    const unsigned traits = coll__kinds[call->kind].traits & COLL__TRAITS_HERE;
     const bool reduces = traits & COLL__REDUCES;
     size_t count = traits & COLL__PAIRWISE ? 0 : call->count;
     uint32_t root = traits & (COLL__ROOTED | COLL__MESSAGE) ? (uint32_t)call->root : 0;
@@ -617,11 +625,14 @@ static inline void coll__head_set_count(unsigned char *head, uint64_t count)
 
 static inline uint64_t coll__head_count(const unsigned char *head) { return coll__get64(head + 24) & COLL__COUNT_MASK; }
 
+/* Without such a kind in the program histories stay 0. */
+enum { COLL__HAS_HISTORY = (COLL__TRAITS_HERE & (COLL__ROOTED | COLL__NEIGHBORS)) != 0 || COLL__HAS_SCAN };
+
 /* May a rank end a call of this kind before its fingerprint has been compared, through others, with those of all ranks?  As the
  * root of a broadcast does, and each other rank in a reduce. */
 static inline bool coll__ends_early(coll_kind kind)
 {
-    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || kind == COLL_SCAN || kind == COLL_EXSCAN;
+    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && (kind == COLL_SCAN || kind == COLL_EXSCAN));
 }
 
 /* What `history` becomes with a call of this fingerprint. */

@@ -91,7 +91,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
-        const bool as_is = coll__is_slot(span->place) || r->codec.same;
+        const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
         const size_t length = coll__bytes_of(r, span->place, x.count);
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
@@ -104,7 +104,7 @@ COLL__INLINE coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb ve
 {
     const coll__session *session = r->comm->session;
 
-    if (r->order->is_keyed) return coll__key_post(r->order, x, verb == COLL__SEND);
+    if (r->order->is_keyed) return COLL__BY_KEY(session, post, r->order, x, verb == COLL__SEND);
     return verb == COLL__SEND ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
 
@@ -163,7 +163,7 @@ static coll__span coll__span_of_one(const coll_request *r, const coll__span *spa
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
                                    size_t bytes, long slice, long tick)
 {
-    const bool as_is = coll__is_slot(span->place) || r->codec.same;
+    const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
 
     x->length = bytes;
@@ -220,15 +220,16 @@ static void coll__do_copies(const coll_request *r, const coll__stage *stage)
         unsigned char *to = coll__spot_at(stage, m->to);
         const bool is_wire = m->to.place == COLL__WORK, was_wire = source == COLL__WORK;
         if (to == from || m->count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, m->count, m->index, coll__whose(r, source));
-        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, m->count);
+        const bool is_recoded = is_wire != was_wire && !coll__is_same(&r->codec);
+        if (is_recoded && is_wire) coll__pack(&r->codec, to, from, m->count, m->index, coll__whose(r, source));
+        else if (is_recoded) coll__unpack(&r->codec, to, from, m->count);
         else memmove(to, from, is_wire ? coll__wire_bytes(&r->codec, m->count) : m->count * r->codec.type_size);
     }
 }
 
 static inline coll__stage *coll__stage_of(const coll__execution *execution, long slice, int k)
 {
-    if (execution->is_cached) return &execution->stages[k];
+    if (COLL__CACHED_MOST > 0 && execution->is_cached) return &execution->stages[k];
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
@@ -266,7 +267,7 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
     coll_status status = COLL_OK;
 
     coll__stage_begin(r, stage);
-    if (stage->is_kept) return coll__post_again(r, stage, tick);
+    if (COLL__CACHED_MOST > 0 && stage->is_kept) return coll__post_again(r, stage, tick);
     coll__round now = coll__round_of(r, execution->list, execution->steps);
     execution->choice.algorithm->round(&now, k);
     COLL__ASSERT(now.count <= execution->steps, "round %d of %s has %d steps, planned were %d", k,
@@ -294,7 +295,7 @@ static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const 
     coll_failure failure = { COLL_OK, -1, "" };
     unsigned char last[COLL_HEAD_LENGTH];
 
-    if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
+    if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
     memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
     coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
@@ -315,12 +316,13 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
     static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
-    const coll__session *session = r->comm->session;
+    coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
     coll__source *const sources = r->execution->sources;
     size_t folded = 0;
 
+    if (!COLL__MANY_THREADS) session->runs_operation = r->codec.fn != NULL;
     for (int i = stage->copies; i < stage->made_count; i++) {
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
@@ -332,6 +334,7 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
                                                .scratch = r->execution->scratch });
     }
+    if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
 }
 
@@ -447,8 +450,10 @@ static coll_status coll__execution_advance(coll_request *r)
             if (COLL__ABREAST > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
             const long tick = execution->posted++;
             const coll__rounds now = coll__rounds_of(execution, tick);
-            for (long k = now.first; k <= now.last; k++)
-                if (coll__post_round(r, tick - k * execution->lag, (int)k, tick) < 0) return coll__comm_fail(r->comm, NULL);
+            for (long k = now.first; k <= now.last; k++) {
+                const coll_status posted = coll__post_round(r, tick - k * execution->lag, (int)k, tick);
+                if (posted < 0) return coll__session_broken(r->comm->session, posted);
+            }
         }
         if (COLL__ABREAST > 1 && execution->posted == execution->done) return COLL_PENDING;
         const coll_status status = coll__finish_tick(r, execution->done);

@@ -17,11 +17,11 @@
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
+#if COLL__HAS_OS
+
 /* Is this thread in a function of the program's that the library has called?  It comes from the midst of a call, whose state
  * would change under its feet. */
-static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
-
-#if COLL__HAS_OS
+static inline bool coll__is_called_back(const coll_comm *comm) { return (void)comm, coll__callbacks != 0; }
 
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
@@ -33,12 +33,14 @@ static inline bool coll__door_is_mine(const coll__door *door)
 
 /* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the
  * others wait for it (`waits`). */
-static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__session *session, bool waits)
+static __attribute__((noinline)) bool coll__door_claim(coll_comm *comm, bool waits)
 {
     const coll__thread_id me = coll__thread_self();
+    coll__session *const session = comm->session;
+    coll__door *const door = &comm->door;
     bool is_free;
 
-    if (coll__is_called_back()) return false;
+    if (coll__is_called_back(comm)) return false;
     coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
@@ -64,11 +66,12 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
 }
 
 /* By the short way; false: this thread is not the one that was inside last. */
-static inline bool coll__door_enter_again(coll__door *door)
+static inline bool coll__door_enter_again(coll_comm *comm)
 {
+    coll__door *const door = &comm->door;
     const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
-    if (!coll__door_is_mine(door) || coll__is_called_back()) return false;
+    if (!coll__door_is_mine(door) || coll__is_called_back(comm)) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door)) return true;
@@ -79,10 +82,7 @@ static inline bool coll__door_enter_again(coll__door *door)
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->inside[door->hands], 0, __ATOMIC_RELEASE); }
 
 /* false: another thread is inside. */
-static inline bool coll__door_enter(coll__door *door, coll__session *session)
-{
-    return coll__door_enter_again(door) || coll__door_claim(door, session, true);
-}
+static inline bool coll__door_enter(coll_comm *comm) { return coll__door_enter_again(comm) || coll__door_claim(comm, true); }
 
 /* By the way one came in, and no other: once either word says that nobody is inside, the next one may have taken the door. */
 static inline void coll__door_leave(coll__door *door)
@@ -98,24 +98,20 @@ static inline void coll__door_leave(coll__door *door)
 
 #else
 
+/* The same: an operation of the program's runs in a call of this session. */
+static inline bool coll__is_called_back(const coll_comm *comm) { return comm->session->runs_operation; }
+
 /* Who calls in an interrupt may find that somebody is inside. */
-static inline bool coll__door_enter_again(coll__door *door)
+static inline bool coll__door_enter_again(coll_comm *comm)
 {
-    return !coll__is_called_back() && !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE);
+    return !coll__is_called_back(comm) && !coll__flag_set(&comm->door.is_taken);
 }
 
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
 static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
 
-static inline bool coll__door_enter(coll__door *door, const coll__session *session)
-{
-    return (void)session, coll__door_enter_again(door);
-}
-
-static inline bool coll__door_claim(coll__door *door, const coll__session *session, bool waits)
-{
-    return (void)session, (void)waits, coll__door_enter_again(door);
-}
+static inline bool coll__door_enter(coll_comm *comm) { return coll__door_enter_again(comm); }
+static inline bool coll__door_claim(coll_comm *comm, bool waits) { return (void)waits, coll__door_enter_again(comm); }
 
 #endif
 
@@ -124,7 +120,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
-    if (coll__is_called_back())
+    if (coll__is_called_back(comm))
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: an operation or a log hook must not use communicators",
                                   comm->rank);
     return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
@@ -132,7 +128,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 
 static inline coll_status coll__enter(coll_comm *comm)
 {
-    if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->session)) return coll__stay_out(comm);
+    if (!comm || !*comm->guard || !coll__door_enter(comm)) return coll__stay_out(comm);
     if (coll__is_shared(comm->session)) coll__session_take(comm);
     return COLL_OK;
 }

@@ -375,7 +375,7 @@ static coll_status coll__execution_plan(coll_request *r)
 /* A result that is to lie over other blocks of the input is made elsewhere. */
 static bool coll__copies_result(const coll_call *call)
 {
-    return call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
+    return COLL__HAS_COUNTS && call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
 }
 
 /* Bytes for either copy. */
@@ -453,7 +453,7 @@ static coll__needs coll__execution_needs(coll__execution *execution, const coll_
     n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
     const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
     const size_t packed = moved * widest + steps * 64;
-    n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    n.staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
     const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
     n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
@@ -488,7 +488,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
     execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
                                        : (coll__step *)(void *)(execution->sources + execution->steps);
-    if (n.copy) coll__make_copy(execution, r, at + n.lists);
+    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && n.copy) coll__make_copy(execution, r, at + n.lists);
     execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
     at += n.lists + n.copy + heads;
     for (int i = 0; i < execution->stage_count; i++, at += n.table) {

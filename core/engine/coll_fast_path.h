@@ -54,7 +54,7 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
 
     const bool is_plain = !r->call.residual && !r->strided && !coll__kind_is(r->call.kind, COLL__NEIGHBORS);
-    return is_whole && is_plain ? r->comm->session->transport->offload : NULL;
+    return COLL__TAKES_WHOLE && is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
 /* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
@@ -65,7 +65,7 @@ static coll_status coll__run_checked(coll_request *r, coll_offload_fn *start, vo
     coll_failure failure;
     coll_status status;
 
-    if (start && !session->orders) {
+    if (COLL__TAKES_WHOLE && start && !session->orders) {
         failure.status = COLL_OK;
         coll__name_request(r, ++comm->sequence);
         status = start(bound, &r->task, &failure);
@@ -159,7 +159,7 @@ static inline void coll__call_set(coll_call *call, const void *send, void *recv,
 static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
                                   const void *recv, size_t count, coll_type type, coll_op op, int root)
 {
-    return plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
+    return COLL__PLANS && plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
 }
 
@@ -190,7 +190,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
     coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
-    if (plan->is_made) {
+    if (COLL__PLANS && plan->is_made) {
         if (plan->start) plan->request.carrier = plan->carrier;       /* it may decline one call, and take the next   */
         return coll__leave(comm, coll__run_checked(&plan->request, plan->start, plan->bound));
     }
@@ -203,7 +203,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(&comm->door))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(comm))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;

@@ -282,6 +282,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     coll__messages *all = session->messages;
     const uint32_t id = coll__get32(head + 12);
     coll__match_key key;
+    coll_status status;
     coll__message *m;
 
     if (coll__get16(head) != COLL__NOTE_MAGIC || head[3] & COLL__NOTE_IS_BODY) return coll__note_wrong(session, peer, head);
@@ -292,7 +293,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
         key = coll__number_key(COLL__SPACE_OUT, peer, id);
         if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
         coll__bins_leave(&all->bins, m);
-        if (coll__note_send(session, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
+        if ((status = coll__note_send(session, m, COLL__NOTE_BODY)) < 0) return status;
         return coll__body_post(session, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m),
                                m->length, true);
     case COLL__NOTE_BODY:
@@ -314,7 +315,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
 static coll_status coll__xfer_trouble(coll__session *session, const coll_xfer *x)
 {
     if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(session, x->peer, x->head);
-    return coll__session_fail(session, NULL);
+    return coll__session_broken(session, x->status);
 }
 
 /* Notes and bodies of one peer, as far as they have come. */
@@ -331,7 +332,7 @@ static coll_status coll__peer_advance(coll__session *session, int peer)
         p->incoming = NULL;
         status = m ? coll__body_arrived(session, m) : coll__note_arrived(session, peer, x->head);
         if (status == COLL_OK && !p->incoming) status = coll__listen(session, peer);
-        if (status < 0) return coll__session_fail(session, NULL);
+        if (status < 0) return coll__session_broken(session, status);
     }
 }
 
@@ -430,7 +431,7 @@ static coll_status coll__messages_advance(coll__session *session)
 
 /* Send or receive a transfer of a collective by the key of its order.  What the transport has sent at once is done at once: the
  * caller may sleep next. */
-static coll_status coll__key_post(const coll__order *order, coll_xfer *x, bool is_send)
+static coll_status coll__messages_post(const coll__order *order, coll_xfer *x, bool is_send)
 {
     coll__session *session = order->comm->session;
     const coll_status status = coll__peer_open(session, x->peer);
@@ -492,7 +493,7 @@ static coll_status coll__messages_start(coll_request *r)
     if (call->kind != COLL_RECV) status = coll__user_post(r, call->root, call->count, true);
     if (status == COLL_OK && call->kind == COLL_RECV) status = coll__user_post(r, call->root, call->count, false);
     if (status == COLL_OK && call->kind == COLL_SENDRECV) status = coll__user_post(r, call->source, call->recv_count, false);
-    if (status < 0) return coll__comm_fail(r->comm, NULL);
+    if (status < 0) return coll__session_broken(r->comm->session, status);
     if (!r->sending && !r->receiving && r->status == COLL_PENDING) coll__request_finish(r, COLL_OK);
     return COLL_OK;
 }
@@ -549,10 +550,6 @@ static void coll__messages_free(coll__session *session)
     coll__give(all);
     session->messages = NULL;
 }
-
-/* What of this communicator has not been sent yet that somebody is there to receive.  Short: the sender was told that it is
- * done, and counts on it. */
-typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
 static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
 {

@@ -2,6 +2,8 @@
 #ifndef COLL_OFFLOAD_H
 #define COLL_OFFLOAD_H
 
+#if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
+
 /* A call that names an algorithm wants the engine. */
 static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
 
@@ -50,4 +52,14 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_TRANSPORT                                                                                            \
+    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,          \
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),  \
+      .explain = coll__offload_explain },
+
+#else
+
+#define COLL__CARRIER_OF_TRANSPORT
+
+#endif
 #endif /* COLL_OFFLOAD_H */

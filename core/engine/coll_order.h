@@ -13,7 +13,7 @@ static void coll__order_init(coll__order *order, coll_comm *comm, coll__space sp
 static inline bool coll__order_is_offered(const coll__order *order)
 {
     const coll_comm *comm = order->comm;
-    return order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all);
+    return COLL__TAKES_WHOLE && (order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all));
 }
 
 /* The group of the transport for a keyed order, where the transport takes whole collectives. */
@@ -23,7 +23,7 @@ static coll_status coll__order_join(coll__order *order)
     const coll__session *session = comm->session;
     int *everyone = NULL;
 
-    if (!session->transport->offload || !session->transport->group) return COLL_OK;
+    if (!COLL__TAKES_WHOLE || !session->transport->offload || !session->transport->group) return COLL_OK;
     if (!comm->members) {
         everyone = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *everyone);
         if (!everyone) return COLL_ERR_MEMORY;
@@ -142,6 +142,7 @@ static const coll__carrier *coll__carrier_of(const coll_request *r)
     const coll__carrier *c = r->comm->session->carriers;
 
     if (coll__is_extended(r->comm)) return r->comm->extension->carrier;
+    if (COLL__ON_DEMAND && coll__kind_is_message(r->call.kind)) return r->comm->session->by_key->carrier;
     while (c->takes && !c->takes(r)) c++;
     return c;
 }

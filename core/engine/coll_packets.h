@@ -285,7 +285,7 @@ static coll_status coll__packets_advance(coll_request *r)
     for (; p->round < r->execution->rounds; p->round++, p->is_posted = false) {
         coll_status status = p->is_posted ? COLL_OK : coll__packets_begin_round(r);
         if (status == COLL_OK && !p->is_posted && p->round == 0) status = coll__longs_begin(r);
-        if (status < 0) return coll__comm_fail(r->comm, NULL);
+        if (status < 0) return coll__session_broken(r->comm->session, status);
         p->is_posted = true;
         status = coll__packets_check(r, p->xfers, p->xfer_count, &p->finished, false);
         if (status == COLL_OK) status = coll__packets_end_round(r);

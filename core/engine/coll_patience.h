@@ -142,7 +142,7 @@ static coll_status coll__check_freed(coll_request *r)
         if (is_freed) status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
         any = any || is_freed || coll__has_left(session, i);
     }
-    status = status < 0 ? coll__session_fail(session, NULL) : any ? coll__advance(session, 0) : COLL_PENDING;
+    status = status < 0 ? coll__session_broken(session, status) : any ? coll__advance(session, 0) : COLL_PENDING;
     const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
     const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
     coll__give(is_late);

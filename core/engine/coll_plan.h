@@ -117,8 +117,8 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
 {
     const coll_transport *t = comm->session->transport;
 
-    return t->can_offload && !call->algorithm && !coll__kind_is_message(call->kind) && call->kind != COLL_ALLREDUCE_LIST
-        && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
+    return COLL__TAKES_WHOLE && t->can_offload && !call->algorithm && !coll__kind_is_message(call->kind)
+        && call->kind != COLL_ALLREDUCE_LIST && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
 }
 
 /* Plan the calls like this one, which has been checked, with this arithmetic.  Without memory for it the next one is checked

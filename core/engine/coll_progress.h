@@ -71,8 +71,9 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
 {
     if (session->failure.status != COLL_OK) return session->failure.status;
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(session);
-    if (session->transport->progress(session->context, wait_ms) < 0) return coll__session_fail(session, NULL);
-    const coll_status status = coll__messages_advance(session);
+    coll_status status = session->transport->progress(session->context, wait_ms);
+    if (status < 0) return coll__session_broken(session, status);
+    status = session->messages ? COLL__BY_KEY(session, advance, session) : session->failure.status;
     if (COLL__IS_WHOLE && session->lingers && !session->messages->outgoing.first) {
         coll__comms_hold(session);
         session->lingers = false;
@@ -112,7 +113,7 @@ static coll_status coll__move_started(coll__session *session)
 static inline coll_status coll__look(coll__session *session, int looks, int wait_ms)
 {
     coll__order *only = session->orders;
-    const bool is_alone = wait_ms == 0 && only && !only->next && looks % COLL__LOOKS_A_ROUND != 0
+    const bool is_alone = COLL__TAKES_WHOLE && wait_ms == 0 && only && !only->next && looks % COLL__LOOKS_A_ROUND != 0
                        && only->queue->carrier->traits & COLL__AS_A_WHOLE;
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
@@ -177,7 +178,7 @@ static inline int coll__spin_now(coll__session *session)
  * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
 static inline bool coll__pause(coll__session *session, int looks)
 {
-    const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
+    const bool is_cheap = COLL__TAKES_WHOLE && session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
     const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
     if (is_due) return coll__give_way(session);

@@ -53,12 +53,12 @@ static void coll__name_first(coll_request *r, uint32_t sequence)
     static const uint64_t none = 0;
     coll_comm *comm = r->comm;
     const coll__order *order = r->order;
-    const bool has_history = order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+    const bool has_history = COLL__HAS_HISTORY && order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
 
     r->history = has_history ? &comm->main.history : &none;
     r->ends_early = has_history && coll__ends_early(r->call.kind);
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
-    coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
+    if (COLL__HAS_HISTORY) coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
     coll__task_init(r);
 }
@@ -68,10 +68,10 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
     r->sequence = sequence;
     if (r->has_head) {
-        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, *r->history);
+        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, COLL__HAS_HISTORY ? *r->history : 0);
         memset(r->task.state, 0, sizeof r->task.state);
     } else coll__name_first(r, sequence);
-    if (r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
+    if (COLL__HAS_HISTORY && r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -138,7 +138,10 @@ static void coll__request_finish(coll_request *r, coll_status status)
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->strided) coll__strides_end(r);
-    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
+    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) {
+        if (!COLL__ON_DEMAND) coll__look_for_overflow(r);
+        else session->by_key->look_for_overflow(r);
+    }
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
     if (session->observer) session->observer->end(r, status);
@@ -210,6 +213,7 @@ static void coll__session_end(coll__session *session, coll_status status)
     }
     for (int i = 0; i < session->carrier_count; i++)
         if (session->carriers[i].end) session->carriers[i].end(session, status);
+    if (COLL__ON_DEMAND && session->by_key) session->by_key->carrier->end(session, status);
 }
 
 /* All communicators of the session are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
@@ -240,13 +244,19 @@ static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
     return coll__session_fail(comm->session, cause);
 }
 
-static __attribute__((noinline)) coll_status coll__has_no_memory(coll_comm *comm)
+/* Ends the session with the status of a step that failed.  COLL_ERR_MEMORY is this rank's own failure; the cause of any other is
+ * the transport's to tell, unless it has no `fail`. */
+static __attribute__((noinline)) coll_status coll__session_broken(coll__session *session, coll_status status)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    const int me = comm->session->rank;
 
-    coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
-    return coll__comm_fail(comm, &failure);
+    if (status == COLL_ERR_MEMORY)
+        coll__blame(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
+    else if (!session->transport->fail)
+        coll__blame(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name, coll_status_text(status));
+    return coll__session_fail(session, failure.status != COLL_OK ? &failure : NULL);
 }
+
+static coll_status coll__has_no_memory(coll_comm *comm) { return coll__session_broken(comm->session, COLL_ERR_MEMORY); }
 
 #endif /* COLL_REQUEST_H */

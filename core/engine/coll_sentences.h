@@ -3,14 +3,19 @@
 #ifndef COLL_SENTENCES_H
 #define COLL_SENTENCES_H
 
+#if COLL__HAS_TEXT
+
 /* The program may read the one sentence while another thread writes the other. */
-static inline const char *coll__sentence_of(const coll_comm *comm) { return __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE); }
+static inline const char *coll__sentence_of(const coll_comm *comm)
+{
+    const char *const sentence = __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE);
+    return sentence ? sentence : "";
+}
+
 static inline void coll__sentence_set(coll_comm *comm, const char *text)
 {
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
-
-#if COLL__HAS_TEXT
 
 /* ---- >>calls: by their fingerprints ---- */
 
@@ -175,13 +180,9 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
 }
 
-static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { coll__sentence_set(comm, coll__sentence_of(from)); }
-
-static coll_status coll__explain_status(coll_comm *comm, coll_status status)
-{
-    coll__sentence_set(comm, coll_status_text(status));
-    return status;
-}
+static inline const char *coll__sentence_of(const coll_comm *comm) { return comm->told ? coll_status_text(comm->told) : ""; }
+static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { comm->told = from->told; }
+static coll_status coll__explain_status(coll_comm *comm, coll_status status) { return comm->told = status; }
 
 #define coll__explain_error(comm, call, status, ...) \
     (COLL__UNSAID(__VA_ARGS__), (void)(call), coll__explain_status(comm, status))

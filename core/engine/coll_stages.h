@@ -245,7 +245,7 @@ static void coll__widen_input(const coll__hierarchy *h, unsigned char *to, const
     for (size_t at = 0, length; at < count; at += length) {
         length = coll__least(count - at, most);
         const void *in = from + at * h->unit;
-        if (!r->codec.same) coll__pack(&r->codec, wire, in, length, at, r->comm->rank), in = wire;
+        if (!coll__is_same(&r->codec)) coll__pack(&r->codec, wire, in, length, at, r->comm->rank), in = wire;
         if (by == h->sum_type) memcpy(to + at * h->sum_unit, in, length * h->sum_unit);
         else widen(to + at * h->sum_unit, in, length);
     }

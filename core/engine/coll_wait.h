@@ -101,7 +101,7 @@ static coll_status coll__watch_enter(coll__watch *w)
     for (int i = 0; i < w->count; i++) {
         coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
         if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
-        if (!*comm->guard || !coll__door_enter(&comm->door, comm->session)) {
+        if (!*comm->guard || !coll__door_enter(comm)) {
             coll__watch_leave(w);
             return coll__stay_out(comm);
         }

@@ -16,10 +16,15 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
+#if COLL__HAS_CHOICE || COLL__HAS_ANY(COLL__TYPES_FLOAT)
+
 /* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
  * and a processor may have f32 only, so f32 alone is tested. */
 static uint32_t coll__processor_modes(void)
 {
+#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))      /* it has no floats, and so no modes */
+    return 0;
+#endif
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
     const float above = one + tiny, below = one - tiny, beneath = -one - tiny;
     uint32_t modes = 0;
@@ -49,6 +54,12 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
+
+#else
+
+static COLL__UNUSED uint32_t coll__arithmetic(void) { return 0; }
+
+#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)

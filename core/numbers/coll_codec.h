@@ -147,6 +147,12 @@ COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
 
 /* ---- >>codec: the choice of all these for a call ---- */
 
+#define COLL__TYPES_INTEGER                                                                         \
+    (COLL__TYPES_INT8_16 | COLL__TYPED_i32 | COLL__TYPED_i64 | COLL__TYPED_u32 | COLL__TYPED_u64)
+
+/* Are there accumulators of another type than the elements?  Integer averages have them, and floats with conversions. */
+#define COLL__HAS_LOADS (COLL__HAS_CONVERSIONS || COLL__HAS_ANY(COLL__TYPES_INTEGER))
+
 /* A block is loaded, combined, finished and stored with one and the same count, because a codec may
  * keep the accumulators of a block in an order of its own. */
 typedef struct coll__codec {
@@ -192,6 +198,9 @@ COLL__UNUSED static inline size_t coll__wire_bytes(const coll__codec *codec, siz
     const size_t groups = (count + ((size_t)1 << codec->group_bits) - 1) >> codec->group_bits;
     return count * codec->wire_size + groups * codec->group_head;
 }
+
+/* Have wire and user memory the same bytes? */
+COLL__UNUSED static inline bool coll__is_same(const coll__codec *codec) { return !COLL__HAS_CONVERSIONS || codec->same; }
 
 /* For calls that move elements and do not compute. */
 COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
@@ -557,7 +566,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
         codec->fn_context = call->fn_context;
         return true;
     }
-    if (call->op == COLL_AVG && coll__is_integer(type)) {
+    if (COLL__HAS_ANY(COLL__TYPES_INTEGER) && call->op == COLL_AVG && coll__is_integer(type)) {
         codec->divisor = ranks;
         coll__codec_integer_average(codec, type, tier);
         return true;

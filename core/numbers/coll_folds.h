@@ -16,6 +16,9 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
+/* Sums with several results, and results that go past the caches: threads make them, in the memory of all ranks. */
+#define COLL__MAKES_MANY COLL__HAS_THREADS
+
 /* ---- >>fold: two accumulators into one ---- */
 
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
@@ -300,7 +303,7 @@ COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int
 /* NULL: the results are made one after the other. */
 static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 {
-    if (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type))) return NULL;
+    if (!COLL__MAKES_MANY || (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type)))) return NULL;
     switch (type) {
     case COLL_I8: case COLL_U8:
         return COLL__HAS(COLL_I8) || COLL__HAS(COLL_U8) ? COLL__PICK(coll__sum_u8_twin, tier) : NULL;

@@ -69,6 +69,7 @@ COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
 static size_t coll__format_bytes(const coll__codec *codec, coll__format format, size_t count)
 {
+    if (!COLL__HAS_LOADS) return count * codec->type_size;
     if (format == COLL__AS_WIRE) return coll__wire_bytes(codec, count);
     return count * (format == COLL__AS_USER ? codec->type_size : codec->acc_size);
 }
@@ -85,7 +86,7 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     const coll__format format = source->format;
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
-    if (format == COLL__AS_SUM) return leaf;
+    if (!COLL__HAS_LOADS || format == COLL__AS_SUM) return leaf;
     if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
@@ -103,6 +104,7 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
     const bool is_sum[2] = { two[0].format == COLL__AS_SUM, two[1].format == COLL__AS_SUM };
     const void *const at[2] = { coll__source_at(codec, &two[0], from), coll__source_at(codec, &two[1], from) };
 
+    if (!COLL__HAS_ANY(COLL__TYPES_16)) return false;
     if (!is_sum[0] && !is_sum[1] && codec->pair) {
         codec->pair(to, at[0], at[1], count);
         return true;
@@ -117,7 +119,7 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
 /* The last fold of a tree, to the first result and, where one pass can write two, to the second. */
 static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
 {
-    if (root[1]) codec->twin(root[0], root[1], a, b, count);
+    if (COLL__MAKES_MANY && root[1]) codec->twin(root[0], root[1], a, b, count);
     else codec->combine(root[0], a, b, count);
 }
 
@@ -175,9 +177,9 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
         memcpy(stack[depth++], coll__source_at(codec, &sources[i], from), count * codec->type_size);
         for (int carry = i; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
             unsigned char *const lower = stack[depth - 2], *const upper = stack[depth - 1];
-            coll__callbacks++;
+            coll__callback_begin();
             codec->fn(lower, upper, count, codec->type, codec->fn_context);
-            coll__callbacks--;
+            coll__callback_end();
             stack[depth - 2] = upper;
             stack[depth - 1] = lower;
             depth--;
@@ -287,7 +289,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
     }
     if (coll__is_whole(codec, sum)) {
         const void *const a = coll__source_at(codec, &sources[0], from), *const b = coll__source_at(codec, &sources[1], from);
-        if (also) codec->twin(result, also, a, b, count);
+        if (COLL__MAKES_MANY && also) codec->twin(result, also, a, b, count);
         else codec->whole(result, a, b, count);
         return;
     }
@@ -302,7 +304,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
 /* Can the pass that makes the first result write the second one too? */
 static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *sum)
 {
-    return sum->m > 1 && codec->twin
+    return COLL__MAKES_MANY && sum->m > 1 && codec->twin
         && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
 }
 
@@ -366,7 +368,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
                                   .streams = sum->streams };
-    if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, &in_memory);
+    const bool streams = COLL__MAKES_MANY && sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK;
+    if (streams) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
 }
 
@@ -377,6 +380,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
+    _Alignas(64) unsigned char scratch[3 * COLL__BLOCK];
     coll__codec codec;
 
     if (!coll_type_size(type) || !coll__is_op(op)) return COLL_ERR_ARGUMENT;
@@ -384,11 +388,9 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
     if (count > SIZE_MAX / size || (in != inout && coll__arrays_overlap(in, size, inout, size, count))) return COLL_ERR_ARGUMENT;
-    void *const scratch = aligned_alloc(64, coll__round_up(coll__combine_scratch(&codec, 2), 64));     /* stacks may be small */
-    if (!scratch) return COLL_ERR_MEMORY;
+    COLL__ASSERT(coll__combine_scratch(&codec, 2) <= sizeof scratch, "%zu bytes of scratch", coll__combine_scratch(&codec, 2));
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
-    free(scratch);
     return COLL_OK;
 }
 

@@ -7,7 +7,7 @@
 /* In a forked child the locks stay as they are: threads that it does not have may have been waiting. */
 static void coll__session_free(coll__session *session)
 {
-    coll__messages_free(session);
+    if (session->messages) COLL__BY_KEY(session, free, session);
     session->deriving = 0;                        /* a simulated rank that is killed in it leaves it as it is */
     coll__gone_sweep(session);
     coll__pool_close(session->pool);
@@ -87,7 +87,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
-    session->spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
+    session->spin_us = !COLL__HAS_CLOCK && !transport->now ? 0            /* the end of spinning would never come */
+                   : o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
                    : session->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
     return session;
 }
@@ -108,11 +109,9 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->rank = rank;
     comm->size = size;
     comm->id = id;
-    comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
     if (COLL__HAS_CHOICE && ranks) coll__numbers_inherit(comm, numbers, ranks);
     else if (COLL__HAS_CHOICE) coll__numbers_divide(comm);
-    comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     coll__comms_hold(session);
@@ -199,11 +198,13 @@ static coll_status coll__check_id(coll__session *session, uint64_t id)
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint64_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
+    coll__messages_use(parent);
     if (coll__check_id(session, id) < 0) return session->failure.status;
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
+    if (comm) comm->mark = coll__mark_of(id);
     if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
@@ -289,6 +290,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
 
+    coll__messages_use(comm);
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
     coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers, ranks) : NULL;
     if (!meeting) {
@@ -378,11 +380,12 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
-    if (comm->size == session->size) coll__made_add(session, comm);
+    if (COLL__TAKES_WHOLE && comm->size == session->size) coll__made_add(session, comm);
+    if (!is_last && session->messages && COLL__BY_KEY(session, unmatched, comm, failure) < 0) return failure->status;
+    if (!COLL__TAKES_WHOLE || !part) return COLL_OK;
     coll__head_of_made(made, session);
-    if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
-    if (part && group && part(context, group, made, failure) < 0) return failure->status;
-    return part && is_last ? part(context, NULL, made, failure) : COLL_OK;
+    if (group && part(context, group, made, failure) < 0) return failure->status;
+    return is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
 /* It has turned out when a communicator was freed. */
@@ -404,7 +407,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll_failure failure = { COLL_OK, -1, "" };
 
     while (session->failure.status == COLL_OK) {
-        const coll__undelivered left = coll__messages_undelivered(comm);
+        const coll__undelivered left = session->messages ? COLL__BY_KEY(session, undelivered, comm) : COLL__UNDELIVERED_NONE;
         const int ms = left == COLL__UNDELIVERED_SHORT ? COLL__DELIVER_SHORT_MS : COLL__DELIVER_MS;
         if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
         if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
@@ -412,7 +415,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned it                  */
         status = coll__start_failed(session->failure.status, "coll_free: %s", session->failure.text);
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
-    if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
+    const bool are_moving = !is_last && session->messages && COLL__BY_KEY(session, are_moving, comm);
+    if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || are_moving)) {
         coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
                     session->rank);
         coll__session_fail(session, &failure);
@@ -423,7 +427,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll__comms_hold(session);
     session->lingers |= lingers;
     coll__comms_release(session);
-    if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
+    if (!is_last && session->failure.status == COLL_OK && (!COLL__ON_DEMAND || session->messages))
+        COLL__BY_KEY(session, close, comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;
     coll__comm_forget(comm);

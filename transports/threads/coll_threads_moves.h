@@ -181,6 +181,8 @@ typedef struct coll__entry {
     coll_type type;
 } coll__entry;
 
+COLL__FOR_SIZE
+
 /* Entry `i` of the lists of a rank, which lie in its memory; only those are read that the shape has. */
 static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_shape *shape, int rank, const size_t *counts,
                                          const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
@@ -325,6 +327,8 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+COLL__FOR_SPEED
+
 /* memcpy; for up to COLL__EAGER_INSIDE bytes its call would be longer than the copy.  The first and the last piece may share
  * bytes: so few pieces do for every length. */
 static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
@@ -356,6 +360,8 @@ static inline void coll__read_all(const coll__turn *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
+COLL__FOR_SIZE
+
 /* Apart: can all blocks be read that others have for this rank? */
 static coll_status coll__probe_blocks(const coll__turn *t)
 {
@@ -371,6 +377,8 @@ static coll_status coll__probe_blocks(const coll__turn *t)
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* gather: eagerly the root fetches all, and so it does where ranks are apart; otherwise directly every rank puts its own block
  * where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
@@ -378,14 +386,20 @@ static void coll__read_gather(const coll__turn *t)
     if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
+COLL__FOR_SIZE
+
 static coll_status coll__share_gather(const coll__turn *t)
 {
     if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
     return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
 }
 
+COLL__FOR_SPEED
+
 /* scatter: every rank fetches its own block from the root. */
 static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
+
+COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -420,5 +434,7 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
     if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_MOVES_H */

@@ -179,6 +179,8 @@ static coll_status coll__combine_and_look(const coll__turn *t, int first, int n,
 
 enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two looks at them                     */
 
+COLL__FOR_SIZE
+
 static coll_status coll__share_reduce(const coll__turn *t)
 {
     const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
@@ -241,6 +243,8 @@ static coll_status coll__probe_shares(const coll__turn *t)
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
  * we publish it, so what stands in the seats is of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
@@ -256,6 +260,8 @@ static inline void coll__read_broadcast(const coll__turn *t)
 {
     if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
+
+COLL__FOR_SIZE
 
 /* Each rank spreads a share of what the root has.  Apart each takes all of it. */
 static coll_status coll__share_broadcast(const coll__turn *t)
@@ -273,6 +279,8 @@ static coll_status coll__share_broadcast(const coll__turn *t)
         if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 static void coll__read_reduce_scatter(const coll__turn *t)
 {
@@ -305,6 +313,8 @@ static void coll__end_own_block(const coll__turn *t, size_t count)
 {
     coll__move_bytes(t, t->call->recv, coll__output_of(t, t->m->rank, 0), count * t->unit);
 }
+
+COLL__FOR_SIZE
 
 static coll_status coll__begin_reduce_scatter(const coll__turn *t, coll__view *view)
 {
@@ -424,6 +434,8 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
+COLL__FOR_SPEED
+
 /* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
  * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
  * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
@@ -476,6 +488,8 @@ static void coll__read_scan(const coll__turn *t)
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }
+
+COLL__FOR_SIZE
 
 /* Apart: where in what a rank makes its share of the result of rank v is; one result is `share` elements. */
 static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
@@ -540,5 +554,7 @@ static coll_status coll__pull_scan(const coll__turn *t)
     }
     return status;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_SUMS_H */

@@ -266,6 +266,8 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t ho
     task->state[1] = turn;
 }
 
+COLL__FOR_SIZE
+
 /* The beginning of a direct turn: memory, then where our buffers are. */
 static coll_status coll__turn_begin(coll__turn *t)
 {
@@ -426,6 +428,8 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* Behind others that are not over an eager input is published, and that is all: what comes of it is looked at in its turn. */
 static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
                                                               size_t length)
@@ -475,7 +479,9 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
     return status;
 }
 
-/* The short kinds that programs make all the time, each with its row of the table folded into the text. */
+/* The short kinds that programs make all the time, each with its row of the table folded into the text.  A program that is
+ * compiled for size has none of them. */
+#if !defined(COLL__AS_ASKED)
 #define COLL__TAKE(name, kind)                                                                              \
     static coll_status coll__take_##name(void *member, coll_task *task, coll_failure *failure)              \
     {                                                                                                       \
@@ -506,6 +512,18 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     default:                  return NULL;
     }
 }
+
+#else
+
+static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
+{
+    (void)context, (void)task, (void)bound;
+    return NULL;
+}
+
+#endif
+
+COLL__FOR_SIZE
 
 /* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once the
  * second one to change a word of the hub sees what the first has published before. */
@@ -548,5 +566,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < number) is_late[m->ranks[i]] = 1;
     }
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_TURN_H */
