@@ -214,12 +214,9 @@ def split_first(text):
 def shapes(text):
     """One row for each kind of call: which blocks it has on either side."""
     rows = []
-    for call in re.findall(r'^    (COLL__(?:KIND|NEIGHBOR)\(.*?\)),$', for_c(text), re.M | re.S):
-        words = [word.strip(' "') for word in re.sub(r'\s+', ' ', call[call.index('(') + 1:-1]).split(',')]
-        if call.startswith('COLL__NEIGHBOR'):
-            kind, name, over, sent, received, traits = words
-            words = ['NEIGHBOR_' + kind, 'neighbor_' + name, 'ALL', over, sent, 'ALL', 'SOURCES', received, 'NEVER',
-                     'COLL__NEIGHBORS | ' + traits]
+    table = text[text.index('#define COLL__EACH_KIND'):text.index('#define COLL__KIND_ROW')]
+    for call in re.findall(r'\bX\(([^()]*)\)', table):
+        words = [word.strip(' "') for word in re.sub(r'[\s\\]+', ' ', call).split(',')]
         kind, name, *sides, in_place, traits = words
         side = [dict(zip(('who', 'over', 'from'), (word.lower() for word in sides[at:at + 3]))) for at in (0, 3)]
         rows.append({'kind': 'COLL_' + kind, 'name': name, 'send': side[0], 'recv': side[1], 'in_place': in_place.lower(),

@@ -999,6 +999,7 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #define COLL__TYPES_MIXED (COLL__TYPES_16 | COLL__TYPES_FP8 | COLL__TYPES_MX)
 #define COLL__TYPES_COMPLEX (COLL__TYPED_c64 | COLL__TYPED_c128)
 #define COLL__TYPES_PAIRS 0xfc0000u
+#define COLL__TYPES_FLOAT (COLL__TYPES_MIXED | COLL__TYPED_f32 | COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS)
 #define COLL__TYPES_INT8_16 (COLL__TYPED_i8 | COLL__TYPED_i16 | COLL__TYPED_u8 | COLL__TYPED_u16)
 
 #if defined(COLL_ONLY_TYPES)
@@ -1883,7 +1884,7 @@ typedef struct coll_transport {
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
      * COLL_PENDING; COLL_ERR_UNSUPPORTED declines, alike on all ranks, and with the inputs as they were; behind tasks in front
-     * of it only at the first call.  Blames are set through `failure`. */
+     * of it only at the first call.  Blames are set through `failure`.  COLL_TINY never calls it. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
@@ -1952,7 +1953,7 @@ typedef struct coll_transport {
     bool        in_background;
 
     /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
-     * just reduced so many bytes. */
+     * just reduced so many bytes.  Without an operating system this is the only clock. */
     int64_t     (*now)     (void *context);
     void        (*charge_reduce)(void *context, size_t length);
 
@@ -2103,8 +2104,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_activity.h               what this rank does, and which communicators it and the others have freed
  *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
+ *     coll_activity.h               what this rank does, and which communicators it and the others have freed
+ *     coll_by_key.h                 messages by key, as others call them
  *     coll_pool.h                   the memory of requests
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
@@ -2279,6 +2281,8 @@ enum {
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
+    COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* does a program link messages by key only if it calls for them? */
+    COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* may a transport take whole collectives (coll_transport.offload)? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
     COLL__COPY_MOST     = COLL_COPY_BYTES,
@@ -2338,9 +2342,10 @@ enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of hands af
 /* ---- core/base/coll_bare.h ---- */
 /* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
  *
- * There is one thread, so nobody is kept out, woken or waited for.  There are no processes, files, signals and variables of an
- * environment.  Time is the transport's (coll_transport.now); where that has none, no time passes, and no call comes to its
- * limit. */
+ * A session belongs to one task on one core, so nobody is kept out, woken or waited for; other tasks and cores have sessions of
+ * their own, and share no data with it.  There are no processes, files, signals and variables of an environment.  Time is the
+ * transport's (coll_transport.now).  If the transport has none, no time passes: no call comes to its limit, coll_free waits until
+ * its messages are delivered or progress fails, and each wait sleeps in progress at once. */
 #ifndef COLL_BARE_H
 #define COLL_BARE_H
 
@@ -2354,6 +2359,8 @@ enum { COLL__LINE = 8 };                          /* as aligned as anything need
 
 /* ---- >>time: none passes ---- */
 
+enum { COLL__HAS_CLOCK = 0 };
+
 static inline int64_t coll__now(void) { return 0; }
 static inline void coll__nap(long us) { (void)us; }
 
@@ -2366,6 +2373,21 @@ static inline void coll__membarrier(void) { }
 /* ---- >>threads: there is one ---- */
 
 enum { COLL__MANY_THREADS = 0 };
+
+/* Each session keeps its own mark (coll__session.runs_operation): tasks and cores that have a session each share none. */
+static inline void coll__callback_begin(void) { }
+static inline void coll__callback_end(void) { }
+
+/* Set a flag.  Returns what it was.  Only an interrupt can come between the look and the store.  It ends before the store and has
+ * cleared what it set, so no atomic exchange is needed, which a Cortex-M0 and a RISC-V without the A extension lack. */
+static inline int coll__flag_set(int *flag)
+{
+    const int was = __atomic_load_n(flag, __ATOMIC_RELAXED);
+
+    __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return was;
+}
 
 typedef int coll__thread_id;
 typedef char coll__lock, coll__cond;
@@ -2465,6 +2487,8 @@ enum { COLL__SECOND = 1000000000 };               /* in nanoseconds             
 
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 
+enum { COLL__HAS_CLOCK = 1 };
+
 static inline int64_t coll__now(void)
 {
     struct timespec t;
@@ -2485,6 +2509,15 @@ typedef pthread_mutex_t coll__lock;
 typedef pthread_cond_t  coll__cond;
 
 enum { COLL__MANY_THREADS = 1 };                  /* a program may have others than this one                */
+
+/* In how many functions of the program that the library has called this thread is: operations, log hooks. */
+static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
+
+static inline void coll__callback_begin(void) { coll__callbacks++; }
+static inline void coll__callback_end(void) { coll__callbacks--; }
+
+/* Set a flag.  Returns what it was. */
+static inline int coll__flag_set(int *flag) { return __atomic_exchange_n(flag, 1, __ATOMIC_ACQ_REL); }
 
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
@@ -2895,9 +2928,6 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard) { (void)gua
 #include <stdlib.h>
 #include <string.h>
 
-/* In how many functions of the program's this thread is that the library has called: operations, log hooks. */
-static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
-
 /* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
  * defining __OPTIMIZE_SIZE__ after a pop_options. */
 #if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
@@ -3009,9 +3039,9 @@ static COLL__UNUSED uint64_t coll__processor_set(int *count)
 
 static COLL__UNUSED int coll__processors(void)
 {
-    int count;
+    int count = 1;
 
-    (void)coll__processor_set(&count);
+    if (COLL__MANY_THREADS) (void)coll__processor_set(&count);
     return count;
 }
 
@@ -3388,10 +3418,10 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    coll__callbacks++;
+    coll__callback_begin();
     if (log->hook) log->hook(log->context, level, line);
     else coll__log_line(line);
-    coll__callbacks--;
+    coll__callback_end();
 }
 
 /* ---- >>failure: the first one is kept ---- */
@@ -3439,14 +3469,11 @@ static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_sta
     return failure->status = status;
 }
 
-/* What coll_error(NULL) gives. */
-static COLL__THREAD_LOCAL const char *coll__start_error = "";
+/* The status whose name coll_error(NULL) gives: only a program that asks links the names. */
+static COLL__THREAD_LOCAL coll_status coll__start_last;
 
-static COLL__UNUSED coll_status coll__start_status(coll_status status)
-{
-    coll__start_error = coll_status_text(status);
-    return status;
-}
+static COLL__UNUSED coll_status coll__start_status(coll_status status) { return coll__start_last = status; }
+#define coll__start_error (coll__start_last ? coll_status_text(coll__start_last) : "")
 
 #endif
 
@@ -4590,10 +4617,15 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
+#if COLL__HAS_CHOICE || COLL__HAS_ANY(COLL__TYPES_FLOAT)
+
 /* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
  * and a processor may have f32 only, so f32 alone is tested. */
 static uint32_t coll__processor_modes(void)
 {
+#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))      /* it has no floats, and so no modes */
+    return 0;
+#endif
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
     const float above = one + tiny, below = one - tiny, beneath = -one - tiny;
     uint32_t modes = 0;
@@ -4623,6 +4655,12 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
+
+#else
+
+static COLL__UNUSED uint32_t coll__arithmetic(void) { return 0; }
+
+#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)
@@ -6168,6 +6206,9 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
+/* Sums with several results, and results that go past the caches: threads make them, in the memory of all ranks. */
+#define COLL__MAKES_MANY COLL__HAS_THREADS
+
 /* ---- >>fold: two accumulators into one ---- */
 
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
@@ -6452,7 +6493,7 @@ COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int
 /* NULL: the results are made one after the other. */
 static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 {
-    if (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type))) return NULL;
+    if (!COLL__MAKES_MANY || (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type)))) return NULL;
     switch (type) {
     case COLL_I8: case COLL_U8:
         return COLL__HAS(COLL_I8) || COLL__HAS(COLL_U8) ? COLL__PICK(coll__sum_u8_twin, tier) : NULL;
@@ -6791,6 +6832,12 @@ COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
 
 /* ---- >>codec: the choice of all these for a call ---- */
 
+#define COLL__TYPES_INTEGER                                                                         \
+    (COLL__TYPES_INT8_16 | COLL__TYPED_i32 | COLL__TYPED_i64 | COLL__TYPED_u32 | COLL__TYPED_u64)
+
+/* Are there accumulators of another type than the elements?  Integer averages have them, and floats with conversions. */
+#define COLL__HAS_LOADS (COLL__HAS_CONVERSIONS || COLL__HAS_ANY(COLL__TYPES_INTEGER))
+
 /* A block is loaded, combined, finished and stored with one and the same count, because a codec may
  * keep the accumulators of a block in an order of its own. */
 typedef struct coll__codec {
@@ -6836,6 +6883,9 @@ COLL__UNUSED static inline size_t coll__wire_bytes(const coll__codec *codec, siz
     const size_t groups = (count + ((size_t)1 << codec->group_bits) - 1) >> codec->group_bits;
     return count * codec->wire_size + groups * codec->group_head;
 }
+
+/* Have wire and user memory the same bytes? */
+COLL__UNUSED static inline bool coll__is_same(const coll__codec *codec) { return !COLL__HAS_CONVERSIONS || codec->same; }
 
 /* For calls that move elements and do not compute. */
 COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
@@ -7201,7 +7251,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
         codec->fn_context = call->fn_context;
         return true;
     }
-    if (call->op == COLL_AVG && coll__is_integer(type)) {
+    if (COLL__HAS_ANY(COLL__TYPES_INTEGER) && call->op == COLL_AVG && coll__is_integer(type)) {
         codec->divisor = ranks;
         coll__codec_integer_average(codec, type, tier);
         return true;
@@ -7362,6 +7412,7 @@ COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
 static size_t coll__format_bytes(const coll__codec *codec, coll__format format, size_t count)
 {
+    if (!COLL__HAS_LOADS) return count * codec->type_size;
     if (format == COLL__AS_WIRE) return coll__wire_bytes(codec, count);
     return count * (format == COLL__AS_USER ? codec->type_size : codec->acc_size);
 }
@@ -7378,7 +7429,7 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     const coll__format format = source->format;
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
-    if (format == COLL__AS_SUM) return leaf;
+    if (!COLL__HAS_LOADS || format == COLL__AS_SUM) return leaf;
     if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
@@ -7396,6 +7447,7 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
     const bool is_sum[2] = { two[0].format == COLL__AS_SUM, two[1].format == COLL__AS_SUM };
     const void *const at[2] = { coll__source_at(codec, &two[0], from), coll__source_at(codec, &two[1], from) };
 
+    if (!COLL__HAS_ANY(COLL__TYPES_16)) return false;
     if (!is_sum[0] && !is_sum[1] && codec->pair) {
         codec->pair(to, at[0], at[1], count);
         return true;
@@ -7410,7 +7462,7 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
 /* The last fold of a tree, to the first result and, where one pass can write two, to the second. */
 static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
 {
-    if (root[1]) codec->twin(root[0], root[1], a, b, count);
+    if (COLL__MAKES_MANY && root[1]) codec->twin(root[0], root[1], a, b, count);
     else codec->combine(root[0], a, b, count);
 }
 
@@ -7468,9 +7520,9 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
         memcpy(stack[depth++], coll__source_at(codec, &sources[i], from), count * codec->type_size);
         for (int carry = i; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
             unsigned char *const lower = stack[depth - 2], *const upper = stack[depth - 1];
-            coll__callbacks++;
+            coll__callback_begin();
             codec->fn(lower, upper, count, codec->type, codec->fn_context);
-            coll__callbacks--;
+            coll__callback_end();
             stack[depth - 2] = upper;
             stack[depth - 1] = lower;
             depth--;
@@ -7580,7 +7632,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
     }
     if (coll__is_whole(codec, sum)) {
         const void *const a = coll__source_at(codec, &sources[0], from), *const b = coll__source_at(codec, &sources[1], from);
-        if (also) codec->twin(result, also, a, b, count);
+        if (COLL__MAKES_MANY && also) codec->twin(result, also, a, b, count);
         else codec->whole(result, a, b, count);
         return;
     }
@@ -7595,7 +7647,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
 /* Can the pass that makes the first result write the second one too? */
 static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *sum)
 {
-    return sum->m > 1 && codec->twin
+    return COLL__MAKES_MANY && sum->m > 1 && codec->twin
         && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
 }
 
@@ -7659,7 +7711,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
                                   .streams = sum->streams };
-    if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, &in_memory);
+    const bool streams = COLL__MAKES_MANY && sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK;
+    if (streams) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
 }
 
@@ -7670,6 +7723,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
+    _Alignas(64) unsigned char scratch[3 * COLL__BLOCK];
     coll__codec codec;
 
     if (!coll_type_size(type) || !coll__is_op(op)) return COLL_ERR_ARGUMENT;
@@ -7677,11 +7731,9 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
     if (count > SIZE_MAX / size || (in != inout && coll__arrays_overlap(in, size, inout, size, count))) return COLL_ERR_ARGUMENT;
-    void *const scratch = aligned_alloc(64, coll__round_up(coll__combine_scratch(&codec, 2), 64));     /* stacks may be small */
-    if (!scratch) return COLL_ERR_MEMORY;
+    COLL__ASSERT(coll__combine_scratch(&codec, 2) <= sizeof scratch, "%zu bytes of scratch", coll__combine_scratch(&codec, 2));
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
-    free(scratch);
     return COLL_OK;
 }
 
@@ -9129,7 +9181,7 @@ static inline double coll__longest_share(const coll__shares *s, int size)
 #endif /* COLL_SHARES_H */
 
 /* ---- core/algorithms/coll_link.h, continued ---- */
-#if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
+#if COLL__IS_TINY                                 /* little memory, and a wire so slow that nothing is gained by more; the same on
                                                      all ranks that meet, as all of these                     */
 enum {
     COLL__SLICE_MOST = 1 << 10, COLL__SLICE_LEAST = 1 << 10, COLL__LANDING_MOST = 1 << 10, COLL__LAG_LEAST = 1, COLL__LAG_MOST = 1
@@ -10556,77 +10608,96 @@ enum {
 typedef struct coll__side_shape { uint8_t who, over, from; } coll__side_shape;
 
 typedef struct coll__kind_shape {
-    const char      *name;
     coll__side_shape send, recv;
     uint8_t          in_place, traits;
 } coll__kind_shape;
 
 /* ---- >>rows ---- */
 
-#define COLL__KIND(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)             \
-    [COLL_##kind] = { name, { COLL__WHO_##send_who, COLL__OVER_##send_over, COLL__FROM_##send_from },                        \
+/* kind, its name;  send: who, over, from;  recv: who, over, from;  in place; traits */
+#define COLL__EACH_KIND(X)                                                                                                    \
+    X(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, 0)                      \
+    X(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
+    X(REDUCE,          "reduce",          ALL,    ONE,   COUNT,     ROOT,   ONE,   COUNT,      SAME,                          \
+      COLL__REDUCES | COLL__ROOTED)                                                                                           \
+    X(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(REDUCE_SCATTER,  "reduce_scatter",  ALL,    RANKS, COUNT,     ALL,    ONE,   COUNT,      START, COLL__REDUCES)          \
+    X(REDUCE_SCATTERV, "reduce_scatterv", ALL,    RANKS, RECV_LIST, ALL,    ONE,   OWN_RECV,   START,                         \
+      COLL__REDUCES | COLL__SUMMED)                                                                                           \
+    X(SCAN,            "scan",            ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(EXSCAN,          "exscan",          ALL,    ONE,   COUNT,     LATER,  ONE,   COUNT,      SAME,  COLL__REDUCES)          \
+    X(GATHER,          "gather",          ALL,    ONE,   COUNT,     ROOT,   RANKS, COUNT,      BLOCK, COLL__ROOTED)           \
+    X(GATHERV,         "gatherv",         ALL,    ONE,   COUNT,     ROOT,   RANKS, LIST,       BLOCK,                         \
+      COLL__ROOTED | COLL__PAIRWISE)                                                                                          \
+    X(SCATTER,         "scatter",         ROOT,   RANKS, COUNT,     ALL,    ONE,   COUNT,      BLOCK, COLL__ROOTED)           \
+    X(SCATTERV,        "scatterv",        ROOT,   RANKS, LIST,      ALL,    ONE,   RECV_COUNT, BLOCK,                         \
+      COLL__ROOTED | COLL__PAIRWISE)                                                                                          \
+    X(ALLGATHER,       "allgather",       ALL,    ONE,   COUNT,     ALL,    RANKS, COUNT,      BLOCK, 0)                      \
+    X(ALLGATHERV,      "allgatherv",      ALL,    ONE,   COUNT,     ALL,    RANKS, LIST,       BLOCK, COLL__SUMMED)           \
+    X(ALLTOALL,        "alltoall",        ALL,    RANKS, COUNT,     ALL,    RANKS, COUNT,      ASIDE, 0)                      \
+    X(ALLTOALLV,       "alltoallv",       ALL,    RANKS, LIST,      ALL,    RANKS, LIST,       ASIDE, COLL__PAIRWISE)         \
+    X(ALLTOALLW,       "alltoallw",       ALL,    RANKS, TYPED,     ALL,    RANKS, TYPED,      ASIDE, COLL__PAIRWISE)         \
+    X(NEIGHBOR_ALLGATHER, "neighbor_allgather", ALL, ONE, COUNT, ALL, SOURCES, COUNT, NEVER, COLL__NEIGHBORS)                 \
+    X(NEIGHBOR_ALLGATHERV, "neighbor_allgatherv", ALL, ONE, COUNT, ALL, SOURCES, LIST, NEVER,                                 \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(NEIGHBOR_ALLTOALL, "neighbor_alltoall", ALL, DESTINATIONS, COUNT, ALL, SOURCES, COUNT, NEVER, COLL__NEIGHBORS)          \
+    X(NEIGHBOR_ALLTOALLV, "neighbor_alltoallv", ALL, DESTINATIONS, LIST, ALL, SOURCES, LIST, NEVER,                           \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", ALL, DESTINATIONS, TYPED, ALL, SOURCES, TYPED, NEVER,                         \
+      COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
+    X(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES)          \
+    X(SEND,            "send",            ALL,    ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(RECV,            "recv",            NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,     ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE)
+
+#define COLL__KIND_ROW(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)         \
+    [COLL_##kind] = { { COLL__WHO_##send_who, COLL__OVER_##send_over, COLL__FROM_##send_from },                              \
                       { COLL__WHO_##recv_who, COLL__OVER_##recv_over, COLL__FROM_##recv_from },                              \
-                      COLL__IN_PLACE_##in_place, traits }
-#define COLL__NEIGHBOR(kind, name, send_over, send_from, recv_from, traits)                                                  \
-    COLL__KIND(NEIGHBOR_##kind, "neighbor_" name, ALL, send_over, send_from, ALL, SOURCES, recv_from, NEVER,                 \
-               COLL__NEIGHBORS | (traits))
+                      COLL__IN_PLACE_##in_place, traits },
+#define COLL__KIND_NAME(kind, name, ...) [COLL_##kind] = name,
 
-static const coll__kind_shape coll__kinds[] = {
-    [0] = { .name = "?" },                        /* no kind                                                  */
-    /* kind, its name;  send: who, over, from;  recv: who, over, from;  in place, traits */
-    COLL__KIND(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, 0),
-    COLL__KIND(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED),
-    COLL__KIND(REDUCE,          "reduce",          ALL,    ONE,   COUNT,      ROOT,   ONE,   COUNT,      SAME,
-               COLL__REDUCES | COLL__ROOTED),
-    COLL__KIND(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(REDUCE_SCATTER,  "reduce_scatter",  ALL,    RANKS, COUNT,      ALL,    ONE,   COUNT,      START, COLL__REDUCES),
-    COLL__KIND(REDUCE_SCATTERV, "reduce_scatterv", ALL,    RANKS, RECV_LIST,  ALL,    ONE,   OWN_RECV,   START,
-               COLL__REDUCES | COLL__SUMMED),
-    COLL__KIND(SCAN,            "scan",            ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(EXSCAN,          "exscan",          ALL,    ONE,   COUNT,      LATER,  ONE,   COUNT,      SAME,  COLL__REDUCES),
-    COLL__KIND(GATHER,          "gather",          ALL,    ONE,   COUNT,      ROOT,   RANKS, COUNT,      BLOCK, COLL__ROOTED),
-    COLL__KIND(GATHERV,         "gatherv",         ALL,    ONE,   COUNT,      ROOT,   RANKS, LIST,       BLOCK,
-               COLL__ROOTED | COLL__PAIRWISE),
-    COLL__KIND(SCATTER,         "scatter",         ROOT,   RANKS, COUNT,      ALL,    ONE,   COUNT,      BLOCK, COLL__ROOTED),
-    COLL__KIND(SCATTERV,        "scatterv",        ROOT,   RANKS, LIST,       ALL,    ONE,   RECV_COUNT, BLOCK,
-               COLL__ROOTED | COLL__PAIRWISE),
-    COLL__KIND(ALLGATHER,       "allgather",       ALL,    ONE,   COUNT,      ALL,    RANKS, COUNT,      BLOCK, 0),
-    COLL__KIND(ALLGATHERV,      "allgatherv",      ALL,    ONE,   COUNT,      ALL,    RANKS, LIST,       BLOCK, COLL__SUMMED),
-    COLL__KIND(ALLTOALL,        "alltoall",        ALL,    RANKS, COUNT,      ALL,    RANKS, COUNT,      ASIDE, 0),
-    COLL__KIND(ALLTOALLV,       "alltoallv",       ALL,    RANKS, LIST,       ALL,    RANKS, LIST,       ASIDE, COLL__PAIRWISE),
-    COLL__KIND(ALLTOALLW,       "alltoallw",       ALL,    RANKS, TYPED,      ALL,    RANKS, TYPED,      ASIDE, COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLGATHER,     "allgather",   ONE,          COUNT, COUNT, 0),
-    COLL__NEIGHBOR(ALLGATHERV,    "allgatherv",  ONE,          COUNT, LIST,  COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLTOALL,      "alltoall",    DESTINATIONS, COUNT, COUNT, 0),
-    COLL__NEIGHBOR(ALLTOALLV,     "alltoallv",   DESTINATIONS, LIST,  LIST,  COLL__PAIRWISE),
-    COLL__NEIGHBOR(ALLTOALLW,     "alltoallw",   DESTINATIONS, TYPED, TYPED, COLL__PAIRWISE),
-    COLL__KIND(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES),
-    COLL__KIND(SEND,            "send",            ALL,    ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE),
-    COLL__KIND(RECV,            "recv",            NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE),
-    COLL__KIND(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,      ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE),
-};
+static const coll__kind_shape coll__kinds[] = { [0] = { .traits = 0 }, COLL__EACH_KIND(COLL__KIND_ROW) };     /* 0: no kind */
+static const char coll__kind_names[][20] = { [0] = "?", COLL__EACH_KIND(COLL__KIND_NAME) };
 
-#undef COLL__NEIGHBOR
-#undef COLL__KIND
+#undef COLL__KIND_NAME
+#undef COLL__KIND_ROW
+#undef COLL__EACH_KIND
 
 enum { COLL__KIND_COUNT = sizeof coll__kinds / sizeof *coll__kinds };             /* with 0, which is none    */
 
 /* ---- >>kinds ---- */
 
-/* The row of a kind, which may come from anywhere: that of none has no name, no side and no trait. */
+/* The row of a kind, which may come from anywhere: that of none has no side and no trait. */
 static inline const coll__kind_shape *coll__kind_shape_of(coll_kind kind)
 {
     return &coll__kinds[(unsigned)kind < COLL__KIND_COUNT ? kind : 0];
 }
 
-COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_shape_of(kind)->name; }
+COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_names[(unsigned)kind < COLL__KIND_COUNT ? kind : 0]; }
 
-static inline bool coll__kind_is(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
+/* Traits that calls of this program can have; the compiler drops what is for others. */
+enum {
+    COLL__TRAITS_HERE = COLL__REDUCES | COLL__MESSAGE | (COLL__HAS_NEIGHBOR ? COLL__NEIGHBORS : 0)
+                      | (COLL__HAS_COUNTS ? COLL__PAIRWISE | COLL__SUMMED : 0)
+                      | (COLL__HAS_BROADCAST || COLL__HAS_REDUCE || COLL__HAS_GATHER || COLL__HAS_SCATTER ? COLL__ROOTED : 0)
+};
+
+/* Of any kind, also of one that this program was compiled without. */
+static inline bool coll__kind_has(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
+
+/* Of a kind that it has. */
+static inline __attribute__((always_inline)) bool coll__kind_is(coll_kind kind, unsigned trait)
+{
+    return (trait & COLL__TRAITS_HERE) && coll__kind_has(kind, trait & COLL__TRAITS_HERE);
+}
 
 static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kind, COLL__REDUCES); }
 static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
 static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
-static inline bool coll__kind_exchanges(coll_kind kind) { return coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE; }
+static inline bool coll__kind_exchanges(coll_kind kind)
+{
+    return COLL__HAS_ALLTOALL && coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE;
+}
 
 /* Is it about one vector, with no blocks of ranks? */
 static inline bool coll__kind_is_one_vector(coll_kind kind)
@@ -10645,7 +10716,7 @@ static inline bool coll__is_by_count(const coll__kind_shape *shape)
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    return shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
+    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
 }
 
 /* ---- >>sides: the blocks of a call on one rank ---- */
@@ -10682,6 +10753,11 @@ static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *
                            [COLL__OVER_DESTINATIONS] = role.destinations };
     const bool is_used = coll__is_held(shape, role.rank, c->root);
 
+    if (!COLL__HAS_COUNTS)
+        return (coll__side){ .name = is_send ? "send" : "recv", .is_used = is_used,
+                             .blocks = shape->over == COLL__OVER_ONE ? 1 : role.size,
+                             .count = shape->from == COLL__FROM_COUNT ? c->count : c->recv_count,
+                             .at = (const unsigned char *)(is_send ? c->send : c->recv) };
     return (coll__side){
         .name = is_send ? "send" : "recv", .is_used = is_used, .is_listed = is_used && shape->from >= COLL__FROM_LIST,
         .has_types = shape->from == COLL__FROM_TYPED, .blocks = blocks[shape->over],
@@ -11352,6 +11428,7 @@ typedef struct coll__message coll__message;       /* coll_match.h               
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
 typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
+typedef struct coll__by_key coll__by_key;         /* coll_by_key.h                                            */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -11656,6 +11733,7 @@ struct coll__session {
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     coll__yields yields;
+    bool  runs_operation;                         /* without an operating system: one of the program's runs   */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     const coll__internals *internals;             /* the transport's                                          */
@@ -11673,7 +11751,8 @@ struct coll__session {
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     int            listed_count;
     coll_comm     *successor;                     /* of that list, where a coll_shrink has failed since; NULL: none */
-    coll__messages *messages;
+    coll__messages *messages;                     /* NULL: none so far                                        */
+    const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: no call has needed it        */
     coll__pool *pool;                             /* memory of requests; NULL: none has been made so far      */
     coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
@@ -11775,7 +11854,10 @@ struct coll_comm {
     uint64_t overflows;                           /* calls with COLL_DETECT_OVERFLOW that have found one      */
     char  error[COLL__SENTENCE_ROOM];             /* what the last call that failed has to say, and ...       */
     char  ending[COLL__SENTENCE_ROOM];            /* ... what has ended the communicator, at a time of its own */
-    const char *sentence;                         /* atomic: the later one                                    */
+    union {
+        const char *sentence;                     /* atomic: the later one; NULL: neither is written          */
+        coll_status told;                         /* with COLL_NO_TEXT: the status whose name is the sentence */
+    };
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     const void *watch;                            /* atomic: the wait for one of several that is inside (coll_wait.h) */
     coll_comm *beside;                            /* the next one that it is inside of                        */
@@ -11846,6 +11928,7 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 /* ---- >>naming a call ---- */
 
 enum { COLL__MAGIC = 0xc011, COLL__PARTED_MAGIC = 0xc014 };
+enum { COLL__REPORT_LENGTH = 2 * COLL_HEAD_LENGTH };      /* see coll__reports_disagree                               */
 
 #define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 
@@ -11870,18 +11953,20 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
-    const uint64_t scale = coll__bits64(call->scale);
-    const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
+    const uint64_t scale = COLL__HAS_SCALE ? coll__bits64(call->scale) : 0;
+    const char *const algorithm = COLL__HAS_CHOICE ? call->algorithm : NULL;
+    const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
+    const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
-        && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
+    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed)
+        return (unsigned char)(call->flags & COLL__FLAGS);
     if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (scale != coll__bits64(1)) hash = scale;
-        if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
+        if (COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
     }
-    for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
+    for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     if (hash == 0) return 0;
     return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
@@ -11910,7 +11995,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  * of the communicator: ranks that disagreed in one find it when they next compare fingerprints, in whatever call. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
-    const unsigned traits = coll__kinds[call->kind].traits;
+    const unsigned traits = coll__kinds[call->kind].traits & COLL__TRAITS_HERE;
     const bool reduces = traits & COLL__REDUCES;
     size_t count = traits & COLL__PAIRWISE ? 0 : call->count;
     uint32_t root = traits & (COLL__ROOTED | COLL__MESSAGE) ? (uint32_t)call->root : 0;
@@ -11955,11 +12040,14 @@ static inline void coll__head_set_count(unsigned char *head, uint64_t count)
 
 static inline uint64_t coll__head_count(const unsigned char *head) { return coll__get64(head + 24) & COLL__COUNT_MASK; }
 
+/* Without such a kind in the program histories stay 0. */
+enum { COLL__HAS_HISTORY = (COLL__TRAITS_HERE & (COLL__ROOTED | COLL__NEIGHBORS)) != 0 || COLL__HAS_SCAN };
+
 /* May a rank end a call of this kind before its fingerprint has been compared, through others, with those of all ranks?  As the
  * root of a broadcast does, and each other rank in a reduce. */
 static inline bool coll__ends_early(coll_kind kind)
 {
-    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || kind == COLL_SCAN || kind == COLL_EXSCAN;
+    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && (kind == COLL_SCAN || kind == COLL_EXSCAN));
 }
 
 /* What `history` becomes with a call of this fingerprint. */
@@ -12005,14 +12093,19 @@ COLL__FOR_SIZE
 #ifndef COLL_SENTENCES_H
 #define COLL_SENTENCES_H
 
+#if COLL__HAS_TEXT
+
 /* The program may read the one sentence while another thread writes the other. */
-static inline const char *coll__sentence_of(const coll_comm *comm) { return __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE); }
+static inline const char *coll__sentence_of(const coll_comm *comm)
+{
+    const char *const sentence = __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE);
+    return sentence ? sentence : "";
+}
+
 static inline void coll__sentence_set(coll_comm *comm, const char *text)
 {
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
-
-#if COLL__HAS_TEXT
 
 /* ---- >>calls: by their fingerprints ---- */
 
@@ -12099,6 +12192,20 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
                        are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
 }
 
+/* Does one rank report another call under a number than the other?  A report is the call in which a rank waits, and its last
+ * one before: a rank that only sends ends a call in which others wait. */
+static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs, int peer)
+{
+    for (int pair = 0; pair < 4; pair++) {
+        const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
+        const unsigned char *const other = theirs + (pair & 2 ? COLL_HEAD_LENGTH : 0);
+        if (!coll__heads_disagree(mine, other)) continue;
+        coll__blame_mismatch(failure, other, peer, mine, me);
+        return true;
+    }
+    return false;
+}
+
 /* ---- >>errors: the sentence ---- */
 
 /* "rank 2 of 4", in a communicator that has been derived also what it is called elsewhere. */
@@ -12177,13 +12284,9 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
 }
 
-static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { coll__sentence_set(comm, coll__sentence_of(from)); }
-
-static coll_status coll__explain_status(coll_comm *comm, coll_status status)
-{
-    coll__sentence_set(comm, coll_status_text(status));
-    return status;
-}
+static inline const char *coll__sentence_of(const coll_comm *comm) { return comm->told ? coll_status_text(comm->told) : ""; }
+static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { comm->told = from->told; }
+static coll_status coll__explain_status(coll_comm *comm, coll_status status) { return comm->told = status; }
 
 #define coll__explain_error(comm, call, status, ...) \
     (COLL__UNSAID(__VA_ARGS__), (void)(call), coll__explain_status(comm, status))
@@ -12209,6 +12312,67 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
 }
 
 #endif /* COLL_SENTENCES_H */
+/* ---- core/engine/coll_strides.h ---- */
+/* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
+ *
+ *     block 0  block 1  block 2        a buffer of three blocks of 2 rows of 3 elements, rows 11 elements apart; what is
+ *     0 1 2    0 1 2    0 1 2   . .    between rows is somebody else's
+ *     3 4 5    3 4 5    3 4 5   . .
+ *
+ * To the others a block is its elements, row after row: so it is collected before the call starts, and spread when it has ended,
+ * and between the two the call is an ordinary one, on memory of its request.  One text for whatever carries it out; a side whose
+ * blocks lie in one piece as it is (one row, or rows without a gap) is used where it lies. */
+#ifndef COLL_STRIDES_H
+#define COLL_STRIDES_H
+
+/* Does a call speak of rows? */
+static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
+
+/* The blocks of a side: where the program has them, and one after the other. */
+typedef struct coll__columns {
+    unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
+    size_t row, stride, rows;                     /* bytes; of each block                                     */
+    int    blocks;
+} coll__columns;
+
+struct coll__strided {
+    coll__columns send, recv;
+    int  first, blocks;                           /* of recv: those that are input too, in place              */
+    bool is_spread;                               /* at the end                                               */
+    size_t length;                                /* bytes here, with what is packed behind it                */
+};
+
+/* ---- >>moving ---- */
+
+/* Blocks from the matrix to where they lie one after the other, or back. */
+static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
+{
+    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
+
+    for (int i = first; i < first + blocks; i++) {
+        unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
+        for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
+            memcpy(packs ? packed : at, packs ? at : packed, c->row);
+    }
+}
+
+/* It starts: whatever was in front of it has ended. */
+static void coll__strides_start(const coll_request *r)
+{
+    const coll__strided *s = r->strided;
+
+    if (!COLL__IS_WHOLE) return;
+    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
+    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
+}
+
+/* It has ended well. */
+static void coll__strides_end(const coll_request *r)
+{
+    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
+}
+
+#endif /* COLL_STRIDES_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- core/engine/coll_activity.h ---- */
@@ -12245,6 +12409,16 @@ static inline void coll__doing_set(coll__session *session, uint64_t *words, cons
         __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
     }
     coll__doing_turn(session);
+}
+
+/* The report of a rank that waits in the call with this head. */
+static void coll__report_make(const coll__session *session, const unsigned char *head, unsigned char *report)
+{
+    memcpy(report, head, COLL_HEAD_LENGTH);
+    for (size_t i = 0; session && i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = __atomic_load_n(&session->doing.last[i], __ATOMIC_RELAXED);
+        memcpy(report + COLL_HEAD_LENGTH + 8 * i, &word, 8);
+    }
 }
 
 /* It waits in the call with this head. */
@@ -12364,67 +12538,33 @@ static void coll__gone_sweep(coll__session *session)
 }
 
 #endif /* COLL_ACTIVITY_H */
-/* ---- core/engine/coll_strides.h ---- */
-/* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
+/* ---- core/engine/coll_by_key.h ---- */
+/* coll_by_key.h - messages by key (coll_messages.h), for the parts of the library that every program links.
  *
- *     block 0  block 1  block 2        a buffer of three blocks of 2 rows of 3 elements, rows 11 elements apart; what is
- *     0 1 2    0 1 2    0 1 2   . .    between rows is somebody else's
- *     3 4 5    3 4 5    3 4 5   . .
- *
- * To the others a block is its elements, row after row: so it is collected before the call starts, and spread when it has ended,
- * and between the two the call is an ordinary one, on memory of its request.  One text for whatever carries it out; a side whose
- * blocks lie in one piece as it is (one row, or rows without a gap) is used where it lies. */
-#ifndef COLL_STRIDES_H
-#define COLL_STRIDES_H
+ * With COLL__ON_DEMAND, on boards, a session has these functions from its first call that needs them on (coll_carriers.h), and a
+ * program without such calls does not link them.  Otherwise they are called directly. */
+#ifndef COLL_BY_KEY_H
+#define COLL_BY_KEY_H
 
-/* Does a call speak of rows? */
-static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
+/* What is still to be sent.  SHORT: its sender was told that it is done. */
+typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
-/* The blocks of a side: where the program has them, and one after the other. */
-typedef struct coll__columns {
-    unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
-    size_t row, stride, rows;                     /* bytes; of each block                                     */
-    int    blocks;
-} coll__columns;
-
-struct coll__strided {
-    coll__columns send, recv;
-    int  first, blocks;                           /* of recv: those that are input too, in place              */
-    bool is_spread;                               /* at the end                                               */
-    size_t length;                                /* bytes here, with what is packed behind it                */
+struct coll__by_key {
+    const coll__carrier *carrier;                 /* of one message                                           */
+    coll_status (*post)(const coll__order *order, coll_xfer *x, bool is_send);
+    coll_status (*advance)(coll__session *session);
+    coll_status (*unmatched)(const coll_comm *comm, coll_failure *failure);
+    coll__undelivered (*undelivered)(const coll_comm *comm);
+    bool        (*are_moving)(const coll_comm *comm);
+    void        (*close)(coll_comm *comm, coll_status status);
+    void        (*free)(coll__session *session);
+    void        (*look_for_overflow)(coll_request *r);    /* COLL_DETECT_OVERFLOW needs a coll_call, too      */
 };
 
-/* ---- >>moving ---- */
+#define COLL__BY_KEY(session, call, ...) \
+    (COLL__ON_DEMAND ? (session)->by_key->call(__VA_ARGS__) : coll__messages_##call(__VA_ARGS__))
 
-/* Blocks from the matrix to where they lie one after the other, or back. */
-static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
-{
-    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
-
-    for (int i = first; i < first + blocks; i++) {
-        unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
-        for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
-            memcpy(packs ? packed : at, packs ? at : packed, c->row);
-    }
-}
-
-/* It starts: whatever was in front of it has ended. */
-static void coll__strides_start(const coll_request *r)
-{
-    const coll__strided *s = r->strided;
-
-    if (!COLL__IS_WHOLE) return;
-    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
-    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
-}
-
-/* It has ended well. */
-static void coll__strides_end(const coll_request *r)
-{
-    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
-}
-
-#endif /* COLL_STRIDES_H */
+#endif /* COLL_BY_KEY_H */
 /* ---- core/engine/coll_pool.h ---- */
 /* coll_pool.h - the memory of requests: what one had that was freed, the next one has.
  *
@@ -12568,12 +12708,12 @@ static void coll__name_first(coll_request *r, uint32_t sequence)
     static const uint64_t none = 0;
     coll_comm *comm = r->comm;
     const coll__order *order = r->order;
-    const bool has_history = order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+    const bool has_history = COLL__HAS_HISTORY && order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
 
     r->history = has_history ? &comm->main.history : &none;
     r->ends_early = has_history && coll__ends_early(r->call.kind);
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
-    coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
+    if (COLL__HAS_HISTORY) coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
     coll__task_init(r);
 }
@@ -12583,10 +12723,10 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
     r->sequence = sequence;
     if (r->has_head) {
-        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, *r->history);
+        coll__head_set_next(r->head, sequence, r->call.root, r->call.count, COLL__HAS_HISTORY ? *r->history : 0);
         memset(r->task.state, 0, sizeof r->task.state);
     } else coll__name_first(r, sequence);
-    if (r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
+    if (COLL__HAS_HISTORY && r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -12653,7 +12793,10 @@ static void coll__request_finish(coll_request *r, coll_status status)
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->strided) coll__strides_end(r);
-    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
+    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) {
+        if (!COLL__ON_DEMAND) coll__look_for_overflow(r);
+        else session->by_key->look_for_overflow(r);
+    }
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
     if (session->observer) session->observer->end(r, status);
@@ -12725,6 +12868,7 @@ static void coll__session_end(coll__session *session, coll_status status)
     }
     for (int i = 0; i < session->carrier_count; i++)
         if (session->carriers[i].end) session->carriers[i].end(session, status);
+    if (COLL__ON_DEMAND && session->by_key) session->by_key->carrier->end(session, status);
 }
 
 /* All communicators of the session are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
@@ -12755,14 +12899,20 @@ static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
     return coll__session_fail(comm->session, cause);
 }
 
-static __attribute__((noinline)) coll_status coll__has_no_memory(coll_comm *comm)
+/* Ends the session with the status of a step that failed.  COLL_ERR_MEMORY is this rank's own failure; the cause of any other is
+ * the transport's to tell, unless it has no `fail`. */
+static __attribute__((noinline)) coll_status coll__session_broken(coll__session *session, coll_status status)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    const int me = comm->session->rank;
 
-    coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
-    return coll__comm_fail(comm, &failure);
+    if (status == COLL_ERR_MEMORY)
+        coll__blame(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
+    else if (!session->transport->fail)
+        coll__blame(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name, coll_status_text(status));
+    return coll__session_fail(session, failure.status != COLL_OK ? &failure : NULL);
 }
+
+static coll_status coll__has_no_memory(coll_comm *comm) { return coll__session_broken(comm->session, COLL_ERR_MEMORY); }
 
 #endif /* COLL_REQUEST_H */
 /* ---- core/engine/coll_order.h ---- */
@@ -12781,7 +12931,7 @@ static void coll__order_init(coll__order *order, coll_comm *comm, coll__space sp
 static inline bool coll__order_is_offered(const coll__order *order)
 {
     const coll_comm *comm = order->comm;
-    return order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all);
+    return COLL__TAKES_WHOLE && (order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all));
 }
 
 /* The group of the transport for a keyed order, where the transport takes whole collectives. */
@@ -12791,7 +12941,7 @@ static coll_status coll__order_join(coll__order *order)
     const coll__session *session = comm->session;
     int *everyone = NULL;
 
-    if (!session->transport->offload || !session->transport->group) return COLL_OK;
+    if (!COLL__TAKES_WHOLE || !session->transport->offload || !session->transport->group) return COLL_OK;
     if (!comm->members) {
         everyone = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *everyone);
         if (!everyone) return COLL_ERR_MEMORY;
@@ -12910,6 +13060,7 @@ static const coll__carrier *coll__carrier_of(const coll_request *r)
     const coll__carrier *c = r->comm->session->carriers;
 
     if (coll__is_extended(r->comm)) return r->comm->extension->carrier;
+    if (COLL__ON_DEMAND && coll__kind_is_message(r->call.kind)) return r->comm->session->by_key->carrier;
     while (c->takes && !c->takes(r)) c++;
     return c;
 }
@@ -13056,8 +13207,8 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
 {
     const coll_transport *t = comm->session->transport;
 
-    return t->can_offload && !call->algorithm && !coll__kind_is_message(call->kind) && call->kind != COLL_ALLREDUCE_LIST
-        && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
+    return COLL__TAKES_WHOLE && t->can_offload && !call->algorithm && !coll__kind_is_message(call->kind)
+        && call->kind != COLL_ALLREDUCE_LIST && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
 }
 
 /* Plan the calls like this one, which has been checked, with this arithmetic.  Without memory for it the next one is checked
@@ -13556,7 +13707,7 @@ static inline const char *coll__kind_switch(coll_kind kind)
 {
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
-    if (!COLL__HAS_COUNTS && (coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
+    if (!COLL__HAS_COUNTS && (coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
         return "COLL_NO_COUNTS";
     return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
 }
@@ -13859,6 +14010,8 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 COLL__FOR_SPEED
 
 #endif /* COLL_STRIDES_CHECK_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_match.h ---- */
 /* coll_match.h - messages and the lists they are in; which message goes into which receive.
  *
@@ -14747,6 +14900,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     coll__messages *all = session->messages;
     const uint32_t id = coll__get32(head + 12);
     coll__match_key key;
+    coll_status status;
     coll__message *m;
 
     if (coll__get16(head) != COLL__NOTE_MAGIC || head[3] & COLL__NOTE_IS_BODY) return coll__note_wrong(session, peer, head);
@@ -14757,7 +14911,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
         key = coll__number_key(COLL__SPACE_OUT, peer, id);
         if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
         coll__bins_leave(&all->bins, m);
-        if (coll__note_send(session, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
+        if ((status = coll__note_send(session, m, COLL__NOTE_BODY)) < 0) return status;
         return coll__body_post(session, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m),
                                m->length, true);
     case COLL__NOTE_BODY:
@@ -14779,7 +14933,7 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
 static coll_status coll__xfer_trouble(coll__session *session, const coll_xfer *x)
 {
     if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(session, x->peer, x->head);
-    return coll__session_fail(session, NULL);
+    return coll__session_broken(session, x->status);
 }
 
 /* Notes and bodies of one peer, as far as they have come. */
@@ -14796,7 +14950,7 @@ static coll_status coll__peer_advance(coll__session *session, int peer)
         p->incoming = NULL;
         status = m ? coll__body_arrived(session, m) : coll__note_arrived(session, peer, x->head);
         if (status == COLL_OK && !p->incoming) status = coll__listen(session, peer);
-        if (status < 0) return coll__session_fail(session, NULL);
+        if (status < 0) return coll__session_broken(session, status);
     }
 }
 
@@ -14895,7 +15049,7 @@ static coll_status coll__messages_advance(coll__session *session)
 
 /* Send or receive a transfer of a collective by the key of its order.  What the transport has sent at once is done at once: the
  * caller may sleep next. */
-static coll_status coll__key_post(const coll__order *order, coll_xfer *x, bool is_send)
+static coll_status coll__messages_post(const coll__order *order, coll_xfer *x, bool is_send)
 {
     coll__session *session = order->comm->session;
     const coll_status status = coll__peer_open(session, x->peer);
@@ -14957,7 +15111,7 @@ static coll_status coll__messages_start(coll_request *r)
     if (call->kind != COLL_RECV) status = coll__user_post(r, call->root, call->count, true);
     if (status == COLL_OK && call->kind == COLL_RECV) status = coll__user_post(r, call->root, call->count, false);
     if (status == COLL_OK && call->kind == COLL_SENDRECV) status = coll__user_post(r, call->source, call->recv_count, false);
-    if (status < 0) return coll__comm_fail(r->comm, NULL);
+    if (status < 0) return coll__session_broken(r->comm->session, status);
     if (!r->sending && !r->receiving && r->status == COLL_PENDING) coll__request_finish(r, COLL_OK);
     return COLL_OK;
 }
@@ -15014,10 +15168,6 @@ static void coll__messages_free(coll__session *session)
     coll__give(all);
     session->messages = NULL;
 }
-
-/* What of this communicator has not been sent yet that somebody is there to receive.  Short: the sender was told that it is
- * done, and counts on it. */
-typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
 static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
 {
@@ -15116,6 +15266,8 @@ static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_MESSAGES_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_execution.h ---- */
 /* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
  * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
@@ -15494,7 +15646,7 @@ static coll_status coll__execution_plan(coll_request *r)
 /* A result that is to lie over other blocks of the input is made elsewhere. */
 static bool coll__copies_result(const coll_call *call)
 {
-    return call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
+    return COLL__HAS_COUNTS && call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
 }
 
 /* Bytes for either copy. */
@@ -15572,7 +15724,7 @@ static coll__needs coll__execution_needs(coll__execution *execution, const coll_
     n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
     const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
     const size_t packed = moved * widest + steps * 64;
-    n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    n.staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
     const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
     n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
@@ -15607,7 +15759,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
     execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
                                        : (coll__step *)(void *)(execution->sources + execution->steps);
-    if (n.copy) coll__make_copy(execution, r, at + n.lists);
+    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && n.copy) coll__make_copy(execution, r, at + n.lists);
     execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
     at += n.lists + n.copy + heads;
     for (int i = 0; i < execution->stage_count; i++, at += n.table) {
@@ -15764,7 +15916,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
-        const bool as_is = coll__is_slot(span->place) || r->codec.same;
+        const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
         const size_t length = coll__bytes_of(r, span->place, x.count);
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
@@ -15777,7 +15929,7 @@ COLL__INLINE coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb ve
 {
     const coll__session *session = r->comm->session;
 
-    if (r->order->is_keyed) return coll__key_post(r->order, x, verb == COLL__SEND);
+    if (r->order->is_keyed) return COLL__BY_KEY(session, post, r->order, x, verb == COLL__SEND);
     return verb == COLL__SEND ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
 
@@ -15836,7 +15988,7 @@ static coll__span coll__span_of_one(const coll_request *r, const coll__span *spa
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
                                    size_t bytes, long slice, long tick)
 {
-    const bool as_is = coll__is_slot(span->place) || r->codec.same;
+    const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
 
     x->length = bytes;
@@ -15893,15 +16045,16 @@ static void coll__do_copies(const coll_request *r, const coll__stage *stage)
         unsigned char *to = coll__spot_at(stage, m->to);
         const bool is_wire = m->to.place == COLL__WORK, was_wire = source == COLL__WORK;
         if (to == from || m->count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, m->count, m->index, coll__whose(r, source));
-        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, m->count);
+        const bool is_recoded = is_wire != was_wire && !coll__is_same(&r->codec);
+        if (is_recoded && is_wire) coll__pack(&r->codec, to, from, m->count, m->index, coll__whose(r, source));
+        else if (is_recoded) coll__unpack(&r->codec, to, from, m->count);
         else memmove(to, from, is_wire ? coll__wire_bytes(&r->codec, m->count) : m->count * r->codec.type_size);
     }
 }
 
 static inline coll__stage *coll__stage_of(const coll__execution *execution, long slice, int k)
 {
-    if (execution->is_cached) return &execution->stages[k];
+    if (COLL__CACHED_MOST > 0 && execution->is_cached) return &execution->stages[k];
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
@@ -15939,7 +16092,7 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
     coll_status status = COLL_OK;
 
     coll__stage_begin(r, stage);
-    if (stage->is_kept) return coll__post_again(r, stage, tick);
+    if (COLL__CACHED_MOST > 0 && stage->is_kept) return coll__post_again(r, stage, tick);
     coll__round now = coll__round_of(r, execution->list, execution->steps);
     execution->choice.algorithm->round(&now, k);
     COLL__ASSERT(now.count <= execution->steps, "round %d of %s has %d steps, planned were %d", k,
@@ -15967,7 +16120,7 @@ static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const 
     coll_failure failure = { COLL_OK, -1, "" };
     unsigned char last[COLL_HEAD_LENGTH];
 
-    if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
+    if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
     memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
     coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
@@ -15988,12 +16141,13 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
     static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
-    const coll__session *session = r->comm->session;
+    coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
     coll__source *const sources = r->execution->sources;
     size_t folded = 0;
 
+    if (!COLL__MANY_THREADS) session->runs_operation = r->codec.fn != NULL;
     for (int i = stage->copies; i < stage->made_count; i++) {
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
@@ -16005,6 +16159,7 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
                                                .scratch = r->execution->scratch });
     }
+    if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
 }
 
@@ -16120,8 +16275,10 @@ static coll_status coll__execution_advance(coll_request *r)
             if (COLL__ABREAST > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
             const long tick = execution->posted++;
             const coll__rounds now = coll__rounds_of(execution, tick);
-            for (long k = now.first; k <= now.last; k++)
-                if (coll__post_round(r, tick - k * execution->lag, (int)k, tick) < 0) return coll__comm_fail(r->comm, NULL);
+            for (long k = now.first; k <= now.last; k++) {
+                const coll_status posted = coll__post_round(r, tick - k * execution->lag, (int)k, tick);
+                if (posted < 0) return coll__session_broken(r->comm->session, posted);
+            }
         }
         if (COLL__ABREAST > 1 && execution->posted == execution->done) return COLL_PENDING;
         const coll_status status = coll__finish_tick(r, execution->done);
@@ -16152,8 +16309,7 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 #ifndef COLL_NO_MESSAGES_H
 #define COLL_NO_MESSAGES_H
 
-typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_SHORT } coll__undelivered;
-
+static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
 static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
 static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
@@ -16169,6 +16325,7 @@ static inline void coll__messages_free(const coll__session *session) { (void)ses
 
 #endif /* COLL_NO_MESSAGES_H */
 /* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
 /* ---- core/engine/coll_packets.h ---- */
@@ -16459,7 +16616,7 @@ static coll_status coll__packets_advance(coll_request *r)
     for (; p->round < r->execution->rounds; p->round++, p->is_posted = false) {
         coll_status status = p->is_posted ? COLL_OK : coll__packets_begin_round(r);
         if (status == COLL_OK && !p->is_posted && p->round == 0) status = coll__longs_begin(r);
-        if (status < 0) return coll__comm_fail(r->comm, NULL);
+        if (status < 0) return coll__session_broken(r->comm->session, status);
         p->is_posted = true;
         status = coll__packets_check(r, p->xfers, p->xfer_count, &p->finished, false);
         if (status == COLL_OK) status = coll__packets_end_round(r);
@@ -16923,7 +17080,7 @@ static void coll__widen_input(const coll__hierarchy *h, unsigned char *to, const
     for (size_t at = 0, length; at < count; at += length) {
         length = coll__least(count - at, most);
         const void *in = from + at * h->unit;
-        if (!r->codec.same) coll__pack(&r->codec, wire, in, length, at, r->comm->rank), in = wire;
+        if (!coll__is_same(&r->codec)) coll__pack(&r->codec, wire, in, length, at, r->comm->rank), in = wire;
         if (by == h->sum_type) memcpy(to + at * h->sum_unit, in, length * h->sum_unit);
         else widen(to + at * h->sum_unit, in, length);
     }
@@ -17896,8 +18053,9 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
 {
     if (session->failure.status != COLL_OK) return session->failure.status;
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(session);
-    if (session->transport->progress(session->context, wait_ms) < 0) return coll__session_fail(session, NULL);
-    const coll_status status = coll__messages_advance(session);
+    coll_status status = session->transport->progress(session->context, wait_ms);
+    if (status < 0) return coll__session_broken(session, status);
+    status = session->messages ? COLL__BY_KEY(session, advance, session) : session->failure.status;
     if (COLL__IS_WHOLE && session->lingers && !session->messages->outgoing.first) {
         coll__comms_hold(session);
         session->lingers = false;
@@ -17937,7 +18095,7 @@ static coll_status coll__move_started(coll__session *session)
 static inline coll_status coll__look(coll__session *session, int looks, int wait_ms)
 {
     coll__order *only = session->orders;
-    const bool is_alone = wait_ms == 0 && only && !only->next && looks % COLL__LOOKS_A_ROUND != 0
+    const bool is_alone = COLL__TAKES_WHOLE && wait_ms == 0 && only && !only->next && looks % COLL__LOOKS_A_ROUND != 0
                        && only->queue->carrier->traits & COLL__AS_A_WHOLE;
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
@@ -18002,7 +18160,7 @@ static inline int coll__spin_now(coll__session *session)
  * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
 static inline bool coll__pause(coll__session *session, int looks)
 {
-    const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
+    const bool is_cheap = COLL__TAKES_WHOLE && session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
     const bool is_due = session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0;
 
     if (is_due) return coll__give_way(session);
@@ -18248,7 +18406,7 @@ static coll_status coll__check_freed(coll_request *r)
         if (is_freed) status = coll__gone_note(session, i, comm->id, UINT32_MAX, true);
         any = any || is_freed || coll__has_left(session, i);
     }
-    status = status < 0 ? coll__session_fail(session, NULL) : any ? coll__advance(session, 0) : COLL_PENDING;
+    status = status < 0 ? coll__session_broken(session, status) : any ? coll__advance(session, 0) : COLL_PENDING;
     const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
     const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
     coll__give(is_late);
@@ -18945,6 +19103,8 @@ COLL__FOR_SPEED
 #ifndef COLL_OFFLOAD_H
 #define COLL_OFFLOAD_H
 
+#if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
+
 /* A call that names an algorithm wants the engine. */
 static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
 
@@ -18993,6 +19153,16 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_TRANSPORT                                                                                            \
+    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,          \
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),  \
+      .explain = coll__offload_explain },
+
+#else
+
+#define COLL__CARRIER_OF_TRANSPORT
+
+#endif
 #endif /* COLL_OFFLOAD_H */
 /* ---- core/engine/coll_carriers.h ---- */
 /* coll_carriers.h - who carries out the calls of a communicator that has no extension (coll__carrier), in the order in which they
@@ -19004,7 +19174,7 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
 
 /* ---- >>one message ---- */
 
-static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
+static COLL__UNUSED bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
 
 /* It is on its way, also if nobody waits for it. */
 static coll_status coll__message_start(coll_request *r)
@@ -19063,9 +19233,30 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
-#define COLL__CARRIER_OF_MESSAGES                                                                                             \
+#define COLL__CARRIER_OF_ONE                                                                                                  \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain }
+
+#if COLL__IS_TINY                                 /* COLL__ON_DEMAND                                          */
+#define COLL__CARRIER_OF_MESSAGES
+
+static const coll__carrier coll__message_carrier = COLL__CARRIER_OF_ONE;
+static const coll__by_key coll__keys = {
+    &coll__message_carrier, coll__messages_post, coll__messages_advance, coll__messages_unmatched, coll__messages_undelivered,
+    coll__messages_are_moving, coll__messages_close, coll__messages_free, coll__look_for_overflow
+};
+
+static void coll__messages_use(coll_comm *comm)
+{
+    if (comm) comm->session->by_key = &coll__keys;
+}
+
+#else
+#define COLL__CARRIER_OF_MESSAGES COLL__CARRIER_OF_ONE,
+
+static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
+#endif
+
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
       .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
@@ -19082,9 +19273,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
-    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
-      .explain = coll__offload_explain },
+    COLL__CARRIER_OF_TRANSPORT
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
     COLL__CARRIER_OF_PACKETS
@@ -19113,11 +19302,11 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
+#if COLL__HAS_OS
+
 /* Is this thread in a function of the program's that the library has called?  It comes from the midst of a call, whose state
  * would change under its feet. */
-static inline bool coll__is_called_back(void) { return coll__callbacks != 0; }
-
-#if COLL__HAS_OS
+static inline bool coll__is_called_back(const coll_comm *comm) { return (void)comm, coll__callbacks != 0; }
 
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
@@ -19129,12 +19318,14 @@ static inline bool coll__door_is_mine(const coll__door *door)
 
 /* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the
  * others wait for it (`waits`). */
-static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__session *session, bool waits)
+static __attribute__((noinline)) bool coll__door_claim(coll_comm *comm, bool waits)
 {
     const coll__thread_id me = coll__thread_self();
+    coll__session *const session = comm->session;
+    coll__door *const door = &comm->door;
     bool is_free;
 
-    if (coll__is_called_back()) return false;
+    if (coll__is_called_back(comm)) return false;
     coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
@@ -19160,11 +19351,12 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
 }
 
 /* By the short way; false: this thread is not the one that was inside last. */
-static inline bool coll__door_enter_again(coll__door *door)
+static inline bool coll__door_enter_again(coll_comm *comm)
 {
+    coll__door *const door = &comm->door;
     const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
-    if (!coll__door_is_mine(door) || coll__is_called_back()) return false;
+    if (!coll__door_is_mine(door) || coll__is_called_back(comm)) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door)) return true;
@@ -19175,10 +19367,7 @@ static inline bool coll__door_enter_again(coll__door *door)
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->inside[door->hands], 0, __ATOMIC_RELEASE); }
 
 /* false: another thread is inside. */
-static inline bool coll__door_enter(coll__door *door, coll__session *session)
-{
-    return coll__door_enter_again(door) || coll__door_claim(door, session, true);
-}
+static inline bool coll__door_enter(coll_comm *comm) { return coll__door_enter_again(comm) || coll__door_claim(comm, true); }
 
 /* By the way one came in, and no other: once either word says that nobody is inside, the next one may have taken the door. */
 static inline void coll__door_leave(coll__door *door)
@@ -19194,24 +19383,20 @@ static inline void coll__door_leave(coll__door *door)
 
 #else
 
+/* The same: an operation of the program's runs in a call of this session. */
+static inline bool coll__is_called_back(const coll_comm *comm) { return comm->session->runs_operation; }
+
 /* Who calls in an interrupt may find that somebody is inside. */
-static inline bool coll__door_enter_again(coll__door *door)
+static inline bool coll__door_enter_again(coll_comm *comm)
 {
-    return !coll__is_called_back() && !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE);
+    return !coll__is_called_back(comm) && !coll__flag_set(&comm->door.is_taken);
 }
 
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
 static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
 
-static inline bool coll__door_enter(coll__door *door, const coll__session *session)
-{
-    return (void)session, coll__door_enter_again(door);
-}
-
-static inline bool coll__door_claim(coll__door *door, const coll__session *session, bool waits)
-{
-    return (void)session, (void)waits, coll__door_enter_again(door);
-}
+static inline bool coll__door_enter(coll_comm *comm) { return coll__door_enter_again(comm); }
+static inline bool coll__door_claim(coll_comm *comm, bool waits) { return (void)waits, coll__door_enter_again(comm); }
 
 #endif
 
@@ -19220,7 +19405,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
-    if (coll__is_called_back())
+    if (coll__is_called_back(comm))
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: an operation or a log hook must not use communicators",
                                   comm->rank);
     return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
@@ -19228,7 +19413,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 
 static inline coll_status coll__enter(coll_comm *comm)
 {
-    if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->session)) return coll__stay_out(comm);
+    if (!comm || !*comm->guard || !coll__door_enter(comm)) return coll__stay_out(comm);
     if (coll__is_shared(comm->session)) coll__session_take(comm);
     return COLL_OK;
 }
@@ -19354,7 +19539,7 @@ static coll_status coll__watch_enter(coll__watch *w)
     for (int i = 0; i < w->count; i++) {
         coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
         if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
-        if (!*comm->guard || !coll__door_enter(&comm->door, comm->session)) {
+        if (!*comm->guard || !coll__door_enter(comm)) {
             coll__watch_leave(w);
             return coll__stay_out(comm);
         }
@@ -19601,7 +19786,7 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
 
     const bool is_plain = !r->call.residual && !r->strided && !coll__kind_is(r->call.kind, COLL__NEIGHBORS);
-    return is_whole && is_plain ? r->comm->session->transport->offload : NULL;
+    return COLL__TAKES_WHOLE && is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
 /* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
@@ -19612,7 +19797,7 @@ static coll_status coll__run_checked(coll_request *r, coll_offload_fn *start, vo
     coll_failure failure;
     coll_status status;
 
-    if (start && !session->orders) {
+    if (COLL__TAKES_WHOLE && start && !session->orders) {
         failure.status = COLL_OK;
         coll__name_request(r, ++comm->sequence);
         status = start(bound, &r->task, &failure);
@@ -19706,7 +19891,7 @@ static inline void coll__call_set(coll_call *call, const void *send, void *recv,
 static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
                                   const void *recv, size_t count, coll_type type, coll_op op, int root)
 {
-    return plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
+    return COLL__PLANS && plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
 }
 
@@ -19737,7 +19922,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
     coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
-    if (plan->is_made) {
+    if (COLL__PLANS && plan->is_made) {
         if (plan->start) plan->request.carrier = plan->carrier;       /* it may decline one call, and take the next   */
         return coll__leave(comm, coll__run_checked(&plan->request, plan->start, plan->bound));
     }
@@ -19750,7 +19935,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(&comm->door))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(comm))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;
@@ -20691,7 +20876,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
 /* In a forked child the locks stay as they are: threads that it does not have may have been waiting. */
 static void coll__session_free(coll__session *session)
 {
-    coll__messages_free(session);
+    if (session->messages) COLL__BY_KEY(session, free, session);
     session->deriving = 0;                        /* a simulated rank that is killed in it leaves it as it is */
     coll__gone_sweep(session);
     coll__pool_close(session->pool);
@@ -20771,7 +20956,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
-    session->spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
+    session->spin_us = !COLL__HAS_CLOCK && !transport->now ? 0            /* the end of spinning would never come */
+                   : o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
                    : session->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
     return session;
 }
@@ -20792,11 +20978,9 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->rank = rank;
     comm->size = size;
     comm->id = id;
-    comm->mark = coll__mark_of(id);
     comm->numbers = *numbers;
     if (COLL__HAS_CHOICE && ranks) coll__numbers_inherit(comm, numbers, ranks);
     else if (COLL__HAS_CHOICE) coll__numbers_divide(comm);
-    comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     coll__comms_hold(session);
@@ -20883,11 +21067,13 @@ static coll_status coll__check_id(coll__session *session, uint64_t id)
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint64_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
+    coll__messages_use(parent);
     if (coll__check_id(session, id) < 0) return session->failure.status;
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
+    if (comm) comm->mark = coll__mark_of(id);
     if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
@@ -20973,6 +21159,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
 
+    coll__messages_use(comm);
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
     coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers, ranks) : NULL;
     if (!meeting) {
@@ -21062,11 +21249,12 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
-    if (comm->size == session->size) coll__made_add(session, comm);
+    if (COLL__TAKES_WHOLE && comm->size == session->size) coll__made_add(session, comm);
+    if (!is_last && session->messages && COLL__BY_KEY(session, unmatched, comm, failure) < 0) return failure->status;
+    if (!COLL__TAKES_WHOLE || !part) return COLL_OK;
     coll__head_of_made(made, session);
-    if (!is_last && coll__messages_unmatched(comm, failure) < 0) return failure->status;
-    if (part && group && part(context, group, made, failure) < 0) return failure->status;
-    return part && is_last ? part(context, NULL, made, failure) : COLL_OK;
+    if (group && part(context, group, made, failure) < 0) return failure->status;
+    return is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
 /* It has turned out when a communicator was freed. */
@@ -21088,7 +21276,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll_failure failure = { COLL_OK, -1, "" };
 
     while (session->failure.status == COLL_OK) {
-        const coll__undelivered left = coll__messages_undelivered(comm);
+        const coll__undelivered left = session->messages ? COLL__BY_KEY(session, undelivered, comm) : COLL__UNDELIVERED_NONE;
         const int ms = left == COLL__UNDELIVERED_SHORT ? COLL__DELIVER_SHORT_MS : COLL__DELIVER_MS;
         if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
         if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
@@ -21096,7 +21284,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned it                  */
         status = coll__start_failed(session->failure.status, "coll_free: %s", session->failure.text);
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
-    if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
+    const bool are_moving = !is_last && session->messages && COLL__BY_KEY(session, are_moving, comm);
+    if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || are_moving)) {
         coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
                     session->rank);
         coll__session_fail(session, &failure);
@@ -21107,7 +21296,8 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     coll__comms_hold(session);
     session->lingers |= lingers;
     coll__comms_release(session);
-    if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
+    if (!is_last && session->failure.status == COLL_OK && (!COLL__ON_DEMAND || session->messages))
+        COLL__BY_KEY(session, close, comm, COLL_ERR_ABORTED);
     if (comm->extension) comm->extension->close(comm);
     if (!is_last) return status;
     coll__comm_forget(comm);
@@ -22145,7 +22335,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
-    unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
+    unsigned char report[COLL__REPORT_LENGTH];    /* of the call in which this rank was last found waiting    */
     coll__session *session;                       /* whose transport this is, while it is here                */
 } coll__desk;
 
@@ -22466,21 +22656,30 @@ static bool coll__threads_abort(void *context, const char *text)
     return true;
 }
 
-/* This rank waits in a call.  Another that waits under the same number in another call will wait for ever, and so shall we. */
+/* Publish this rank's report, and compare it with those of the others. */
+static coll_status coll__hub_compare(coll__thread *me, const unsigned char *report, coll_failure *failure)
+{
+    coll__hub *hub = me->hub;
+    const coll__desk *desks = coll__hub_desks(hub);
+    bool differs = false;
+
+    if (!coll__hub_lock(me)) return COLL_OK;
+    memcpy(me->desk->report, report, COLL__REPORT_LENGTH);
+    for (int i = 0; i < hub->size && !differs; i++)
+        differs = coll__reports_disagree(failure, report, me->rank, desks[i].report, coll__desk_name(hub, i));
+    coll__hub_unlock(hub);
+    return differs ? failure->status : COLL_OK;
+}
+
+/* This rank waits in a call.  If another one waits under the same number in another call, neither will end. */
 static void coll__threads_report_stall(void *context, const unsigned char *head)
 {
     coll__thread *me = (coll__thread *)context;
-    coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
+    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    if (!coll__hub_lock(me)) return;
-    memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
-        const unsigned char *const report = coll__hub_desks(hub)[i].report;
-        if (coll__heads_disagree(report, head)) coll__blame_mismatch(&failure, report, coll__desk_name(hub, i), head, me->rank);
-    }
-    coll__hub_unlock(hub);
-    if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
+    coll__report_make(me->desk->session, head, report);
+    if (coll__hub_compare(me, report, &failure) < 0) (void)coll__threads_fail(me, &failure);
 }
 
 /* Go to work in other ranks' memory; false: the communicator has failed.  Either this rank sees the failure, or the one who
@@ -23401,6 +23600,8 @@ typedef struct coll__entry {
     coll_type type;
 } coll__entry;
 
+COLL__FOR_SIZE
+
 /* Entry `i` of the lists of a rank, which lie in its memory; only those are read that the shape has. */
 static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_shape *shape, int rank, const size_t *counts,
                                          const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
@@ -23545,6 +23746,8 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
+COLL__FOR_SPEED
+
 /* memcpy; for up to COLL__EAGER_INSIDE bytes its call would be longer than the copy.  The first and the last piece may share
  * bytes: so few pieces do for every length. */
 static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
@@ -23576,6 +23779,8 @@ static inline void coll__read_all(const coll__turn *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
+COLL__FOR_SIZE
+
 /* Apart: can all blocks be read that others have for this rank? */
 static coll_status coll__probe_blocks(const coll__turn *t)
 {
@@ -23591,6 +23796,8 @@ static coll_status coll__probe_blocks(const coll__turn *t)
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* gather: eagerly the root fetches all, and so it does where ranks are apart; otherwise directly every rank puts its own block
  * where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
@@ -23598,14 +23805,20 @@ static void coll__read_gather(const coll__turn *t)
     if (t->m->rank == t->call->root) coll__read_all(t);
 }
 
+COLL__FOR_SIZE
+
 static coll_status coll__share_gather(const coll__turn *t)
 {
     if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
     return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
 }
 
+COLL__FOR_SPEED
+
 /* scatter: every rank fetches its own block from the root. */
 static void coll__read_scatter(const coll__turn *t) { coll__read_block(t, t->call->root, 0); }
+
+COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -23640,6 +23853,8 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
     if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_MOVES_H */
 /* ---- transports/threads/coll_threads_sums.h ---- */
@@ -23824,6 +24039,8 @@ static coll_status coll__combine_and_look(const coll__turn *t, int first, int n,
 
 enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two looks at them                     */
 
+COLL__FOR_SIZE
+
 static coll_status coll__share_reduce(const coll__turn *t)
 {
     const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
@@ -23886,6 +24103,8 @@ static coll_status coll__probe_shares(const coll__turn *t)
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
  * we publish it, so what stands in the seats is of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
@@ -23901,6 +24120,8 @@ static inline void coll__read_broadcast(const coll__turn *t)
 {
     if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
 }
+
+COLL__FOR_SIZE
 
 /* Each rank spreads a share of what the root has.  Apart each takes all of it. */
 static coll_status coll__share_broadcast(const coll__turn *t)
@@ -23918,6 +24139,8 @@ static coll_status coll__share_broadcast(const coll__turn *t)
         if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 static void coll__read_reduce_scatter(const coll__turn *t)
 {
@@ -23950,6 +24173,8 @@ static void coll__end_own_block(const coll__turn *t, size_t count)
 {
     coll__move_bytes(t, t->call->recv, coll__output_of(t, t->m->rank, 0), count * t->unit);
 }
+
+COLL__FOR_SIZE
 
 static coll_status coll__begin_reduce_scatter(const coll__turn *t, coll__view *view)
 {
@@ -24069,6 +24294,8 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
+COLL__FOR_SPEED
+
 /* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
  * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
  * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
@@ -24121,6 +24348,8 @@ static void coll__read_scan(const coll__turn *t)
     t->m->thread->results[me] = t->call->recv;
     coll__scan_window(t, 0, t->call->count, me, me);
 }
+
+COLL__FOR_SIZE
 
 /* Apart: where in what a rank makes its share of the result of rank v is; one result is `share` elements. */
 static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
@@ -24185,6 +24414,8 @@ static coll_status coll__pull_scan(const coll__turn *t)
     }
     return status;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_SUMS_H */
 /* ---- transports/threads/coll_threads_kinds.h ---- */
@@ -24837,6 +25068,8 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t ho
     task->state[1] = turn;
 }
 
+COLL__FOR_SIZE
+
 /* The beginning of a direct turn: memory, then where our buffers are. */
 static coll_status coll__turn_begin(coll__turn *t)
 {
@@ -24997,6 +25230,8 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     return status;
 }
 
+COLL__FOR_SPEED
+
 /* Behind others that are not over an eager input is published, and that is all: what comes of it is looked at in its turn. */
 static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
                                                               size_t length)
@@ -25046,7 +25281,9 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
     return status;
 }
 
-/* The short kinds that programs make all the time, each with its row of the table folded into the text. */
+/* The short kinds that programs make all the time, each with its row of the table folded into the text.  A program that is
+ * compiled for size has none of them. */
+#if !defined(COLL__AS_ASKED)
 #define COLL__TAKE(name, kind)                                                                              \
     static coll_status coll__take_##name(void *member, coll_task *task, coll_failure *failure)              \
     {                                                                                                       \
@@ -25078,14 +25315,28 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     }
 }
 
+#else
+
+static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
+{
+    (void)context, (void)task, (void)bound;
+    return NULL;
+}
+
+#endif
+
+COLL__FOR_SIZE
+
 /* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once the
  * second one to change a word of the hub sees what the first has published before. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
+    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    (void)made;
+    memcpy(report, made, COLL_HEAD_LENGTH);
+    if (!group && coll__hub_compare(me, report, failure) < 0) return failure->status;
     (void)__atomic_fetch_add(&me->hub->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
         for (int i = 0; i < m->count; i++) {
@@ -25119,6 +25370,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < number) is_late[m->ranks[i]] = 1;
     }
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_TURN_H */
 /* ---- transports/coll_threads.h, continued ---- */
@@ -26688,8 +26941,7 @@ typedef struct coll__control {
     coll_failure       what;
 } coll__control;
 
-enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224,
-       COLL__WAITING_LENGTH = 2 * COLL_HEAD_LENGTH };
+enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224 };
 
 /* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
 static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)
@@ -30714,9 +30966,9 @@ typedef struct coll__heartbeat {
     unsigned char *has_left, *is_dead;
     unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
-    unsigned char  waiting[COLL__WAITING_LENGTH];
-    unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
-    unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
+    unsigned char  waiting[COLL__REPORT_LENGTH];
+    unsigned char  made[COLL__REPORT_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
+    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
     coll__session *session;                       /* whose transport this is; NULL: not known yet             */
     uint64_t doing_turn;
@@ -31040,17 +31292,12 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
  * others have said: who only had to send is through, whatever the others make of that. */
 static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned char *heads)
 {
-    unsigned char *const mine = p->reports + (size_t)rank * COLL__WAITING_LENGTH;
+    unsigned char *const mine = p->reports + (size_t)rank * COLL__REPORT_LENGTH;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    memcpy(mine, heads, COLL__WAITING_LENGTH);
-    for (int i = 0; i < 4 * p->size; i++) {
-        const int pair = i % 4;
-        const unsigned char *const other = p->reports + (size_t)(i / 4) * COLL__WAITING_LENGTH;
-        const unsigned char *const ours = mine + (pair & 1 ? COLL_HEAD_LENGTH : 0);
-        const unsigned char *const theirs = other + (pair & 2 ? COLL_HEAD_LENGTH : 0);
-        if (!coll__heads_disagree(ours, theirs)) continue;
-        coll__blame_mismatch(&failure, theirs, i / 4, ours, rank);
+    memcpy(mine, heads, COLL__REPORT_LENGTH);
+    for (int i = 0; i < p->size; i++) {
+        if (!coll__reports_disagree(&failure, mine, rank, p->reports + (size_t)i * COLL__REPORT_LENGTH, i)) continue;
         coll__heartbeat_decide(p, &failure, false);
         return;
     }
@@ -31276,7 +31523,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
-    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__WAITING_LENGTH);
+    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
                                              ((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
@@ -33839,11 +34086,7 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
     coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    memcpy(p->waiting, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; p->session && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&p->session->doing.last[i], __ATOMIC_RELAXED);
-        memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
-    }
+    coll__report_make(p->session, head, p->waiting);
     if (tcp->rank == 0) coll__heartbeat_compare(p, 0, p->waiting);
     else coll__heartbeat_want(p, COLL__CONTROL_WAITING);
     coll__heartbeat_tell(p);
@@ -43030,7 +43273,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 
 COLL_API coll_status coll_free(coll_comm *comm)
 {
-    if (comm && coll__is_called_back()) return coll__stay_out(comm);
+    if (comm && coll__is_called_back(comm)) return coll__stay_out(comm);
     return comm ? coll__comm_close(comm) : COLL_OK;
 }
 
@@ -43107,7 +43350,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__session *session = comm->session;
 
-    if (!__atomic_exchange_n(&session->abort_claimed, 1, __ATOMIC_ACQ_REL)) {
+    if (!coll__flag_set(&session->abort_claimed)) {
         coll__abort_sentence(session->abort_text, sizeof session->abort_text, session->rank, why);
         __atomic_store_n(&session->abort_wanted, 1, __ATOMIC_RELEASE);
     }
@@ -43116,7 +43359,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_told) return COLL_OK;
-    if (!coll__door_claim(&comm->door, session, false)) return COLL_OK;    /* whoever is inside sees to it             */
+    if (!coll__door_claim(comm, false)) return COLL_OK;    /* whoever is inside sees to it             */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);
@@ -43170,6 +43413,7 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 {
     coll_request r;
 
+    coll__messages_use(comm);
     if (call) {
         r.call = *call;
         return coll__run(comm, &r);
@@ -43178,11 +43422,17 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
 }
 
-COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
+static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (out) *out = NULL;
     const coll_status status = coll__enter_alive(comm);
     return status < 0 ? status : coll__leave_started(comm, coll__request_new(comm, call, out), out);
+}
+
+COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
+{
+    coll__messages_use(comm);
+    return coll__start(comm, call, out);
 }
 
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -43190,6 +43440,7 @@ COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_r
     if (out) *out = NULL;
     coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
+    coll__messages_use(comm);
     status = coll__request_new(comm, call, out);
     if (status == COLL_OK && coll__prepare(comm, *out) < 0) {
         status = coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory to prepare it");
@@ -43230,6 +43481,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
+    coll__messages_use(comm);
     if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
@@ -43291,7 +43543,7 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
         coll_call of_this, *const call = &of_this;                                                          \
         *call = coll__call_of fields;                                                                       \
         rest;                                                                                               \
-        return coll_start(comm, call, out);                                                                 \
+        return coll__start(comm, call, out);                                                                 \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
@@ -43396,16 +43648,16 @@ COLL__EXCHANGES(neighbor_, NEIGHBOR_, COLL__PLAIN)
 #undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), call->tag = tag)
+           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
 
 COLL__BOTH(recv, (coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), call->tag = tag)
+           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
 
 COLL__BOTH(sendrecv,
            (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
             coll_type type, int tag),
            (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, dest),
-           (call->recv_count = recv_count, call->source = source, call->tag = tag))
+           (coll__messages_use(comm), call->recv_count = recv_count, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
 #undef COLL__STARTED

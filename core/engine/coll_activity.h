@@ -33,6 +33,16 @@ static inline void coll__doing_set(coll__session *session, uint64_t *words, cons
     coll__doing_turn(session);
 }
 
+/* The report of a rank that waits in the call with this head. */
+static void coll__report_make(const coll__session *session, const unsigned char *head, unsigned char *report)
+{
+    memcpy(report, head, COLL_HEAD_LENGTH);
+    for (size_t i = 0; session && i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = __atomic_load_n(&session->doing.last[i], __ATOMIC_RELAXED);
+        memcpy(report + COLL_HEAD_LENGTH + 8 * i, &word, 8);
+    }
+}
+
 /* It waits in the call with this head. */
 static inline void coll__doing_begin(coll__session *session, const unsigned char *head)
 {

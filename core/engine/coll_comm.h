@@ -514,6 +514,7 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 /* ---- >>naming a call ---- */
 
 enum { COLL__MAGIC = 0xc011, COLL__PARTED_MAGIC = 0xc014 };
+enum { COLL__REPORT_LENGTH = 2 * COLL_HEAD_LENGTH };      /* see coll__reports_disagree                               */
 
 #define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 

@@ -90,11 +90,7 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
     coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    memcpy(p->waiting, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; p->session && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&p->session->doing.last[i], __ATOMIC_RELAXED);
-        memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
-    }
+    coll__report_make(p->session, head, p->waiting);
     if (tcp->rank == 0) coll__heartbeat_compare(p, 0, p->waiting);
     else coll__heartbeat_want(p, COLL__CONTROL_WAITING);
     coll__heartbeat_tell(p);

@@ -77,9 +77,9 @@ typedef struct coll__heartbeat {
     unsigned char *has_left, *is_dead;
     unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
-    unsigned char  waiting[COLL__WAITING_LENGTH];
-    unsigned char  made[COLL__WAITING_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
-    unsigned char  judge_made[COLL__WAITING_LENGTH];          /* of rank 0, when it has                       */
+    unsigned char  waiting[COLL__REPORT_LENGTH];
+    unsigned char  made[COLL__REPORT_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
+    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, when it has                       */
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
     coll__session *session;                       /* whose transport this is; NULL: not known yet             */
     uint64_t doing_turn;
@@ -403,17 +403,12 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
  * others have said: who only had to send is through, whatever the others make of that. */
 static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned char *heads)
 {
-    unsigned char *const mine = p->reports + (size_t)rank * COLL__WAITING_LENGTH;
+    unsigned char *const mine = p->reports + (size_t)rank * COLL__REPORT_LENGTH;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    memcpy(mine, heads, COLL__WAITING_LENGTH);
-    for (int i = 0; i < 4 * p->size; i++) {
-        const int pair = i % 4;
-        const unsigned char *const other = p->reports + (size_t)(i / 4) * COLL__WAITING_LENGTH;
-        const unsigned char *const ours = mine + (pair & 1 ? COLL_HEAD_LENGTH : 0);
-        const unsigned char *const theirs = other + (pair & 2 ? COLL_HEAD_LENGTH : 0);
-        if (!coll__heads_disagree(ours, theirs)) continue;
-        coll__blame_mismatch(&failure, theirs, i / 4, ours, rank);
+    memcpy(mine, heads, COLL__REPORT_LENGTH);
+    for (int i = 0; i < p->size; i++) {
+        if (!coll__reports_disagree(&failure, mine, rank, p->reports + (size_t)i * COLL__REPORT_LENGTH, i)) continue;
         coll__heartbeat_decide(p, &failure, false);
         return;
     }
@@ -639,7 +634,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
-    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__WAITING_LENGTH);
+    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
                                              ((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);

@@ -156,8 +156,7 @@ typedef struct coll__control {
     coll_failure       what;
 } coll__control;
 
-enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224,
-       COLL__WAITING_LENGTH = 2 * COLL_HEAD_LENGTH };
+enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224 };
 
 /* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
 static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)

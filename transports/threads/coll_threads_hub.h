@@ -38,7 +38,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint64_t bell_id;                             /* apart: which pipe it is                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
-    unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
+    unsigned char report[COLL__REPORT_LENGTH];    /* of the call in which this rank was last found waiting    */
     coll__session *session;                       /* whose transport this is, while it is here                */
 } coll__desk;
 
@@ -359,21 +359,30 @@ static bool coll__threads_abort(void *context, const char *text)
     return true;
 }
 
-/* This rank waits in a call.  Another that waits under the same number in another call will wait for ever, and so shall we. */
+/* Publish this rank's report, and compare it with those of the others. */
+static coll_status coll__hub_compare(coll__thread *me, const unsigned char *report, coll_failure *failure)
+{
+    coll__hub *hub = me->hub;
+    const coll__desk *desks = coll__hub_desks(hub);
+    bool differs = false;
+
+    if (!coll__hub_lock(me)) return COLL_OK;
+    memcpy(me->desk->report, report, COLL__REPORT_LENGTH);
+    for (int i = 0; i < hub->size && !differs; i++)
+        differs = coll__reports_disagree(failure, report, me->rank, desks[i].report, coll__desk_name(hub, i));
+    coll__hub_unlock(hub);
+    return differs ? failure->status : COLL_OK;
+}
+
+/* This rank waits in a call.  If another one waits under the same number in another call, neither will end. */
 static void coll__threads_report_stall(void *context, const unsigned char *head)
 {
     coll__thread *me = (coll__thread *)context;
-    coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
+    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    if (!coll__hub_lock(me)) return;
-    memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
-        const unsigned char *const report = coll__hub_desks(hub)[i].report;
-        if (coll__heads_disagree(report, head)) coll__blame_mismatch(&failure, report, coll__desk_name(hub, i), head, me->rank);
-    }
-    coll__hub_unlock(hub);
-    if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
+    coll__report_make(me->desk->session, head, report);
+    if (coll__hub_compare(me, report, &failure) < 0) (void)coll__threads_fail(me, &failure);
 }
 
 /* Go to work in other ranks' memory; false: the communicator has failed.  Either this rank sees the failure, or the one who

@@ -531,8 +531,10 @@ static coll_status coll__threads_part(void *context, void *group, const unsigned
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
+    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    (void)made;
+    memcpy(report, made, COLL_HEAD_LENGTH);
+    if (!group && coll__hub_compare(me, report, failure) < 0) return failure->status;
     (void)__atomic_fetch_add(&me->hub->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t turn = m->all_posted + 1; turn <= m->turn; turn++)
         for (int i = 0; i < m->count; i++) {
