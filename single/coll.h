@@ -12194,7 +12194,8 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
 
 /* Does one rank report another call under a number than the other?  A report is the call in which a rank waits, and its last
  * one before: a rank that only sends ends a call in which others wait. */
-static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs, int peer)
+static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me,
+                                   const unsigned char *theirs, int peer)
 {
     for (int pair = 0; pair < 4; pair++) {
         const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
