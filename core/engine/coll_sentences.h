@@ -102,21 +102,6 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
                        are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
 }
 
-/* Does one rank report another call under a number than the other?  A report is the call in which a rank waits, and its last
- * one before: a rank that only sends ends a call in which others wait. */
-static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me,
-                                   const unsigned char *theirs, int peer)
-{
-    for (int pair = 0; pair < 4; pair++) {
-        const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
-        const unsigned char *const other = theirs + (pair & 2 ? COLL_HEAD_LENGTH : 0);
-        if (!coll__heads_disagree(mine, other)) continue;
-        coll__blame_mismatch(failure, other, peer, mine, me);
-        return true;
-    }
-    return false;
-}
-
 /* ---- >>errors: the sentence ---- */
 
 /* "rank 2 of 4", in a communicator that has been derived also what it is called elsewhere. */
@@ -205,6 +190,21 @@ static coll_status coll__explain_status(coll_comm *comm, coll_status status) { r
 static void coll__print_failure(coll_comm *comm) { (void)coll__explain_status(comm, comm->session->failure.status); }
 
 #endif
+
+/* Does one rank report another call under a number than the other?  A report is the call in which a rank waits, and its last
+ * one before: a rank that only sends ends a call in which others wait. */
+static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me,
+                                   const unsigned char *theirs, int peer)
+{
+    for (int pair = 0; pair < 4; pair++) {
+        const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
+        const unsigned char *const other = theirs + (pair & 2 ? COLL_HEAD_LENGTH : 0);
+        if (!coll__heads_disagree(mine, other)) continue;
+        coll__blame_mismatch(failure, other, peer, mine, me);
+        return true;
+    }
+    return false;
+}
 
 /* ---- >>abort ---- */
 
