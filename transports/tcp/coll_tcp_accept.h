@@ -77,7 +77,7 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     }
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
-    if (!coll__has_active_transfer(s)) return;    /* a receive from any rank can still complete                */
+    if (!coll__has_active_transfer(s)) return;    /* a receive from any rank can still complete               */
     if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
                            s->is_unanswered ? "; its host is gone, or the link between the two" : "");
     else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
@@ -202,7 +202,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     }
     s->greet = NULL;
     if (status == COLL_OK) {
-        pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                  */
+        pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         s->dial_pause_ms = 0;
@@ -381,7 +381,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 
 static void coll__greeting_close(coll__tcp *tcp, int index)
 {
-    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* has a new owner, or is closed           */
+    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* has a new owner, or is closed            */
     while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].pipe.fd < 0) tcp->greeting_count--;
 }
 

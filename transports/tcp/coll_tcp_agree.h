@@ -64,7 +64,7 @@ typedef struct coll__dialling {
     int          way;                             /* index of the next address                                */
     unsigned     refusing;                        /* addresses that refuse the connect, a bit for each        */
     int64_t      call_at;                         /* do not connect earlier                                   */
-    int64_t      turned_away_at;                  /* since when it is not ready; 0: ready, or unknown                */
+    int64_t      turned_away_at;                  /* since when it is not ready; 0: ready, or unknown         */
 } coll__dialling;
 
 typedef struct coll__agreement {
@@ -76,15 +76,15 @@ typedef struct coll__agreement {
     unsigned char *is_lost;                       /* it refuses connects, or has left                         */
     unsigned char *is_late;                       /* no answer in time                                        */
     unsigned char *is_said_dead;                  /* dead in the old job's view                               */
-    coll__acceptor *own;                          /* promise and accepted proposal, kept between calls         */
-    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision           */
+    coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
+    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
     uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
     coll__attendee *attendees;                    /* proposer: by index                                       */
-    coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer              */
+    coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
     int            host;                          /* the proposer that sent the decision on a lasting connection; -1: none */
-    bool           is_watched;                    /* the old job has a liveness timeout                        */
+    bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
 } coll__agreement;
@@ -205,9 +205,9 @@ static void coll__agreement_settle(coll__agreement *h, const unsigned char *tabl
 /* Result of a connection attempt. */
 typedef enum coll__answer {
     COLL__ANSWER_NONE,                             /* not yet                                                  */
-    COLL__ANSWER_NOTE,                             /* a control message                                        */
-    COLL__ANSWER_NOBODY,                           /* all its addresses refuse: it is lost                     */
-    COLL__ANSWER_NOT_READY                         /* connect again                                            */
+    COLL__ANSWER_NOTE,                             /* a control message                                       */
+    COLL__ANSWER_NOBODY,                           /* all its addresses refuse: it is lost                    */
+    COLL__ANSWER_NOT_READY                         /* connect again                                           */
 } coll__answer;
 
 static void coll__dialling_ends(coll__dialling *c)
@@ -341,7 +341,7 @@ static void coll__agreement_hear(coll__agreement *h)
             g->owes -= g->owes > 0;
             g->silent_since = now;
             if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
-            if (g->heard.promise != h->base) continue;        /* answer to an earlier prepare                     */
+            if (g->heard.promise != h->base) continue;        /* answer to an earlier prepare                 */
             g->holds = ballot;
             if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
             h->is_there[i] = 1;
@@ -623,12 +623,12 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
         }
         if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
             coll__agreement_settle(h, coll__heard_table(&c->heard));
-            coll__dialling_ends(c);                /* not used for the new job                                 */
+            coll__dialling_ends(c);                /* not used for the new job                                */
             return COLL_OK;
         }
         if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
         is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
-        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                       */
+        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
         }

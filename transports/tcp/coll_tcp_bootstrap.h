@@ -309,7 +309,7 @@ static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts
 
     coll__address_pack(&here, bytes, &port);
     const bool is_near = coll__is_loopback(bytes);
-    for (int i = 0; i < entries && count == 0; i++) {             /* a name may map to loopback: unfit if rank 0 is remote      */
+    for (int i = 0; i < entries && count == 0; i++) {             /* a name may map to loopback: unfit if rank 0 is remote */
         coll__address_pack(&entry[i], bytes, &port);
         if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
     }
@@ -443,7 +443,7 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         /* a refusal by rank 0 says more than a later failure to connect */
         if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
         was_refused |= status == COLL_ERR_PROTOCOL;
-        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file */
+        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file    */
         if (is_final) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);

@@ -50,9 +50,9 @@ typedef struct coll__past {
 
 /* Bounds the answers to callers without a proof of the key: a burst, and then a rate. */
 typedef struct coll__budget {
-    int64_t until;                                /* when all answers given are paid for                       */
+    int64_t until;                                /* when all answers given are paid for                      */
     int     most, a_second;
-    bool    is_awaited;                           /* a caller waits: later ones queue behind it                */
+    bool    is_awaited;                           /* a caller waits: later ones queue behind it               */
 } coll__budget;
 
 typedef enum coll__greet_step {
@@ -72,7 +72,7 @@ typedef struct coll__greet {
     coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
     bool        is_waiting;                       /* for the budget                                           */
     coll__hello hello;                            /* caller: to be sent; called side: received                */
-    bool        is_hearsay;                       /* the failure is an unauthenticated refusal                  */
+    bool        is_hearsay;                       /* the failure is an unauthenticated refusal                */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */

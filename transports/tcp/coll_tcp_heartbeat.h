@@ -21,7 +21,7 @@
 #include <signal.h>
 
 enum {
-    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* per liveness_timeout_ms                                  */
+    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* per liveness_timeout_ms                  */
     COLL__ASKED_MOST = 16,
     COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* handshakes at the same time; those beyond the ranks' own */
 };
@@ -36,12 +36,12 @@ typedef struct coll__control_line {
     unsigned      refusing;                       /* addresses that refuse the connect, a bit for each        */
     int64_t       refused_at;                     /* since when every attempt has been refused                */
     int64_t       call_at;
-    size_t        length, unsent;                 /* bytes received of the current message; bytes left to send         */
+    size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
     unsigned      wants;                          /* control messages to send, a bit for each                 */
     int           byes_told, deaths_told;         /* number of leaves and deaths sent                         */
-    int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask rank 0 about, or to answer about    */
+    int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask rank 0 about, or to answer about */
     int64_t       heard_at;
-    int64_t       lost_at;                        /* during the start: when it was lost again; 0: not           */
+    int64_t       lost_at;                        /* during the start: when it was lost again; 0: not         */
     int           lost_by;                        /* errno of the close; 0: end of stream                     */
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
 } coll__control_line;
@@ -54,7 +54,7 @@ typedef struct coll__heartbeat {
     const coll__endpoint *endpoints;
     struct coll__tcp *tcp;
     coll__control_line *lines;                    /* rank 0: one for each rank; others: [0], to rank 0        */
-    int  line_count;                              /* other ranks: 1, or 2 * size (coll_tcp_probe.h)             */
+    int  line_count;                              /* other ranks: 1, or 2 * size (coll_tcp_probe.h)           */
     coll__bell ring;                              /* wakes the calling thread, which owns it                  */
     coll__bell bell;                              /* wakes the heartbeat thread                               */
     bool has_lock, has_thread;
@@ -66,10 +66,10 @@ typedef struct coll__heartbeat {
     pthread_mutex_t lock;                         /* guards the rest, and the control connections             */
     coll_failure verdict, report;                 /* report: sent to rank 0                                   */
     bool    is_leaving;                           /* leave messages are being sent                            */
-    bool    is_asking;                            /* the calling thread has reported, and waits for the decision            */
-    bool    has_slept;                            /* this process was suspended for a large part of liveness_ms             */
+    bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
+    bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
     bool    is_taken;                             /* the calling thread has read the decision                 */
-    bool    is_suspicion;                         /* the text only says what is wrong with the rank               */
+    bool    is_suspicion;                         /* the text only says what is wrong with the rank           */
     bool    has_abort_told;
     int    *departed, departed_count;             /* ranks that have left, in that order                      */
     int    *dead, dead_count;                     /* ranks that have died, in that order                      */
@@ -77,8 +77,8 @@ typedef struct coll__heartbeat {
     unsigned char *was_late;                      /* did not answer during the agreement on this job          */
     unsigned char *reports;                       /* rank 0: calls in which each rank waits                   */
     unsigned char  waiting[COLL__REPORT_LENGTH];
-    unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made       */
-    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, once it has left                  */
+    unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
+    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, once it has left                   */
     coll__beat  own, *beats;                      /* of this rank; last heartbeat of each rank                */
     coll__session *session;                       /* NULL: not known yet                                      */
     uint64_t doing_turn;
@@ -321,7 +321,7 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     if (2 * count > p->size) {
         coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
         coll__heartbeat_blame(p, COLL_ERR_PEER, 0, what);
-    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable        */
+    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable */
         if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
         coll__blame_link(p, &failure, first, p->rank, first, rest);
         coll__heartbeat_decide(p, &failure, false);
@@ -366,7 +366,7 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     p->has_left[rank] = 1;
     p->departed[p->departed_count++] = rank;
     coll__heartbeat_news(p);
-    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision           */
+    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision */
         const coll_failure cause = p->report;
         coll__heartbeat_report(p, &cause, p->is_suspicion);
     }
@@ -421,7 +421,7 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         coll__line_closed(p, index, EPROTO);
         return;
     }
-    const bool is_of_judge = p->rank != 0 && index == 0;                  /* only rank 0 reports about others         */
+    const bool is_of_judge = p->rank != 0 && index == 0;                  /* only rank 0 reports about others */
     const int rank = is_of_judge ? control.what.rank : index % p->size;
     line->is_met = true;
     switch (control.note) {
@@ -597,7 +597,7 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     const int seconds = p->liveness_ms / 1000, idle = seconds / COLL__BEATS > 1 ? seconds / COLL__BEATS : 1;
 
     if (p->liveness_ms <= 0) return;
-    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* later than this detector                         */
+    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* later than this detector                 */
     coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {

@@ -20,7 +20,7 @@ enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 typedef enum coll__host_room_word {
     COLL__ROOM_SILENT,
     COLL__ROOM_OPEN,                              /* first rank: the domain can be mapped                     */
-    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* other rank: mapped; cannot or can read your process's memory      */
+    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* other rank: mapped; can or cannot read your process's memory */
     COLL__ROOM_CANNOT,                            /* other rank: cannot map; first rank: no domain            */
     COLL__ROOM_AGREED                             /* first rank: the domain is in use                         */
 } coll__host_room_word;

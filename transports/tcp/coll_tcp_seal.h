@@ -54,7 +54,7 @@ typedef struct coll__sealed {
     coll__records io;
     SSL     *ssl;
     int      fd;
-    int      error;                               /* if is_dry: errno of the last read; 0: end of stream                */
+    int      error;                               /* if is_dry: errno of the last read; 0: end of stream      */
     bool     is_dry;                              /* the last read of the socket gave nothing                 */
     uint64_t under_key;                           /* bytes sent with the current key                          */
     unsigned char secret[COLL__SHA_LENGTH];       /* wiped after the handshake                                */
@@ -294,7 +294,7 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
     s->is_dry = false;
     (void)ERR_set_mark();
     const bool is_over = SSL_do_handshake(s->ssl) == 1;
-    const bool has_secret = is_over && SSL_session_reused(s->ssl) == 1;   /* the only session holds the secret          */
+    const bool has_secret = is_over && SSL_session_reused(s->ssl) == 1;   /* the only session holds the secret */
     (void)ERR_pop_to_mark();
     if (is_over && !has_secret) return COLL_ERR_DENIED;
     const bool is_waiting = !is_over && s->is_dry && s->error == EAGAIN;
