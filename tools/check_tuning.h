@@ -4,9 +4,9 @@
  * Rates.  The rate of a host's link is that of its fastest pair, in the slower direction.  So a single host that is faster
  * than all others is not found.  Rates that differ by less than 1.25 are set to the slowest of them.
  *
- * Sites.  If there is a wide gap between the latencies of pairs of hosts (a factor of 3, and 20 us), the pairs above it are
- * far.  Hosts connected by near pairs form a site.  If a site contains a far pair, or only one host, no sites are reported: a
- * single host is probably slow, not far. */
+ * Sites.  If the latencies of pairs of hosts have a wide gap (a factor of 3, and 20 us), the pairs above it are far.  Hosts
+ * connected by near pairs form a site.  If a site contains a far pair, or only one host, no sites are reported: a single host
+ * is probably slow, not far. */
 #ifndef CHECK_TUNING_H
 #define CHECK_TUNING_H
 

@@ -1,7 +1,7 @@
 /* run_cores.h - part of coll-run.c: --bind, the cores of each local process.
  *
- * The usable processors are sorted by package and core, so that the threads of a core are neighbors, and cut into equal
- * pieces.  If there are more processes than processors, they share these in turn. */
+ * The usable processors are sorted by package and core, so that the threads of a core are neighbors.  Each process gets an
+ * equal part.  If there are more processes than processors, they share these in turn. */
 #ifndef RUN_CORES_H
 #define RUN_CORES_H
 

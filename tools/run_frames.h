@@ -1,8 +1,8 @@
 /* run_frames.h - part of coll-run.c: messages between the launchers of a job.
  *
  * A frame is a header of 12 bytes (length of the body, kind, number; most significant byte first) and a body.  The body is raw
- * input or output, or words "name=value", each ended by a zero byte, which no argument and no variable can contain.  So
- * nothing is quoted. Unknown words are ignored.  "hub" is the main launcher, which decides how the job ends:
+ * input or output, or words "name=value", each ended by a zero byte.  Arguments and variables contain no zero byte.  So
+ * nothing is quoted.  Unknown words are ignored.  "hub" is the main launcher, which decides how the job ends:
  *
  *     hub -> other    settings, go       what to start; the address of rank 0, once all are known
  *                     signal             for all ranks there

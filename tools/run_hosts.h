@@ -6,13 +6,13 @@
  *
  * which finds coll-run there and runs it with --agent.  Everything else is sent over this connection in frames: directory,
  * environment, program and key to the host; output and exit statuses back.  So only that path is quoted, and no process has
- * the key in its arguments.  If the connection of an agent closes, because the head or ssh is gone, the agent ends its ranks
- * by SIGTERM, and SIGKILL 2 s later.  If the agent is killed, its keeper kills them.
+ * the key in its arguments.  If an agent's connection closes, because the head or ssh is gone, it ends its ranks: SIGTERM, and
+ * 2 s later SIGKILL.  If the agent is killed, its keeper kills them.
  *
  * The address of rank 0.  Each agent reports by which address its host was reached (SSH_CONNECTION), from where, and its
  * address on the default route.  The head uses the address by which it reached the first host.  If that is its own host, it
- * uses the address from which other hosts were reached, or else the one on the default route.  If all agents are on one
- * machine, it uses loopback.
+ * uses the address that other hosts saw, or else the one on the default route.  If all agents are on one machine, it uses
+ * loopback.
  *
  * The frames that --join shares with -H are handled here, too, at both ends. */
 #ifndef RUN_HOSTS_H

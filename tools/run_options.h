@@ -1,7 +1,7 @@
 /* run_options.h - part of coll-run.c: options, and the environment of ranks.
  *
  * The environment is ours, without the variables in which launchers number their processes, then --env, then what coll-run
- * sets. Uses the basics of run_output.h and the version of coll.h, both included before. */
+ * sets.  Uses the basics of run_output.h and the version of coll.h, both included before. */
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 

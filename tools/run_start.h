@@ -50,7 +50,7 @@ static int bind_port(const struct sockaddr *address, socklen_t length, int port)
 }
 
 /* Hold a port until this process ends, for the socket is never closed: on all addresses, or on loopback; within COLL_PORTS, if
- * set. Returns 0 if none is free. */
+ * set.  Returns 0 if none is free. */
 static int hold_port(const struct options *asked, bool everywhere)
 {
     const struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr = { htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK) } };

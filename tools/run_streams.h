@@ -99,7 +99,7 @@ static void put_visible(struct sink *sink, const char *prefix, const char *data,
 }
 
 /* Write the held bytes and `data` as one piece.  If the piece does not end its line, and other output follows, the line is
- * broken there, and its rest starts with the prefix again. */
+ * broken there.  Its rest starts with the prefix again. */
 static void pass_on(struct stream *stream, const char *data, size_t length, bool ends_line)
 {
     struct sink *sink = stream->sink;

@@ -23,8 +23,8 @@
  * table sends it to each rank that still connects for this agreement (coll__past_told); a rank learns so that it is not a
  * member.
  *
- * A rank keeps its promise and its accepted proposal as long as its job (coll__acceptor), for coll_shrink may fail and be
- * called again.  A proposer may replace its own undecided proposal, for no other rank could have decided it.
+ * A rank keeps its promise and its accepted proposal as long as its job (coll__acceptor).  coll_shrink may fail and be called
+ * again.  A proposer may replace its own undecided proposal, for no other rank could have decided it.
  *
  * Received data is read before a rank is declared lost.  A closed connection is detected at once.  A rank that sends nothing
  * for `grace_ms` is late; it may only be slow.  With a quorum, late ranks are not waited for.  Without one, the proposer keeps

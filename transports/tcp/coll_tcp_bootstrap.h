@@ -9,12 +9,12 @@
  *     table   ->
  *
  * The connection stays as the control connection.  Rank 0 serves all ranks concurrently.  Every wait uses the deadline of the
- * start. Until then a rank retries, and resolves names and reads files again.  Every 5 s rank 0 reports the missing ranks,
+ * start.  Until then a rank retries, and resolves names and reads files again.  Every 5 s rank 0 reports the missing ranks,
  * also to the connected ones.  If the connection of a rank closes, it must return within the liveness timeout, or the start
  * fails.  At the deadline, rank 0 sends the names of the missing ranks to all connected ranks.  A rank that has not reached
  * rank 0 reports each address that it tried, with the error.
  *
- * The address of rank 0 is given directly, as the first of a list of hosts, or by a file ("file:PATH", coll_tcp_rendezvous.h). */
+ * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_rendezvous.h). */
 #ifndef COLL_TCP_BOOTSTRAP_H
 #define COLL_TCP_BOOTSTRAP_H
 
@@ -297,8 +297,8 @@ static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__addres
     return port;
 }
 
-/* Listen, and record the endpoint: at the entry in the list of hosts, at the configured network, at the addresses that rank 0
- * asked for (`outer`), or at the local address of the control connection.  `hosts` and `outer` may be NULL. */
+/* Listen, and record the endpoint.  In this order: the entry in the list of hosts; the configured network; the addresses that
+ * rank 0 asked for (`outer`); the local address of the control connection.  `hosts` and `outer` may be NULL. */
 static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
 {
     const coll__address here = coll__with_port(coll__name_of(control, false), 0);
@@ -349,7 +349,7 @@ static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts
 /* ---- >>other ranks: connecting to rank 0 ---- */
 
 /* Handshake with rank 0, and wait for its welcome.  COLL_OK: g->pipe is ready.  COLL_ERR_PEER, COLL_ERR_TIMEOUT: failed, see
- * g->why. Other errors: do not retry. */
+ * g->why.  Other errors: do not retry. */
 static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__greet *g)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };

@@ -5,9 +5,9 @@
  * table.  An endpoint has up to three addresses and one port.  Loopback addresses are valid on one host only, and are removed
  * for other hosts.
  *
- * Ranks on rank 0's host may be connected by loopback, or by an address that is not unique, such as that of a container
- * bridge.  If other hosts have ranks, too, rank 0 asks these ranks to listen at the addresses by which the other hosts reached
- * this host.  They send their endpoints again.  Ranks with a configured network or an entry in a list of hosts do not change. */
+ * Ranks on rank 0's host may be connected by loopback, or by an ambiguous address such as that of a container bridge.  If
+ * other hosts have ranks, too, rank 0 asks these ranks to listen at the addresses that other hosts used.  They send their
+ * endpoints again.  Ranks with a configured network or an entry in a list of hosts do not change. */
 #ifndef COLL_TCP_ENDPOINTS_H
 #define COLL_TCP_ENDPOINTS_H
 

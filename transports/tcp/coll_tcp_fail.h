@@ -1,7 +1,7 @@
 /* coll_tcp_fail.h - all ranks end with the first failure.
  *
  * Rank 0 is the failure detector (coll_tcp_heartbeat.h).  If a rank detects an error, it reports to rank 0, and waits for the
- * decision. It keeps its connections open until coll_free, for its neighbors could take a close for a death.  If rank 0 is
+ * decision.  It keeps its connections open until coll_free, for its neighbors could take a close for a death.  If rank 0 is
  * dead or has left, the rank's own view stands.  It is sent on the rank's control connections or, when it leaves, to the peers
  * of its streams (coll_tcp_probe.h). */
 #ifndef COLL_TCP_FAIL_H
@@ -194,7 +194,7 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
     return failure->status;
 }
 
-/* The leave message is sent before the second comparison, so of two ranks that leave at once at least one sees the other's. */
+/* The leave message is sent before the second comparison.  So if two ranks leave at once, at least one sees the other's. */
 static coll_status coll__tcp_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__tcp *tcp = (coll__tcp *)context;

@@ -16,8 +16,8 @@
  * sums, and only for an otherwise valid hello.  A budget bounds the number of such hellos that are answered; a proof refunds
  * its cost.
  *
- * A refused peer gets the reason as a control message in clear, in place of an answer.  Any host on the path could forge one,
- * so a rank with a key proves it there, too, for this hello and this text:
+ * A refused peer gets the reason as a control message in clear, in place of an answer.  Any host on the path could forge one.
+ * So a rank with a key adds a proof for this hello and this text:
  *
  *     proof R = HMAC(root, R, hello_c, the message before it)   not K': the world ids may differ
  *

@@ -6,8 +6,8 @@
  * detector itself may have been suspended.  Rank 0 is the failure detector for all ranks; each rank watches rank 0.  The first
  * failure that rank 0 detects or receives is the decision.  It sends the decision to all, and after it the ranks that die
  * later.  If rank 0 dies, each rank detects that itself, and uses the same sentence.  If a data connection between two other
- * ranks gets no answers, its ends detect that from kernel data, and report to rank 0.  If rank 0 has left, each rank decides
- * for itself, and probes the ranks that it waits for (coll_tcp_probe.h).
+ * ranks gets no answers, its ends detect that and report to rank 0.  If rank 0 has left, each rank decides for itself, and
+ * probes the ranks that it waits for (coll_tcp_probe.h).
  *
  * A thread does this, so it goes on while the program computes, and stops if the process is suspended.  It shares its state
  * with the calling thread under a lock that is not held while waiting; `news` and a doorbell notify that thread.  Without the
@@ -382,8 +382,8 @@ static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
     while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
-/* A control connection is closed.  Without a leave message the rank is dead, unless the start was incomplete or the rank had
- * connected as a probe. */
+/* A control connection is closed.  Without a leave message the rank is dead, unless it never sent anything, or had connected
+ * as a probe. */
 static void coll__line_closed(coll__heartbeat *p, int index, int error)
 {
     coll__control_line *line = &p->lines[index];

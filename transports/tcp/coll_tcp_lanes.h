@@ -12,9 +12,9 @@
  * in the body.  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes it ends the lane,
  * when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
- * The chunks of the next long message follow once those of the last one are assigned, even if some are still in flight.  The
- * receiver accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.
- * This cannot deadlock: the data behind such a chunk is always later than the head that it waits for. */
+ * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
+ * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
+ * deadlock: the data behind such a chunk is always later than the head that it waits for. */
 #ifndef COLL_TCP_LANES_H
 #define COLL_TCP_LANES_H
 
@@ -279,7 +279,7 @@ static coll_xfer *coll__bundle_next(const coll__bundle *b, const coll__stream *s
 }
 
 /* Where to read to; NULL: nothing to read.  A short item that follows is read in the same call, unless the kernel waits for
- * all bytes. Nothing else is read with the first head, for it may be a refusal. */
+ * all bytes.  Nothing else is read with the first head, for it may be a refusal. */
 static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted)
 {
     coll__stream *s = l->stream;

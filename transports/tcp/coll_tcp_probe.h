@@ -1,11 +1,11 @@
 /* coll_tcp_probe.h - liveness probes after rank 0 has left: each rank probes the ranks it waits for, and detects failures
  * itself.
  *
- * A rank that waits for another one connects to its listener, and so gets a control connection to it, with the messages of
- * those to rank 0: heartbeats in both directions, leaves, and the decision.  The rank that connected detects failures: if the
- * other one is reached and sends no heartbeat for liveness_timeout_ms, it is dead.  If all its addresses refuse connects for
- * that long, it has left or is dead.  A rank that cannot be reached at all is not detected here, but on its data connections.
- * A rank that connected to this one is not watched: any rank may connect and then stay silent.
+ * A rank that waits for another one connects to its listener.  This control connection carries heartbeats in both directions,
+ * leaves, and the decision, as those to rank 0 do.  The rank that connected detects failures: if the other one is reached and
+ * sends no heartbeat for liveness_timeout_ms, it is dead.  If all its addresses refuse connects for that long, it has left or
+ * is dead.  A rank that cannot be reached at all is not detected here, but on its data connections.  A rank that connected to
+ * this one is not watched: any rank may connect and then stay silent.
  *
  * All waiting ranks get the same result.  Example: rank 3 waits for rank 2, which waits for rank 1, which is suspended.  Rank
  * 2 detects that, and tells rank 3, for each rank forwards a decision on all control connections.  A rank that failed and

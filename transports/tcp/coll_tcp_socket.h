@@ -2,8 +2,8 @@
 #ifndef COLL_TCP_SOCKET_H
 #define COLL_TCP_SOCKET_H
 
-/* Options of all connections: no delay, and keepalive probes after 10 s without traffic.  Without heartbeats, a vanished host
- * is detected by these after 25 s, or after 15 minutes by the kernel if data was in flight. */
+/* Options of all connections: no delay, and keepalive probes after 10 s without traffic.  Without heartbeats, these detect a
+ * vanished host after 25 s.  If data was in flight, the kernel takes 15 minutes. */
 static void coll__tune_socket(int fd)
 {
     enum { IDLE = 10, INTERVAL = 5, PROBES = 3 };

@@ -1,5 +1,5 @@
 /* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, connection state, and the holder of
- * a port. One half is for Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not
+ * a port.  One half is for Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not
  * available. */
 #ifndef COLL_TCP_SYSTEM_H
 #define COLL_TCP_SYSTEM_H

@@ -25,8 +25,8 @@ typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; i
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* Paxos acceptor state of this rank in one agreement (coll_tcp_agree.h).  It lives as long as the job, for the program may
- * call coll_shrink again after an error, on any communicator with the same ranks. */
+/* Paxos acceptor state of this rank in one agreement (coll_tcp_agree.h).  It lives as long as the job: the program may repeat
+ * a failed coll_shrink on any communicator with the same ranks. */
 typedef struct coll__acceptor {
     struct coll__acceptor *next;
     unsigned char world[COLL__WORLD_LENGTH];      /* world id of the agreement                                */
