@@ -273,7 +273,7 @@ static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, 
 }
 
 /* Refuse a connection and send the reason.  g: the handshake that failed; NULL: it was complete.  Received bytes are read
- * first: otherwise the close would send a reset, and the reason could be lost. */
+ * before the close: otherwise a reset could discard the reason. */
 static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__greet *g, coll_status status, const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);

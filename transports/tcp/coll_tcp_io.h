@@ -1,7 +1,7 @@
 /* coll_tcp_io.h - waiting for sockets: poll, and io_uring through liburing.
  *
  * Bytes are moved by plain calls first, which is fastest while sockets are ready.  A back end is used when nothing moves any
- * more. poll waits until a socket is ready.  io_uring takes the transfers themselves, and continues them while the thread
+ * more.  poll waits until a socket is ready.  io_uring takes the transfers themselves, and continues them while the thread
  * sleeps or computes.  Both also wait for all other events, such as new connections (coll_tcp_watch.h).
  *
  * The ring does not use DEFER_TASKRUN, so transfers continue while the program computes.  If a ring cannot be opened, poll is
