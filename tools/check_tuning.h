@@ -1,12 +1,12 @@
-/* check_tuning.h - what a tuning file says of the hosts of a job, decided by what coll-check has measured between every two of
- * them.  Nothing here measures, or knows the library.
+/* check_tuning.h - computes a tuning file from what coll-check measured between every two hosts.  It neither measures nor uses
+ * the library.
  *
- * Rates.  The link of a host carries what the fastest pair with that host shows, in the slower direction of the two.  So a
- * single host that is faster than all others is not found.  Rates that differ by less than 1.25 become that of the slowest.
+ * Rates.  The rate of a host's link is that of its fastest pair, in the slower direction.  So a single host that is faster
+ * than all others is not found.  Rates that differ by less than 1.25 are set to the slowest of them.
  *
- * Sites.  Pairs of hosts are near or far if there is a wide gap between the latencies of the two sorts: 3 times, and 20 us.
- * Hosts are at one site if near pairs lead from one to the other.  There are no sites if a far pair is within one, or if a host
- * is alone at its own: such a host is rather slow than far. */
+ * Sites.  If the latencies of pairs of hosts have a wide gap (a factor of 3, and 20 us), the pairs above it are far.  Hosts
+ * connected by near pairs form a site.  If a site contains a far pair, or only one host, no sites are reported: a single host
+ * is probably slow, not far. */
 #ifndef CHECK_TUNING_H
 #define CHECK_TUNING_H
 
@@ -16,25 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MOST = 8,               /* runs of ranks whose links are alike, and sites after the first, in a tuning file */
+enum { RUNS_MOST = 8,               /* runs of ranks with equal links, and sites after the first, in a tuning file */
        TUNING_ROOM = 4096 };
 
 static const double rates_alike = 1.25, gap_least = 3, far_least = 20e-6, faster_unit = 1.0 / 16, faster_most = 65536;
 
-/* What was measured between hosts, which are numbered by their first ranks.  From a to b: [a * hosts + b]. */
+/* Measurements between hosts, which are numbered by their first ranks.  From a to b: [a * hosts + b]. */
 typedef struct links {
     int     ranks, hosts;
     int    *host_of, *first;        /* of each rank; of each host                             */
-    double *latency, *rate;         /* s, the same both ways; bytes/s                         */
+    double *latency, *rate;         /* s, for both directions; bytes/s                        */
 } links;
 
-/* What was decided. */
+/* The result. */
 typedef struct tuning {
-    double  slowest;                /* bytes/s of the slowest host; 0: there is one host      */
-    double *faster;                 /* of each host: how many times faster than that          */
-    int     sites, *site;           /* site of each host, 0 the first; sites is 1: no host is far from another */
-    double  far_latency;            /* s; 0: no host is far from another                      */
-    double  far_rate;               /* bytes/s on the link that all hosts of a site share; 0: not known */
+    double  slowest;                /* bytes/s of the slowest host; 0: one host only          */
+    double *faster;                 /* of each host: rate divided by `slowest`                */
+    int     sites, *site;           /* site of each host, 0 the first; sites 1: no far hosts  */
+    double  far_latency;            /* s; 0: no far hosts                                     */
+    double  far_rate;               /* bytes/s of the link shared by all hosts of a site; 0: unknown */
 } tuning;
 
 static void *must(void *memory)
@@ -55,7 +55,7 @@ static int compare_doubles(const void *left, const void *right)
 
 /* ---- >>hosts ---- */
 
-/* Whom a rank, or a site, meets in a round: one of an even number of seats stands still, the others go round it. */
+/* The partner of a rank or site in a round (circle method): one of an even number of positions is fixed, the others rotate. */
 static int partner(int rank, int round, int seats)
 {
     const int others = seats - 1;
@@ -82,7 +82,8 @@ static void number_hosts(links *l, const int *firsts, int ranks)
     }
 }
 
-/* The best pair of two hosts counts.  rows: of each rank its latency to every rank, then its rate to every rank; 0: none. */
+/* Combine pairs of ranks to pairs of hosts; the best pair counts.  rows: of each rank its latency to every rank, then its
+ * rate; 0: none. */
 static void join_pairs(links *l, const double *rows)
 {
     const size_t hosts = (size_t)l->hosts, ranks = (size_t)l->ranks;
@@ -114,7 +115,7 @@ static double rate_between(const links *l, int a, int b)
 
 /* ---- >>rates ---- */
 
-/* Rates that hardly differ become that of the slowest of them. */
+/* Set rates that hardly differ to the slowest of them. */
 static void join_rates(double *rates, int count)
 {
     for (double bound = 0, least;; bound = least * rates_alike) {
@@ -150,7 +151,7 @@ static void find_rates(const links *l, tuning *t)
 
 /* ---- >>sites ---- */
 
-/* The latency from which on a pair is far, and that in the middle of the far ones.  0: no pair is far. */
+/* The least latency of a far pair; *far: the median of far pairs.  0: no pair is far. */
 static double far_from(const links *l, double *far)
 {
     const size_t pairs = (size_t)l->hosts * (size_t)(l->hosts - 1) / 2;
@@ -173,7 +174,7 @@ static double far_from(const links *l, double *far)
     return from;
 }
 
-/* Join the sites of near pairs.  false: all were joined before. */
+/* Merge the sites of near pairs.  false: nothing changed. */
 static bool join_sites(const links *l, int *site, double from)
 {
     bool has_joined = false;
@@ -188,7 +189,7 @@ static bool join_sites(const links *l, int *site, double from)
     return has_joined;
 }
 
-/* Is no far pair within a site, and no host alone? */
+/* Are there no far pairs within a site, and no sites of one host? */
 static bool sites_are_right(const links *l, const int *site, double from)
 {
     for (int a = 0; a < l->hosts; a++) {
@@ -221,7 +222,7 @@ static void find_sites(const links *l, tuning *t)
     }
 }
 
-/* With which host at another site a host exchanges in a round, in which sites meet two by two; -1: with none. */
+/* The partner of a host at another site in a round, in which sites exchange in pairs; -1: none. */
 static int partner_across(const tuning *t, int hosts, int host, int round)
 {
     const int site = partner(t->site[host], round, t->sites + t->sites % 2);
@@ -232,11 +233,11 @@ static int partner_across(const tuning *t, int hosts, int host, int round)
     return other < hosts ? other : -1;
 }
 
-/* What has been sent in a round across each site's link, at once and in one direction: the most so far.  rates: of each host; all
- * that come before their partners have sent first, then the others. */
+/* Sum the rates across each site's link, for one direction at a time, and keep the maximum in `most`.  rates: of each host.
+ * Hosts with the lower rank of a pair send first, then the others. */
 static void add_across(const tuning *t, int hosts, int round, const double *rates, double *most)
 {
-    double (*const sums)[4] = must(calloc((size_t)t->sites, sizeof *sums));       /* out and in, at first; out and in, later  */
+    double (*const sums)[4] = must(calloc((size_t)t->sites, sizeof *sums));       /* out and in, first; out and in, then */
 
     for (int a = 0; a < hosts; a++) {
         const int other = partner_across(t, hosts, a, round), when = 2 * (a > other);
@@ -250,7 +251,7 @@ static void add_across(const tuning *t, int hosts, int round, const double *rate
     free(sums);
 }
 
-/* Bytes/s on the slowest of the links of sites. */
+/* Bytes/s of the slowest link between sites. */
 static double least_across(const tuning *t, const double *most)
 {
     double least = 0;
@@ -274,7 +275,7 @@ static void add(char *text, const char *format, ...)
     va_end(arguments);
 }
 
-/* Four digits that count; never 0, which would be no time, or no limit. */
+/* Four significant digits; never 0, which would mean no time or no limit. */
 static void add_number(char *text, const char *name, double value, const char *unit)
 {
     if (value >= 1000) add(text, "%s%.0f%s", name, value, unit);
@@ -282,13 +283,13 @@ static void add_number(char *text, const char *name, double value, const char *u
     else add(text, "%s%.6f%s", name, value > 1e-6 ? value : 1e-6, unit);
 }
 
-/* What follows on the same line. */
+/* Separator on the same line. */
 static void add_gap(char *text)
 {
     if (*text && text[strlen(text) - 1] != '\n') add(text, " ");
 }
 
-/* A word like "overhead=4us" of what coll_link_text says, if it is there. */
+/* A word such as "overhead=4us" from coll_link_text, if it is there. */
 static void add_word(char *text, const char *measured, const char *name)
 {
     for (const char *word = measured; *word; word += strcspn(word, " "), word += *word == ' ') {
@@ -299,7 +300,7 @@ static void add_word(char *text, const char *measured, const char *name)
     }
 }
 
-/* "faster=0-2:2.5", or a note why not. */
+/* "faster=0-2:2.5", or a note why there is none. */
 static void add_rates(char *text, char *notes, const links *l, const tuning *t)
 {
     int runs = 0;
@@ -322,7 +323,7 @@ static void add_rates(char *text, char *notes, const links *l, const tuning *t)
     }
 }
 
-/* "site=3", or a note why not; and what is between sites. */
+/* "site=3", or a note why there is none, and the link between sites. */
 static void add_sites(char *text, char *notes, const links *l, const tuning *t)
 {
     bool *const seen = must(calloc((size_t)t->sites, sizeof *seen)), are_rows = true;
@@ -364,7 +365,7 @@ static void tuning_free(links *l, tuning *t)
     free(t->site);
 }
 
-/* The lines of a tuning file, and what it cannot say.  measured: coll_link_text of hosts at one site. */
+/* The lines of a tuning file, and notes on what it lacks.  measured: coll_link_text of hosts at one site. */
 static void tuning_text(const links *l, const tuning *t, const char *measured, char *text, char *notes)
 {
     *text = *notes = '\0';

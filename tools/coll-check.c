@@ -1,20 +1,19 @@
-/* coll-check - how fast is the way between every two ranks, and which way is it?
+/* coll-check - measure latency, bandwidth and path between every two ranks.
  *
  *     cc -O2 tools/coll-check.c coll.c -o coll-check -pthread
  *     coll-run -H a:1,b:1,c:1 --check              or under any other launcher: coll-run -n 4 ./coll-check
  *
- * Every pair is measured by itself: messages of 8 bytes there and back, of which half the median is the latency; then long
- * messages for some hundredths of a second in one direction and in the other.  Up to 8 ranks one pair works at a time, beyond
- * that as many as there can be: each of size - 1 rounds has every rank once (the circle method), so that 64 ranks take seconds.
+ * Each pair is measured alone: messages of 8 bytes in both directions, of which half the median is the latency; then long
+ * messages for some hundredths of a second in each direction.  Up to 8 ranks, one pair runs at a time.  Beyond that, pairs run
+ * concurrently: in each of size - 1 rounds every rank has one partner (circle method), so 64 ranks take seconds.
  *
- * The ways are those that the library has really taken.  Every rank lists the two ends of its sockets, and the memory that it
- * has mapped; what two ranks have in common joins them.  Nothing here looks into the library.
+ * The paths are those in use.  Every rank lists the two ends of its sockets, and its shared memory; the entries that two ranks
+ * have in common connect them.  The library's internals are not read.
  *
- * Rank 0 prints a line for every pair up to 12 ranks, and for every rank beyond, then the slowest pairs, and a verdict.
+ * Rank 0 prints a line for every pair (up to 12 ranks) or for every rank.  Then it prints the slowest pairs, and a verdict.
  *
  * With --tuning FILE rank 0 writes a tuning file (coll_config.tuning_file, COLL_TUNING) for jobs on the same hosts.
- * check_tuning.h decides what it says.
- */
+ * check_tuning.h computes its content. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,8 +31,8 @@
 #include <unistd.h>
 
 enum {
-    PAIRS_MOST = 12,                /* ranks up to which every pair has a line                */
-    ALONE_MOST = 8,                 /* and up to which one pair is measured at a time         */
+    PAIRS_MOST = 12,                /* up to here every pair has a line                       */
+    ALONE_MOST = 8,                 /* up to here one pair is measured at a time              */
     SIZE_MOST = 4096, PINGS = 1000, WARM = 20,
     CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20, FLIGHT = 4,
     NAME = 64, TRANSPORT = 160
@@ -42,7 +41,7 @@ enum {
 static const double ping_seconds = 0.02, stream_seconds = 0.04, across_seconds = 0.3, chunk_seconds = 0.004;
 static const double stream_latencies = 20;
 
-/* Something that joins a process with another one: a socket by its two ends, or shared memory. */
+/* Connects two processes: a socket, with its two ends, or shared memory. */
 typedef struct way {
     uint8_t  local[16], remote[16];         /* IPv4 as ::ffff:a.b.c.d; all 0 for memory      */
     uint16_t local_port, remote_port;
@@ -50,7 +49,7 @@ typedef struct way {
     uint64_t inode;                         /* of memory                                      */
 } way;
 
-/* What all ranks say of themselves. */
+/* Published by every rank. */
 typedef struct card {
     char     host[NAME], transport[TRANSPORT];
     uint64_t ways, processors;
@@ -59,7 +58,7 @@ typedef struct card {
 typedef struct check {
     coll_comm *comm;
     int        rank, size;
-    double    *row;                         /* ours: latency (s) to each rank, then bytes/s to each */
+    double    *row;                         /* this rank's: latency (s) to each rank, then bytes/s to each */
     char      *chunks;                      /* FLIGHT long messages                           */
     double     pings[PINGS];
     bool       failed;
@@ -70,7 +69,7 @@ typedef struct check {
     size_t    *way_offsets;
 } check;
 
-/* A test measures simulated machines by their own clock. */
+/* A test measures simulated machines by simulated time. */
 #if !defined(CHECK_NOW)
 #define CHECK_NOW(c) now()
 
@@ -83,7 +82,7 @@ static double now(void)
 }
 #endif
 
-/* Say once what went wrong; what follows then does nothing. */
+/* Report the first error; later calls do nothing. */
 static bool good(check *c, coll_status status)
 {
     if (status < 0 && !c->failed) fprintf(stderr, "coll-check: %s\n", coll_error(c->comm));
@@ -100,8 +99,7 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-/* Short messages there and back, until the leader says that it was the last.  Seconds of half a way there and back, which both
- * know then. */
+/* Exchange short messages until the leader marks one as the last.  Both get the median of half a round trip, in seconds. */
 static double ping(check *c, int peer, bool leads)
 {
     const double end = CHECK_NOW(c) + ping_seconds;
@@ -126,7 +124,7 @@ static double ping(check *c, int peer, bool leads)
     return half;
 }
 
-/* What a long message begins with.  FLIGHT - 1 messages without a meaning follow the LAST, for receives that wait for them. */
+/* Start of a long message.  FLIGHT - 1 dummy messages follow the LAST, for receives already posted. */
 typedef struct head { uint64_t place, length; } head;
 
 enum { GROWING, LONGEST, LAST };
@@ -140,9 +138,8 @@ static bool finish(check *c, coll_request **request)
     return ok;
 }
 
-/* Long messages, of which up to FLIGHT are on their way.  They grow until one takes a while, so that a slow link is not given
- * too much.  Bytes a second, as the other rank has received them.  Where the way is long, so is the time: a connection begins
- * slowly. */
+/* Send long messages, up to FLIGHT at a time.  They grow until one takes chunk_seconds, so that a slow link is not overloaded.
+ * Returns bytes/s, as measured by the receiver.  A long latency extends the time, for connections start slowly. */
 static double stream_out(check *c, int peer, double seconds)
 {
     const double least = stream_latencies * c->row[peer];
@@ -170,7 +167,7 @@ static double stream_out(check *c, int peer, double seconds)
     return rate;
 }
 
-/* The time of what comes after the first of the longest messages, or, if there is none, after the first of all. */
+/* Receive, and measure from the first of the longest messages on, or, if there is none, from the first message. */
 static void stream_in(check *c, int peer)
 {
     coll_request *receives[FLIGHT] = { NULL };
@@ -197,7 +194,7 @@ static void stream_in(check *c, int peer)
     if (!c->failed) good(c, coll_send(c->comm, &rate, 1, COLL_F64, peer, 2));
 }
 
-/* One direction after the other.  Gives the rate of what this rank has sent. */
+/* One direction after the other.  Returns the rate of what this rank sent. */
 static double stream(check *c, int peer, double seconds)
 {
     double rate = 0;
@@ -214,7 +211,7 @@ static void measure(check *c, int peer)
     c->row[c->size + peer] = stream(c, peer, stream_seconds);
 }
 
-/* Every two of some ranks, which stand in rising order; the others wait. */
+/* Measure all pairs of some ranks, in ascending order; the other ranks wait. */
 static void measure_all(check *c, const int *ranks, int count)
 {
     const int seats = count + count % 2;
@@ -298,7 +295,7 @@ static way *list_ways(size_t *count)
     return list;
 }
 
-/* Whether a way of one rank is the other end of a way of another. */
+/* Are these the two ends of one connection? */
 static bool meets(const way *a, const way *b)
 {
     if (a->inode || b->inode) return a->inode == b->inode && a->device == b->device;
@@ -306,7 +303,7 @@ static bool meets(const way *a, const way *b)
         && !memcmp(a->remote, b->local, 16);
 }
 
-/* The way between two ranks on the side of the first, memory before sockets, or NULL. */
+/* The first rank's end of the path between two ranks, memory before sockets; NULL: none. */
 static const way *find_way(const check *c, int a, int b)
 {
     const way *found = NULL;
@@ -340,7 +337,7 @@ static void way_text(const check *c, int a, int b, char *text, size_t room)
 
 /* ---- >>collecting ---- */
 
-/* "tcp (io_uring)", from what the library says of a call. */
+/* "tcp (io_uring)", from the library's description of a call. */
 static void transport_text(check *c, char text[TRANSPORT])
 {
     const coll_call call = { .kind = COLL_BARRIER };
@@ -352,7 +349,7 @@ static void transport_text(check *c, char text[TRANSPORT])
     if (begin && end) snprintf(text, TRANSPORT, "%.*s", (int)(end + 1 - begin - 6), begin + 6);
 }
 
-/* What all ranks have measured, for rank 0. */
+/* Gather all measurements on rank 0. */
 static bool gather_rows(check *c)
 {
     const size_t each = 2 * (size_t)c->size;
@@ -416,7 +413,7 @@ static void print_pairs(const check *c)
     }
 }
 
-/* The addresses of a rank that others have reached it at, and for how many of them it is. */
+/* Print the addresses at which others reached a rank, with the number of these ranks. */
 static void print_ways(const check *c, int rank)
 {
     const way *seen[8];
@@ -461,8 +458,8 @@ static void print_ranks(const check *c)
     free(rates);
 }
 
-/* How much worse than the median of its kind the worst pair is, within hosts or between them, and a line about it.  Returns 0
- * if there are no such pairs. */
+/* Print the worst pair within hosts or between them.  Returns its factor to the median of its kind; 0: there are no such
+ * pairs. */
 static double print_worst(const check *c, bool is_within, bool is_rate)
 {
     const size_t room = (size_t)c->size * (size_t)c->size;
@@ -488,7 +485,7 @@ static double print_worst(const check *c, bool is_within, bool is_rate)
     return is_rate ? usual / (worst > 0 ? worst : 1e-9) : worst / (usual > 0 ? usual : 1e-9);
 }
 
-/* Where ranks share processors, a figure is often the time until a rank had one. */
+/* If ranks share processors, latencies include waiting for a processor. */
 static void print_crowds(const check *c)
 {
     for (int a = 0; a < c->size; a++) {
@@ -526,7 +523,7 @@ static void print_verdict(const check *c)
 
 /* ---- >>tuning ---- */
 
-/* Which ranks share a host, as the library sees it. */
+/* Which ranks share a host, according to the library. */
 static bool find_hosts(check *c, links *l)
 {
     int32_t first = c->rank, *const firsts = must(calloc((size_t)c->size, sizeof *firsts));
@@ -544,8 +541,8 @@ static bool find_hosts(check *c, links *l)
     return ok;
 }
 
-/* What the links of sites carry, two sites at a time, when all hosts of the one exchange with all of the other.  It takes longer:
- * messages of hosts that share a link come in bursts. */
+/* Measure the links between sites, two sites at a time, with all hosts of both exchanging.  It takes longer, for messages of
+ * hosts that share a link arrive in bursts. */
 static bool measure_across(check *c, const links *l, tuning *t)
 {
     const int host = l->host_of[c->rank], seats = t->sites + t->sites % 2;
@@ -568,7 +565,7 @@ static bool measure_across(check *c, const links *l, tuning *t)
     return ok;
 }
 
-/* What the library measures, as a text: among all ranks, or among one of each host at the first site if there are others. */
+/* The library's measurement as a text: among all ranks; with several sites, among one rank per host of the first site. */
 static bool measure_link(check *c, const links *l, const tuning *t, char *text, size_t room)
 {
     const int host = l->host_of[c->rank];
@@ -602,7 +599,7 @@ static bool write_file(const char *path, const char *text, const char *notes)
     return !error;
 }
 
-/* Measure what is still to be known, and write the file. */
+/* Measure what is missing, and write the tuning file. */
 static void tune(check *c, const char *path)
 {
     links l = { 0 };
@@ -610,7 +607,7 @@ static void tune(check *c, const char *path)
     char measured[512] = "", text[TUNING_ROOM], notes[TUNING_ROOM];
     bool ok = find_hosts(c, &l);
 
-    if (ok && l.hosts < c->size && c->size > ALONE_MOST) {        /* pairs have shared the links of hosts      */
+    if (ok && l.hosts < c->size && c->size > ALONE_MOST) {        /* the pairs shared the hosts' links */
         measure_all(c, l.first, l.hosts);
         ok = !c->failed && gather_rows(c);
     }
@@ -664,7 +661,7 @@ static const char help_text[] =
     "Exit status: 0 if every pair was measured and the file, if any, was written; 1 if not, with the reason;\n"
     "2: bad usage.\n";
 
-/* The file to write, or NULL.  Ends the program after --help, --version and what it does not know. */
+/* The tuning file, or NULL.  Exits after --help, --version and for unknown options. */
 static const char *take_options(int argc, char **argv)
 {
     const char *path = NULL;

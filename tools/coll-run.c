@@ -1,4 +1,4 @@
-/* coll-run - start the ranks of a coll.h program, on this machine or on several, and leave none behind.
+/* coll-run - start the ranks of a coll.h program, on one machine or several, and leave no process behind.
  *
  *     cc -O2 tools/coll-run.c -o coll-run
  *     ./coll-run -n 4 ./train --epochs 3           four ranks, output marked [0] to [3]
@@ -6,37 +6,35 @@
  *     ./coll-run -n 1 --no-prefix ./train          output as it is
  *     ./coll-run -H a:4,b:4 ./train                eight ranks on two hosts, by ssh
  *     ./coll-run --join a:29500 -n 4 --size 8 ./train    the same command on each of two machines
- *     ./coll-run -H a:1,b:1 --check                how fast is the network between them?
+ *     ./coll-run -H a:1,b:1 --check                measure the network between them
  *
- * Every rank finds in its environment COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE,
- * COLL_ADDR (where rank 0 serves the start), COLL_WORLD (a random name of the job), COLL_THREADS
- * (how many ranks each process is to make: the library refuses any other number) and
- * OMP_NUM_THREADS (cores per rank, unless already set).  Variables by which other launchers number
- * their processes are removed, for coll-run defines the world.
+ * Environment.  Every rank gets COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE, COLL_ADDR
+ * (address of rank 0), COLL_WORLD (a random name of the job), COLL_THREADS (ranks per process: the
+ * library rejects any other number) and OMP_NUM_THREADS (cores per rank, unless already set).
+ * Variables in which other launchers number their processes are removed.
  *
- * The port.  The launcher of rank 0 binds a free port with SO_REUSEADDR and keeps it bound for as
- * long as the job lives, but never listens.  On Linux this hides the port from every automatic
- * choice, whether by bind to port 0 or by connect, while rank 0, whose listener has SO_REUSEADDR
- * too, may bind and listen on it: there is no moment at which it is free.
+ * The port.  The launcher of rank 0 binds a free port with SO_REUSEADDR and keeps it bound for the
+ * whole job, but never listens.  On Linux the port is then never chosen automatically, neither by
+ * bind to port 0 nor by connect.  Rank 0, whose listener has SO_REUSEADDR too, may bind it and
+ * listen.  So there is no moment at which the port is free.
  *
- * No orphans.  The ranks of a machine are children of a keeper, a child of coll-run, and in one
- * process group, which the keeper leads.  As the leader lives, the number of the group cannot pass
- * to others.  The keeper adopts what ranks leave behind (PR_SET_CHILD_SUBREAPER).  When coll-run
- * ends, in whatever way, the keeper kills the ranks and every process that descends from them,
- * also one that has called setsid.  If the keeper is killed instead, the kernel kills the ranks
- * (PR_SET_PDEATHSIG), and coll-run adopts and kills the rest.  If both are killed at the same
- * time, the ranks die, and processes that they have started may stay.  On other machines there is
- * a coll-run too, which ends when the connection to this one does.
+ * No orphans.  The ranks of a machine are children of a keeper, which is a child of coll-run.  They
+ * are in one process group, led by the keeper: while it lives, the group's number is not reused.
+ * The keeper adopts orphans of ranks (PR_SET_CHILD_SUBREAPER).  If coll-run ends, in any way, the
+ * keeper kills the ranks and all their descendants, even after setsid.  If the keeper is killed,
+ * the kernel kills the ranks (PR_SET_PDEATHSIG), and coll-run adopts and kills the rest.  If both
+ * are killed at once, the ranks die, but processes started by them may stay.  On other machines
+ * another coll-run does the same; it ends when its connection to this one closes.
  *
- * Output.  Ranks write to pipes, one loop reads them and never blocks.  When the reader of our
- * output is slow, ranks come to wait as they would without coll-run; no byte is dropped.
+ * Output.  Ranks write to pipes; one loop reads them and never blocks.  If the reader of our output
+ * is slow, ranks block as without coll-run.  No byte is dropped.
  *
- * Linux only.  This file holds the loop, and the end of a job; main, at its end, is the overview.
- *     run_output.h    our outputs            run_frames.h    what launchers say to each other
- *     run_streams.h   lines of ranks         run_key.h       proofs that they know the key
+ * Linux only.  This file holds the event loop, the end of a job, and main.
+ *     run_output.h    outputs                run_frames.h    frames between launchers
+ *     run_streams.h   lines of ranks         run_key.h       proofs of the key
  *     run_options.h   options, environment   run_cores.h     --bind
- *     run_job.h       the job, reports       run_start.h     starting ranks here
- *     run_hosts.h     -H, by ssh             run_join.h      --join, without
+ *     run_job.h       the job, reports       run_start.h     starting local ranks
+ *     run_hosts.h     -H, by ssh             run_join.h      --join, without ssh
  *     run_show.h      --dry-run
  */
 #ifndef _GNU_SOURCE
@@ -86,7 +84,7 @@
 #include "run_join.h"
 #include "run_show.h"
 
-/* Places of what poll looks at; behind the streams of ranks there are three for each host. */
+/* Entries of the poll set; behind the streams of ranks there are three for each host. */
 enum {
     AT_SIGNALS, AT_KEEPER, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_UP, AT_LISTENERS = AT_UP + 2,
     AT_STREAMS = AT_LISTENERS + LISTENERS
@@ -94,7 +92,7 @@ enum {
 
 /* ---- >>events: other launchers ---- */
 
-/* A frame from the hub.  Returns false if it makes no sense. */
+/* Handle a frame from the main launcher (`hub` in the code).  false: invalid. */
 static bool take_from_hub(struct job *job, const struct frame *frame)
 {
     const bool is_agent = job->options.role == ROLE_AGENT;
@@ -130,7 +128,7 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
     }
 }
 
-/* The hub is gone: nobody waits for the job any more. */
+/* The main launcher is gone: end this one. */
 static void lose_hub(struct job *job)
 {
     link_close(&job->up);
@@ -176,7 +174,7 @@ static void hear_host(struct job *job, struct host *host)
 
 /* ---- >>events: processes ---- */
 
-/* A child could not execute the program: none can, so there is nothing to wait for. */
+/* A child could not execute the program.  No other one can, so the job ends. */
 static void read_trouble(struct job *job)
 {
     const char *program = job->options.program[0];
@@ -202,7 +200,7 @@ static int find_rank(const struct job *job, pid_t pid)
     return -1;
 }
 
-/* What connects to a host has ended.  Usually the link shows it; if it was killed, others may still hold its ends. */
+/* The ssh process of a host has ended.  Usually the link is closed, too; after a signal, other processes may hold it open. */
 static void note_rsh_end(struct job *job, struct host *host, int status)
 {
     host->status = status;
@@ -211,13 +209,13 @@ static void note_rsh_end(struct job *job, struct host *host, int status)
     if (host->link.in >= 0) lose_host(job, host);
 }
 
-/* Our own children: the keeper, what connects to hosts, and the ranks of a keeper that was killed. */
+/* Children: the keeper, ssh processes, and the ranks of a keeper that was killed. */
 static void reap(struct job *job)
 {
     int status;
 
     if (job->options.program) read_trouble(job);
-    hear_keeper(job, MSG_DONTWAIT);             /* a rank that ended before the keeper was killed */
+    hear_keeper(job, MSG_DONTWAIT);             /* may hold ends of ranks from before a kill      */
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         const int at = find_rank(job, pid);
         if (pid == job->keeper) job->keeper = 0;
@@ -228,8 +226,7 @@ static void reap(struct job *job)
     }
 }
 
-/* Ranks get the signal first, to end as they would in a terminal; a second one means that it takes
- * too long. */
+/* The first signal is forwarded to the ranks; a second one kills them. */
 static void interrupt(struct job *job, int signal)
 {
     char text[300];
@@ -260,9 +257,9 @@ static void read_signals(struct job *job)
         case SIGCHLD:
             children = true;
             break;
-        case SIGCONT:                   /* wakes the loop: we may be in the foreground now */
+        case SIGCONT:                   /* wakes the loop: this process may be in the foreground now */
             break;
-        case SIGTSTP:                   /* Ctrl-Z reaches our group only, so hand it on */
+        case SIGTSTP:                   /* Ctrl-Z reaches only this process group: forward it     */
             signal_ranks(job, SIGTSTP);
             raise(SIGSTOP);
             signal_ranks(job, SIGCONT);
@@ -280,7 +277,7 @@ static void read_signals(struct job *job)
 
 /* ---- >>events: the clock ---- */
 
-/* Launchers have been waited for long enough. */
+/* The time limit for launchers has passed. */
 static void end_waiting(struct job *job)
 {
     const double seconds = (double)job->options.wait_ms / 1000.0;
@@ -338,7 +335,7 @@ static void check_clock(struct job *job)
     }
     if (job->report_at_ms && now >= job->report_at_ms) report_suspect(job);
     if (job->wait_until_ms && now >= job->wait_until_ms && job->verdict < 0) {
-        /* who still dials has something to add */
+        /* a launcher that still connects reports its own error */
         if (job->options.role != ROLE_JOIN || job->up.in >= 0 || job->listeners[0] >= 0) end_waiting(job);
     }
     if (job->options.role == ROLE_JOIN) check_guests(job, now);
@@ -347,8 +344,7 @@ static void check_clock(struct job *job)
 
 /* ---- >>events: input and output ---- */
 
-/* Nobody reads our output any more, or the disk is full: a job whose results are lost need not go
- * on. */
+/* Our output is closed, or the disk is full: end the job, for its results are lost. */
 static void check_sinks(struct job *job)
 {
     for (int i = 0; i < 2; i++) {
@@ -361,9 +357,9 @@ static void check_sinks(struct job *job)
     }
 }
 
-/* Ranks are not in the terminal's foreground group, so a read by rank 0 itself would stop it.  When
- * our input is a terminal we read in its place, and only while we are in the foreground.  For a rank
- * 0 on another host we read any input, as far as it keeps up. */
+/* Ranks are not in the terminal's foreground process group: if rank 0 read from the terminal, it would be stopped.  So this
+ * process reads for it, and only in the foreground.  If rank 0 is on another host, any input is read, as fast as rank 0 takes
+ * it. */
 static bool may_read_input(const struct job *job)
 {
     const bool is_head = job->options.role == ROLE_HEAD;
@@ -374,7 +370,7 @@ static bool may_read_input(const struct job *job)
     return !job->input_ended && (foreground == getpgrp() || (is_head && foreground < 0));
 }
 
-/* Rank 0 reads no more: what comes for it is taken, and dropped. */
+/* Rank 0 has closed its input: further input is dropped. */
 static void close_input(struct job *job)
 {
     if (job->input >= 0) close(job->input);
@@ -434,7 +430,7 @@ static void watch(struct job *job, size_t at, int fd, short events)
     job->polled[at] = (struct pollfd){ .fd = fd, .events = events };
 }
 
-/* Milliseconds that poll may sleep: until the next thing that the clock decides. */
+/* The timeout for poll in ms: until the next deadline. */
 static int time_to_sleep(const struct job *job, int64_t until_ms, bool unfinished)
 {
     const int64_t now = now_ms();
@@ -458,7 +454,7 @@ static void watch_link(struct job *job, size_t at, const struct link *link, bool
     watch(job, at + 1, link->out.waiting.length > 0 ? link->out.fd : -1, POLLOUT);
 }
 
-/* Say what poll is to look at; it passes over a descriptor of -1.  Returns how many places there are. */
+/* Fill the poll set; poll ignores descriptors of -1.  Returns the number of entries. */
 static size_t watch_all(struct job *job, bool *unfinished)
 {
     const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count, all = AT_STREAMS + streams + 3 * hosts;
@@ -491,7 +487,7 @@ static size_t watch_all(struct job *job, bool *unfinished)
     return all;
 }
 
-/* Deal with what poll has found for other launchers.  Those who come now are looked at next time. */
+/* Handle poll results of other launchers.  New ones are handled next time. */
 static void serve_links(struct job *job, size_t streams, size_t hosts)
 {
     const struct pollfd *polled = job->polled, *first = job->polled + AT_STREAMS + streams;
@@ -509,7 +505,7 @@ static void serve_links(struct job *job, size_t streams, size_t hosts)
     }
 }
 
-/* Sleep until something happens, or `until_ms` (0: no such bound), and deal with it. */
+/* Wait for events, or until `until_ms` (0: unbounded), and handle them. */
 static void serve(struct job *job, int64_t until_ms)
 {
     const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count;
@@ -543,9 +539,8 @@ static void serve(struct job *job, int64_t until_ms)
     check_clock(job);
 }
 
-/* Write out all that is still in pipes and sinks.  All who could write are gone, so what a pipe
- * holds now is all there is: an empty one is at its end even if somebody keeps it open.  A
- * hurried job waits for its reader until STALL_MS after `start_ms` or after the last byte taken. */
+/* Write all data left in pipes and sinks.  All writers have ended, so an empty pipe is at its end, even if another process
+ * holds it open.  A hurried job waits for a slow reader until STALL_MS after `start_ms` or after the last byte written. */
 static void drain(struct job *job, int64_t start_ms)
 {
     for (;;) {
@@ -568,9 +563,9 @@ static void drain(struct job *job, int64_t start_ms)
     }
 }
 
-/* ---- >>leftovers: processes that ranks have started and not ended ---- */
+/* ---- >>leftovers: processes started by ranks and still running ---- */
 
-/* All ranks have ended: the keeper kills what they have left, and ends.  What the keeper had is ours if it was killed. */
+/* All ranks have ended: the keeper kills their leftovers, and ends.  If the keeper was killed, this process adopted them. */
 static void kill_leftovers(struct job *job)
 {
     const int64_t give_up = now_ms() + KILL_MS + 500;
@@ -590,7 +585,7 @@ static void kill_leftovers(struct job *job)
 
 /* ---- >>begin and end ---- */
 
-/* The program that --check runs lies beside this one, or is found in PATH. */
+/* coll-check from this program's directory, or from PATH. */
 static void choose_check(struct options *asked, const char *own_path)
 {
     static char *words[2];
@@ -628,7 +623,7 @@ static void prepare(struct job *job)
     if (job->options.log_dir && mkdir(job->options.log_dir, 0777) && errno != EEXIST) die(job->options.log_dir);
 }
 
-/* What a job on several machines has that one on a single machine does without, and its name. */
+/* Draw the job's name, and a key for a job on several hosts. */
 static void name_job(struct options *asked)
 {
     char text[2 * 32 + 1];
@@ -640,7 +635,7 @@ static void name_job(struct options *asked)
     asked->key = must(strdup(text));
 }
 
-/* The agent's ways to the head take the place of its input and output, which ranks must not get. */
+/* Move the agent's connection to the head away from stdin and stdout, which ranks must not get. */
 static void open_agent(struct job *job)
 {
     const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -653,7 +648,7 @@ static void open_agent(struct job *job)
     sink_flush(&job->up.out);
 }
 
-/* Wait until it is known what this launcher starts, and where rank 0 is; or that there will be no job. */
+/* Wait until the ranks to start and the address of rank 0 are known, or the job has failed. */
 static void meet(struct job *job)
 {
     struct options *asked = &job->options;
@@ -697,14 +692,14 @@ static void start_all(struct job *job)
     if (asked->timeout_ms && job->up.in < 0) job->timeout_at_ms = now_ms() + asked->timeout_ms;
 }
 
-/* Our ranks have ended well, or badly; how the job ends is another launcher's to say. */
+/* Have our ranks ended, while another launcher still decides how the job ends? */
 static bool awaits_verdict(const struct job *job)
 {
     return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_told;
 }
 
-/* All ranks have ended: the launchers of other hosts have to send what they still hold, and end.  A slow reader of ours may
- * hold them up. */
+/* All ranks have ended: wait until the launchers of other hosts have sent their data and ended.  A slow reader of our output
+ * may delay them. */
 static void await_agents(struct job *job)
 {
     job->heard_ms = now_ms();
@@ -736,8 +731,8 @@ static void end(struct job *job)
     drain(job, ended_ms);
 }
 
-/* End by the signal that ended the job, so that a shell sees it and a script stops at Ctrl-C.  We
- * have blocked it, but neither caught nor ignored it. */
+/* Die of the signal that ended the job: a shell sees it, and a script stops at Ctrl-C.  The signal is blocked, but neither
+ * caught nor ignored. */
 static void die_of(int signal)
 {
     const struct rlimit none = { 0, 0 };

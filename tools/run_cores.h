@@ -1,9 +1,7 @@
-/* run_cores.h - part of coll-run.c: --bind, the share of the cores that each process here keeps to.
+/* run_cores.h - part of coll-run.c: --bind, the cores of each local process.
  *
- * The processors that we may use are sorted by package and core, so that the threads of a core are
- * neighbours, and cut into equal pieces in this order.  More processes than processors share them
- * in turn.
- */
+ * The usable processors are sorted by package and core, so that the threads of a core are neighbors.  Each process gets an
+ * equal part.  If there are more processes than processors, they share these in turn. */
 #ifndef RUN_CORES_H
 #define RUN_CORES_H
 
@@ -32,7 +30,7 @@ static int compare_cores(const void *left, const void *right)
     return a->cpu < b->cpu ? -1 : a->cpu > b->cpu;
 }
 
-/* The processors of process `at` of `count`.  Returns false where the kernel does not say which there are. */
+/* The processors of process `at` of `count`.  Returns false if the kernel does not report them. */
 static bool share_of_cores(int at, int count, cpu_set_t *share)
 {
     struct core cores[CPU_SETSIZE];

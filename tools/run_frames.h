@@ -1,23 +1,21 @@
-/* run_frames.h - part of coll-run.c: what launchers of one job say to each other.
+/* run_frames.h - part of coll-run.c: messages between the launchers of a job.
  *
- * A frame is a header of 12 bytes (length of the body, kind, number; most significant byte first)
- * and a body: raw bytes of an input or an output, else words "name=value", each ended by a zero
- * byte, which no argument and no variable can hold.  So nothing needs quoting.  Unknown words are
- * passed over.
+ * A frame is a header of 12 bytes (length of the body, kind, number; most significant byte first) and a body.  The body is raw
+ * input or output, or words "name=value", each ended by a zero byte.  Arguments and variables contain no zero byte.  So
+ * nothing is quoted.  Unknown words are ignored.  "hub" is the main launcher, which decides how the job ends:
  *
- *     hub -> other    settings, go       what to start, and, once all are known, where rank 0 is
+ *     hub -> other    settings, go       what to start; the address of rank 0, once all are known
  *                     signal             for all ranks there
  *                     input              of rank 0; an empty one is its end
  *                     verdict            how the job ends
- *     other -> hub    ready              what the hub needs to know of that host
+ *     other -> hub    ready              properties of that host
  *                     output             of a rank: number = 2 * rank + (0: stdout, 1: stderr)
  *                     begun, ended       a rank
- *                     trouble            the program cannot be executed, or another sentence that ends the job
- *                     taken              so many bytes of input
+ *                     trouble            the program cannot be executed, or another error that ends the job
+ *                     taken              bytes of input taken
  *     both ways       hello, challenge, proof, refused      see run_join.h
  *
- * The length is bounded before it is believed, and memory grows only with what has come.
- */
+ * The length is checked before use, and memory grows only with received data. */
 #ifndef RUN_FRAMES_H
 #define RUN_FRAMES_H
 
@@ -36,16 +34,16 @@ struct frame {
     size_t length;
 };
 
-/* The way to another launcher. */
+/* A connection to another launcher. */
 struct link {
-    int in;                         /* -1: there is none, or it has ended                    */
+    int in;                         /* -1: none, or closed                                   */
     struct sink out;
     struct bytes received;
-    size_t most;                    /* bytes of a body that are accepted                     */
-    bool awaits_mark;               /* what comes before the mark is noise of a remote shell */
+    size_t most;                    /* accepted bytes of a body                              */
+    bool awaits_mark;               /* ignore all before the mark: output of a remote shell  */
 };
 
-/* What an agent says first, so that greetings of a login shell are told from frames. */
+/* Sent first by an agent, to separate output of a login shell from frames. */
 static const char frame_mark[] = "\001coll-run frames 1\n";
 
 /* ---- >>sending ---- */
@@ -74,7 +72,7 @@ static void put_frame(struct sink *sink, int kind, uint32_t number, const char *
     sink_put(sink, body, length);
 }
 
-/* Append a word; the format makes "name=value". */
+/* Append a word; the format gives "name=value". */
 static RUN_PRINTF(2, 3) void put_word(struct bytes *body, const char *format, ...)
 {
     va_list arguments;
@@ -86,7 +84,7 @@ static RUN_PRINTF(2, 3) void put_word(struct bytes *body, const char *format, ..
     free(text);
 }
 
-/* Send the words as one frame, and as much of it at once as can be written. */
+/* Send the words as one frame; writes as much as possible now. */
 static void send_words(struct link *link, int kind, uint32_t number, struct bytes *body)
 {
     put_frame(&link->out, kind, number, body->data ? body->data + body->head : "", body->length);
@@ -96,7 +94,7 @@ static void send_words(struct link *link, int kind, uint32_t number, struct byte
 
 /* ---- >>receiving ---- */
 
-/* The next word of a body, from *at on; NULL at the end.  One that is not ended by a zero byte is none. */
+/* The next word of a body, from *at on; NULL at the end.  The last word must end with a zero byte. */
 static const char *next_word(const struct frame *frame, size_t *at)
 {
     const char *word = frame->body + *at;
@@ -107,7 +105,7 @@ static const char *next_word(const struct frame *frame, size_t *at)
     return word;
 }
 
-/* What follows "name=" in a word, or NULL if it is another one. */
+/* The value of a word, or NULL if its name differs. */
 static const char *value_of(const char *word, const char *name)
 {
     const size_t length = strlen(name);
@@ -115,7 +113,7 @@ static const char *value_of(const char *word, const char *name)
     return strncmp(word, name, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
 }
 
-/* The value of a word of that name, or "". */
+/* The value of the word with that name, or "". */
 static const char *find_word(const struct frame *frame, const char *name)
 {
     size_t at = 0;
@@ -138,7 +136,7 @@ static long find_number(const struct frame *frame, const char *name, long low, l
     return end == text || *end || errno || value < low || value > high ? -1 : value;
 }
 
-/* Words of others on their way to a terminal, at most so many bytes.  The caller owns it. */
+/* Received text made safe for a terminal, at most `most` bytes.  The caller frees it. */
 static char *printable(const char *text, size_t most)
 {
     char *copy = must(strndup(text, most));
@@ -149,7 +147,7 @@ static char *printable(const char *text, size_t most)
     return copy;
 }
 
-/* Drop what comes before the mark.  Returns false while the mark is not there. */
+/* Drop everything before the mark.  Returns false while it has not arrived. */
 static bool pass_mark(struct link *link)
 {
     struct bytes *bytes = &link->received;
@@ -172,7 +170,7 @@ static bool pass_mark(struct link *link)
     return false;
 }
 
-/* Take what has come.  Returns false at the end, or after an error. */
+/* Receive.  Returns false at the end of the stream, or after an error. */
 static bool link_receive(struct link *link)
 {
     char data[64 << 10];
@@ -182,8 +180,7 @@ static bool link_receive(struct link *link)
     return length > 0 || (length < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK));
 }
 
-/* The next frame that is there as a whole; its body is valid until link_receive.  Returns 0 if there is none yet, and -1 if
- * what comes is no frame. */
+/* The next complete frame; its body is valid until link_receive.  Returns 0 if it is incomplete, and -1 if it is invalid. */
 static int link_next(struct link *link, struct frame *frame)
 {
     struct bytes *bytes = &link->received;
@@ -212,7 +209,7 @@ static void link_close(struct link *link)
     link->out.waiting.length = 0;
 }
 
-/* A link over two descriptors, or one: they are set not to block. */
+/* Open a link over two descriptors, or one, which become non-blocking. */
 static void link_open(struct link *link, int in, int out, size_t most)
 {
     *link = (struct link){ .in = in, .most = most, .out = { .fd = out, .piece = SIZE_MAX, .moved_at_ms = now_ms() } };

@@ -1,22 +1,20 @@
-/* run_hosts.h - part of coll-run.c: -H, a launcher on every host.
+/* run_hosts.h - part of coll-run.c: -H, one launcher on each host.
  *
- * The launcher that the user starts, the head, starts no rank.  For every host it runs
+ * The launcher that the user starts, the head, starts no rank.  For each host it runs
  *
  *     ssh host "/bin/sh -c '...' /path/of/coll-run"
  *
- * which finds coll-run there and runs it with --agent.  All else goes through the connection, in
- * frames: the directory, the environment, the program and the key go there, output and the ends of
- * ranks come back.  So nothing but that one path is ever quoted, and no argument of any process
- * shows the key.  An agent whose connection ends, because the head or ssh is gone, ends its ranks:
- * SIGTERM, and 2 s later SIGKILL; if it is killed itself, its keeper kills them.
+ * which finds coll-run there and runs it with --agent.  Everything else is sent over this connection in frames: directory,
+ * environment, program and key to the host; output and exit statuses back.  So only that path is quoted, and no process has
+ * the key in its arguments.  If an agent's connection closes, because the head or ssh is gone, it ends its ranks: SIGTERM, and
+ * 2 s later SIGKILL.  If the agent is killed, its keeper kills them.
  *
- * Where rank 0 is reached.  Every agent says how its host was reached (SSH_CONNECTION), from where,
- * and which of its addresses leads outside.  The head takes the address by which it reached the
- * first host; if that is the host where it runs, then the one that other hosts saw it come from;
- * else the one that leads outside.  If all agents are on one machine, it is the loopback address.
+ * The address of rank 0.  Each agent reports by which address its host was reached (SSH_CONNECTION), from where, and its
+ * address on the default route.  The head uses the address by which it reached the first host.  If that is its own host, it
+ * uses the address that other hosts saw, or else the one on the default route.  If all agents are on one machine, it uses
+ * loopback.
  *
- * Here are also the frames that --join shares with -H, seen from both ends.
- */
+ * The frames that --join shares with -H are handled here, too, at both ends. */
 #ifndef RUN_HOSTS_H
 #define RUN_HOSTS_H
 
@@ -39,7 +37,7 @@ static char *quote(const char *text)
     return quoted.data;
 }
 
-/* What the shell of the other host is given. */
+/* The command for the remote shell. */
 static char *remote_command(const struct job *job)
 {
     char *text, *path = quote(job->options.launcher ? job->options.launcher : job->own_path), *command = quote(agent_command);
@@ -50,8 +48,7 @@ static char *remote_command(const struct job *job)
     return text;
 }
 
-/* The command that connects, for sh, with the host and what to do there as $1 and $2.  ssh must not ask questions, for it
- * cannot be answered, and has to notice when the other machine is no more. */
+/* The sh command that connects; $1 is the host, $2 the remote command.  ssh must not prompt, and must detect a lost machine. */
 static char *rsh_command(const char *rsh)
 {
     static const char options[] = " -x -T -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3";
@@ -64,7 +61,7 @@ static char *rsh_command(const char *rsh)
     return text;
 }
 
-/* Without the user. */
+/* The target without the user name. */
 static const char *host_part(const char *target)
 {
     const char *at = strrchr(target, '@');
@@ -72,13 +69,13 @@ static const char *host_part(const char *target)
     return at ? at + 1 : target;
 }
 
-/* A host that needs no ssh: this one. */
+/* Is this host meant?  Then ssh is not needed. */
 static bool is_here(const struct job *job, const char *target)
 {
     return !job->options.rsh && (strcmp(target, "localhost") == 0 || strcmp(target, job->own_name) == 0);
 }
 
-/* The child: turn into what connects to the host.  Returns only if it fails. */
+/* In the child: execute the connecting command.  Returns only on failure. */
 static void become_rsh(struct job *job, struct host *host, const int ends[3])
 {
     char *rsh = rsh_command(job->options.rsh), *command = remote_command(job);
@@ -96,7 +93,7 @@ static void become_rsh(struct job *job, struct host *host, const int ends[3])
     }
 }
 
-/* Connect to the host.  Returns false, with errno, if there are no more descriptors or processes. */
+/* Start the connection.  Returns false, with errno, without descriptors or processes. */
 static bool start_rsh(struct job *job, struct host *host)
 {
     int to[2], from[2], errors[2];
@@ -121,9 +118,9 @@ static bool start_rsh(struct job *job, struct host *host)
     return true;
 }
 
-/* ---- >>settings: what a host is to start ---- */
+/* ---- >>settings: what a host starts ---- */
 
-/* COLL_ variables go along, but for those that concern launchers. */
+/* Add COLL_ variables, except those of launchers. */
 static void put_environment(const struct options *asked, struct bytes *body)
 {
     static const char *const kept_here[] = { "COLL_RSH", "COLL_KEY", "COLL_KEY_FILE", NULL };
@@ -176,7 +173,7 @@ static void call_hosts(struct job *job)
     }
 }
 
-/* ---- >>going: all hosts are ready ---- */
+/* ---- >>start: all hosts are ready ---- */
 
 static bool all_ready(const struct job *job)
 {
@@ -186,7 +183,7 @@ static bool all_ready(const struct job *job)
     return true;
 }
 
-/* The host's ranks are about to start. */
+/* Record the host's ranks, before they start. */
 static void add_remote_ranks(struct job *job, struct host *host)
 {
     for (int at = host->first; at < host->first + host->count; at++) {
@@ -201,7 +198,7 @@ static void add_remote_ranks(struct job *job, struct host *host)
     host->state = HOST_RUNS;
 }
 
-/* The host of rank 0's address: see the top. */
+/* The IP address of rank 0's host, as described above. */
 static const char *find_root(const struct job *job)
 {
     const struct host *first = job->hosts[0];
@@ -216,7 +213,7 @@ static const char *find_root(const struct job *job)
     return first->root;
 }
 
-/* Rank 0's address with --address, which may be without a port. */
+/* The address of rank 0 from --address, where the port may be missing. */
 static char *given_root(const char *address, int port)
 {
     const char *colon = strrchr(address, ':');
@@ -246,7 +243,7 @@ static void start_hosts(struct job *job)
 
 /* ---- >>hub: frames from other launchers ---- */
 
-/* How what connects us to the host has ended, or NULL.  It may take a moment to. */
+/* How the connecting command ended, or NULL.  Waits a moment for that. */
 static const char *rsh_ending(struct host *host, char *text, size_t room)
 {
     const int64_t until = now_ms() + 500;
@@ -261,13 +258,13 @@ static const char *rsh_ending(struct host *host, char *text, size_t room)
     return text;
 }
 
-/* A line about somebody who has come and may not take part.  There is an end to them, if not to those who come. */
+/* Log a refused launcher, up to a maximum number of lines. */
 static void complain(struct job *job, const struct host *host, const char *text)
 {
     if (job->complaints++ < COMPLAINTS) say(job->err, "refused the launcher of %s: %s", host->name, text);
 }
 
-/* Nothing more comes from there. */
+/* The connection is closed. */
 static void lose_host(struct job *job, struct host *host)
 {
     const enum host_state state = host->state;
@@ -302,7 +299,7 @@ static void lose_host(struct job *job, struct host *host)
     }
 }
 
-/* The process that a frame is about, if it is one of that host; -1 otherwise. */
+/* The process number in a frame, if it belongs to that host; otherwise -1. */
 static int rank_of_frame(const struct host *host, uint32_t number)
 {
     const bool is_ours = host->state == HOST_RUNS && number >= (uint32_t)host->first
@@ -333,7 +330,7 @@ static void take_ready(struct job *job, struct host *host, const struct frame *f
     if (all_ready(job)) start_hosts(job);
 }
 
-/* A frame from another launcher.  Returns false if it makes no sense. */
+/* Handle a frame from another launcher.  Returns false if it is invalid. */
 static bool take_from_host(struct job *job, struct host *host, const struct frame *frame)
 {
     const int at = rank_of_frame(host, frame->number);
@@ -370,7 +367,7 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
 
 /* ---- >>agent: frames from the hub ---- */
 
-/* Words of a settings frame that say what to start.  Only an agent believes them: it has been started for that. */
+/* Apply one word of the settings.  Only agents do: they were started for that. */
 static void apply_setting(struct options *asked, const char *word, struct words *program, const char **cwd)
 {
     const char *value;
@@ -392,7 +389,7 @@ static bool read_file_line(const char *path, char *text, int room)
     return has_line;
 }
 
-/* What tells this machine from others: boot id and network namespace. */
+/* Identify the machine: boot id and network namespace. */
 static void put_machine(struct bytes *body)
 {
     char boot[64] = "", net[64] = "";
@@ -402,7 +399,7 @@ static void put_machine(struct bytes *body)
     put_word(body, "machine=%s %s", boot, net);
 }
 
-/* The address from which the rest of the world is reached: a datagram socket that is connected sends nothing. */
+/* The address on the default route.  Connecting a datagram socket sends nothing. */
 static bool outer_address(char *text, socklen_t room)
 {
     struct sockaddr_in far = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = { htonl(0xc0000201) } };
@@ -416,7 +413,7 @@ static bool outer_address(char *text, socklen_t room)
     return known && strncmp(text, "127.", 4) != 0;
 }
 
-/* The first address that is not of this machine alone. */
+/* The first address that is not loopback or link-local. */
 static bool interface_address(char *text, socklen_t room)
 {
     struct ifaddrs *all;
@@ -441,7 +438,7 @@ static bool is_loopback_text(const char *text)
     return !*text || strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
 }
 
-/* Tell the head how this host is reached. */
+/* Send the head the addresses of this host. */
 static void send_ready(struct job *job)
 {
     const char *ssh = getenv("SSH_CONNECTION");
@@ -467,7 +464,7 @@ static void send_ready(struct job *job)
     free(body.data);
 }
 
-/* Numbers in which a settings frame, or that of --join which says go, must be right. */
+/* Check and store the numbers of a settings or go frame. */
 static bool take_numbers(struct options *asked, const struct frame *frame)
 {
     const long first = find_number(frame, "first", 0, MAX_RANKS), count = find_number(frame, "count", 1, MAX_RANKS);
@@ -510,7 +507,7 @@ static bool take_settings(struct job *job, const struct frame *frame)
     return true;
 }
 
-/* Input for rank 0, which is here.  The hub keeps within the window. */
+/* Input for a local rank 0.  The hub respects the window. */
 static bool take_input(struct job *job, const struct frame *frame)
 {
     if (job->typed.length + frame->length > 2 * INPUT_WINDOW) return false;

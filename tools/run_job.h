@@ -1,54 +1,53 @@
-/* run_job.h - part of coll-run.c: the job, how it is stopped, and what is said of it.
+/* run_job.h - part of coll-run.c: the job, how it is stopped, and reports.
  *
- * A job has ranks here, ranks on other hosts, or both.  Each host that this launcher answers for has a struct host, and a link
- * to the launcher there.  A launcher that answers to another one has a link `up`: it starts ranks, hands on signals and says
- * how ranks end; that other one, the hub, decides what follows from it.
- */
+ * A job has local ranks, ranks on other hosts, or both.  A launcher has a struct host for each other launcher that it directs,
+ * with a link to it.  A directed launcher has a link `up` to the main launcher, the hub.  It starts ranks, forwards signals
+ * and reports how ranks end; the hub decides how the job ends. */
 #ifndef RUN_JOB_H
 #define RUN_JOB_H
 
 enum {
-    NOTICE_MS   = 3000,         /* after a failure: for the others to notice by themselves   */
-    FORWARD_MS  = 1000,         /* after a forwarded signal: before SIGTERM follows          */
-    TERM_MS     = 2000,         /* after SIGTERM: before SIGKILL                             */
-    KILL_MS     = 5000,         /* after SIGKILL: before coll-run stops waiting for the kernel */
-    LEFTOVER_MS = 1000,         /* after the last rank: for others who hold the pipes open   */
-    STALL_MS    = 1000,         /* an ended job gives up on a reader that takes nothing for this */
-    QUIET_MS    = 100,          /* raw output: unfinished lines are passed on after it       */
-    FIRST_MS    = 300,          /* several hosts: for the news of a crash to come            */
-    SILENT_MS   = 10000,        /* all ranks have ended: for the other launchers to end, too */
-    REPORT_MS   = 5000,         /* between two lines on who has not come yet                 */
-    GUEST_MS    = 10000         /* for who has come to say who it is                         */
+    NOTICE_MS   = 3000,         /* after a failure: the other ranks may detect it            */
+    FORWARD_MS  = 1000,         /* after a forwarded signal: until SIGTERM                   */
+    TERM_MS     = 2000,         /* after SIGTERM: until SIGKILL                              */
+    KILL_MS     = 5000,         /* after SIGKILL: until coll-run stops waiting               */
+    LEFTOVER_MS = 1000,         /* after the last rank: other processes may hold pipes       */
+    STALL_MS    = 1000,         /* after the job: limit for a reader that takes nothing      */
+    QUIET_MS    = 100,          /* raw output: until an unfinished line is written           */
+    FIRST_MS    = 300,          /* several hosts: a report of a crash may arrive later       */
+    SILENT_MS   = 10000,        /* after all ranks: until other launchers end                */
+    REPORT_MS   = 5000,         /* interval of lines about missing launchers                 */
+    GUEST_MS    = 10000         /* limit for the handshake of a launcher                     */
 };
 
 enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, UNKNOWN_MOST = 16 };
 
 enum host_state {
-    HOST_CALLED,                /* there is a connection                                     */
-    HOST_CHALLENGED,            /* --join: it is to prove that it knows the key              */
-    HOST_READY,                 /* it waits for the others to be                             */
-    HOST_RUNS,                  /* its ranks are started                                     */
-    HOST_GONE,                  /* there is no connection any more                           */
-    HOST_REFUSED                /* --join: and it never had ranks                            */
+    HOST_CALLED,                /* connected                                                 */
+    HOST_CHALLENGED,            /* --join: must prove the key                                */
+    HOST_READY,                 /* waits for the other hosts                                 */
+    HOST_RUNS,                  /* its ranks were started                                    */
+    HOST_GONE,                  /* disconnected                                              */
+    HOST_REFUSED                /* --join: disconnected, and never had ranks                 */
 };
 
 /* Another launcher, and the ranks that it starts. */
 struct host {
     enum host_state state;
-    char *name;                 /* for people                                                */
-    char *target;               /* what ssh is given                                         */
+    char *name;                 /* for messages                                              */
+    char *target;               /* passed to ssh                                             */
     pid_t pid;                  /* of ssh; 0: none                                           */
-    int status;                 /* how that ended; -1: it runs                               */
+    int status;                 /* of ssh, as from waitpid; -1: it runs                      */
     int first, count;           /* processes                                                 */
     struct link link;
-    struct stream errors;       /* what ssh says, and the launcher there of itself           */
-    int64_t until_ms;           /* it is to have said who it is; 0: no bound                 */
-    char *root, *seen, *machine, *port;     /* what it says of itself (run_hosts.h)          */
+    struct stream errors;       /* errors of ssh and of the launcher there                   */
+    int64_t until_ms;           /* limit for the handshake; 0: none                          */
+    char *root, *seen, *machine, *port;     /* reported by it (run_hosts.h)                  */
     struct bytes hello, nonce;  /* of the handshake (run_join.h)                             */
 };
 
 struct rank {
-    struct host *host;              /* NULL: it is here                                      */
+    struct host *host;              /* NULL: local                                           */
     pid_t pid;
     bool running, reported;
     int status;                     /* as waitpid gives it                                   */
@@ -56,10 +55,10 @@ struct rank {
     struct stream out[2];
 };
 
-/* What to do next to ranks that still run once the job is to end. */
+/* The next step against ranks that still run when the job must end. */
 enum stage { STAGE_RUN, STAGE_TERM, STAGE_KILL, STAGE_ABANDON };
 
-/* There is one, and what it owns it owns to the end: nothing is freed. */
+/* One per program; nothing in it is freed. */
 struct job {
     struct options options;
     struct words environment;
@@ -68,14 +67,14 @@ struct job {
     pid_t launcher, keeper;         /* keeper 0: gone                                        */
     int orders;                     /* to the keeper; -1: none                               */
     int signals;                    /* signalfd                                              */
-    int trouble[2];                 /* a pipe: errno of a child that cannot execute the program */
+    int trouble[2];                 /* pipe: errno of a failed exec                          */
     sigset_t mask_before;
     struct sigaction pipe_before, child_before;
     struct rlimit files_before;
 
     struct rank *ranks;             /* process options.first + i of the job                  */
     int started;                    /* ranks[0 .. started) exist,                            */
-    int alive;                      /* and so many of them run                               */
+    int alive;                      /* number of these that run                              */
     struct sink sinks[2];           /* standard output, standard error                       */
     struct sink *err;               /* sinks[0] if both lead to the same place               */
     struct pollfd *polled;
@@ -83,36 +82,36 @@ struct job {
 
     struct host **hosts;
     int host_count;
-    struct link up;                 /* to the launcher that decides; .in -1: we do           */
-    bool may_go, is_told;           /* it has said: start; how the job ends                  */
-    struct bytes hello;             /* what we said to it (run_join.h)                       */
-    bool is_proved;                 /* and it knows our key                                  */
-    int complaints;                 /* about others, so far                                  */
-    int64_t heard_ms;               /* when something last came from a host                  */
-    int listeners[LISTENERS];       /* --join, where others come; -1: none                   */
+    struct link up;                 /* to the main launcher; .in -1: this is it              */
+    bool may_go, is_told;           /* received: start; how the job ends                     */
+    struct bytes hello;             /* sent to it (run_join.h)                               */
+    bool is_proved;                 /* it has proved the key                                 */
+    int complaints;                 /* number of lines about refused launchers               */
+    int64_t heard_ms;               /* time of the last data from a host                     */
+    int listeners[LISTENERS];       /* for --join; -1: none                                  */
 
-    int input;                      /* to rank 0 if it does not read our input itself, else -1 */
-    struct bytes typed;             /* what it has not taken yet                             */
-    bool input_ended;               /* there is no more than that                            */
-    size_t in_flight;               /* bytes of input on their way to another host           */
+    int input;                      /* to rank 0, if it does not read our input itself; -1: none */
+    struct bytes typed;             /* not yet taken by it                                   */
+    bool input_ended;               /* no more will follow                                   */
+    size_t in_flight;               /* bytes of input in flight to another host              */
 
     enum stage stage;
     int64_t timeout_at_ms, stage_at_ms, wait_until_ms, report_at_ms, progress_at_ms;   /* 0: not set */
     int suspect;                    /* the rank that may have failed first; -1: none         */
-    int lost;                       /* the rank that failed first, and the others went on; -1: none */
-    int verdict;                    /* our exit status; -1: nothing has gone wrong so far    */
-    int death;                      /* the signal that ended us, 0: none                     */
-    bool hurried;                   /* do not wait for a reader that has stopped reading     */
-    bool summary;                   /* the end of the other ranks is worth a line            */
+    int lost;                       /* the first rank that failed with --survive; -1: none   */
+    int verdict;                    /* our exit status; -1: no failure so far                */
+    int death;                      /* the signal that ends this process; 0: none            */
+    bool hurried;                   /* do not wait for a reader that does not read           */
+    bool summary;                   /* report how the other ranks ended                      */
 };
 
-/* Streams in one row, for loops over all 2 * started of them. */
+/* All 2 * started streams by one index. */
 static struct stream *stream_of(const struct job *job, int at)
 {
     return &job->ranks[at / 2].out[at % 2];
 }
 
-/* To the launchers that print a sentence of their own: those of --join. */
+/* Send the result to launchers that print it themselves: those of --join. */
 static void tell_verdict(struct job *job, const char *text)
 {
     struct bytes body = { 0 };
@@ -162,13 +161,13 @@ static const char *name_ranks_of(const struct job *job, const struct host *host,
 
 static void order_signal(const struct job *job, int signal);
 
-/* Signal the ranks here.  A head has none: it has only the programs that connect it to others, which carry its signals. */
+/* Signal the local ranks.  A head has none; its connecting commands carry its signals. */
 static void signal_own_ranks(const struct job *job, int signal)
 {
     if (job->orders >= 0 && job->options.role != ROLE_HEAD) order_signal(job, signal);
 }
 
-/* Signal all ranks of the job that this launcher answers for. */
+/* Signal all ranks that this launcher directs. */
 static void signal_ranks(struct job *job, int signal)
 {
     struct bytes body = { 0 };
@@ -180,8 +179,7 @@ static void signal_ranks(struct job *job, int signal)
     }
 }
 
-/* The job is to end: after `delay_ms` by SIGTERM, then by SIGKILL.  What is already under way is
- * never put off. */
+/* End the job: by SIGTERM after `delay_ms`, then by SIGKILL.  A stop under way is never delayed. */
 static void begin_stop(struct job *job, int64_t delay_ms)
 {
     const int64_t at = now_ms() + delay_ms;
@@ -207,7 +205,7 @@ static void next_stage(struct job *job)
     switch (job->stage) {
     case STAGE_TERM:
         signal_ranks(job, SIGTERM);
-        signal_ranks(job, SIGCONT);                 /* a stopped process does not see the signal */
+        signal_ranks(job, SIGCONT);                 /* a stopped process does not handle signals */
         job->stage = STAGE_KILL;
         job->stage_at_ms = now + TERM_MS;
         break;
@@ -267,7 +265,7 @@ static int exit_status(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Whether the rank still runs (status NULL), or has ended in that way and is not yet reported. */
+/* Does the rank run (status NULL), or has it ended with that status, not yet reported? */
 static bool is_chosen(const struct rank *rank, const int *status)
 {
     if (!status) return rank->running;
@@ -299,8 +297,8 @@ static char *list_ranks(const struct job *job, const int *status)
     return text;
 }
 
-/* The job has failed, or ends for another reason: this is the exit status of all launchers, and the sentence that they print.
- * Later reasons do not count.  --quiet suppresses those that are no trouble of coll-run itself. */
+/* End the job with this exit status for all launchers, and print the sentence.  Only the first call counts.  --quiet
+ * suppresses reports (is_report), but not errors of coll-run itself. */
 static RUN_PRINTF(4, 5) void decide(struct job *job, int verdict, bool is_report, const char *format, ...)
 {
     va_list arguments;
@@ -323,7 +321,7 @@ static void report_first(struct job *job, int at)
 
     job->summary = true;
     rank->reported = true;
-    /* Its last words belong before ours. */
+    /* Its last output precedes this report. */
     for (int i = 0; i < 2; i++) drain_stream(&rank->out[i]);
     describe(rank->status, threads_of(job) > 1, how, sizeof how);
     decide(job, exit_status(rank->status), true, "%s %s after %.1f s%s", name_rank(job, at, who), how,
@@ -333,7 +331,7 @@ static void report_first(struct job *job, int at)
     begin_stop(job, NOTICE_MS);
 }
 
-/* A rank has failed, and the others go on (--survive). */
+/* A rank failed; the others continue (--survive). */
 static void report_lost(struct job *job, int at)
 {
     struct rank *rank = &job->ranks[at];
@@ -347,16 +345,16 @@ static void report_lost(struct job *job, int at)
     if (job->lost < 0) job->lost = at;
 }
 
-/* All ranks have ended, of which some were lost: the job has gone well if any of them has. */
+/* All ranks have ended, and some failed: the job succeeds if any rank succeeded. */
 static void judge_survivors(struct job *job)
 {
     for (int i = 0; i < job->started; i++) if (job->ranks[i].status == 0) return;
     decide(job, exit_status(job->ranks[job->lost].status), true, "no rank has ended well");
 }
 
-/* A rank that failed and may be the first.  Several may end between two looks, and nobody says which was first.  A rank that a
- * signal killed is then taken for the cause: survivors notice a failure and exit, they do not crash.  On several hosts the news
- * of the cause may come after those of its effects, so a little is waited for it. */
+/* A rank failed, and may be the first.  If several end at once, their order is unknown.  A rank killed by a signal is then
+ * taken for the cause, for survivors exit and do not crash.  On several hosts the cause may be reported after its effects, so
+ * wait a little. */
 static void suspect(struct job *job, int at)
 {
     const int known = job->suspect;
@@ -379,7 +377,7 @@ static void report_suspect(struct job *job)
     job->report_at_ms = 0;
 }
 
-/* A rank has ended: what follows is the hub's to decide. */
+/* Record the end of a rank; the main launcher decides what follows. */
 static void note_end(struct job *job, int at, int status, int64_t ran_ms)
 {
     struct rank *rank = &job->ranks[at];
@@ -402,7 +400,7 @@ static void note_end(struct job *job, int at, int status, int64_t ran_ms)
     if (status != 0) suspect(job, at);
 }
 
-/* One line for each way in which the other ranks failed. */
+/* Print one line for each status of the other failed ranks. */
 static void report_others(struct job *job)
 {
     if (!job->summary || job->options.quiet) return;

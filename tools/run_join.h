@@ -1,18 +1,16 @@
-/* run_join.h - part of coll-run.c: --join, launchers that find each other without ssh.
+/* run_join.h - part of coll-run.c: --join, launchers that connect to each other without ssh.
  *
- * All are started with the same address.  The one that can listen there, because it is an address
- * of its machine, is the hub: it has rank 0, numbers the others in the order in which they come,
- * and says go once all ranks are there.  It hands out numbers and the name of the job; what to run,
- * and in which environment, each launcher knows from its own command line, and believes nobody else.
+ * All launchers get the same address.  The launcher that can listen there, because the address is local, is the hub.  It has
+ * rank 0, numbers the others in the order of their connections, and sends "go" once all ranks are present.  It distributes
+ * numbers and the job's name only.  Each launcher takes the program and the environment from its own command line.
  *
- * Who comes sends hello; the hub answers with a challenge and its own proof; the other checks it and
- * sends a proof in its turn.  A proof is HMAC-SHA256 under the key of the job over a role, the hello
- * and the challenge, which both hold random bytes: one that was overheard, or is sent back, proves
- * nothing.  Without a key proofs are empty.  Who has one does not talk to who has none.
+ * Another launcher sends hello.  The hub answers with a challenge and its own proof.  The other checks that, and sends its
+ * proof.  A proof is HMAC-SHA256 with the job's key over a role, the hello and the challenge.  Hello and challenge contain
+ * random bytes, so recorded or reflected proofs are invalid.  Without a key proofs are empty.  Launchers with and without a
+ * key refuse each other.
  *
- * Rank 0 listens at the address by which the others have reached the hub, on a port that it holds:
- * so a name that means 127.0.1.1 on its own machine does no harm.
- */
+ * Rank 0 listens at the address by which the others reached the hub, on a port that the hub holds.  So a host name that means
+ * 127.0.1.1 on its own machine works. */
 #ifndef RUN_JOIN_H
 #define RUN_JOIN_H
 
@@ -21,14 +19,14 @@ static void read_signals(struct job *job);
 
 /* ---- >>addresses ---- */
 
-/* Numeric, without a port; a mapped IPv4 address as what it is. */
+/* Numeric, without a port; a mapped IPv4 address as IPv4. */
 static void address_text(const struct sockaddr_storage *address, socklen_t length, char *text, socklen_t room)
 {
     if (getnameinfo((const struct sockaddr *)address, length, text, room, NULL, 0, NI_NUMERICHOST)) snprintf(text, room, "?");
     if (strncmp(text, "::ffff:", 7) == 0 && strchr(text, '.')) memmove(text, text + 7, strlen(text + 7) + 1);
 }
 
-/* Of our end of a connection, or of the other one. */
+/* The local address of a connection, or the peer's. */
 static void end_text(int fd, bool is_theirs, char *text, socklen_t room)
 {
     struct sockaddr_storage address = { 0 };
@@ -46,7 +44,7 @@ static bool is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-/* All addresses that --join means.  Ends the program if its text makes no sense; NULL if the name means nothing yet. */
+/* All addresses of --join.  Exits if the text is invalid; NULL if the name cannot be resolved yet. */
 static struct addrinfo *resolve_join(const char *text, const char **why)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM };
@@ -67,7 +65,7 @@ static struct addrinfo *resolve_join(const char *text, const char **why)
     return error ? NULL : list;
 }
 
-/* A peer whose machine is gone is noticed within half a minute. */
+/* Detect a lost peer machine within 30 s. */
 static void watch_connection(int fd)
 {
     const int yes = 1, idle = 10, gap = 5, tries = 3;
@@ -79,9 +77,9 @@ static void watch_connection(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
 }
 
-/* ---- >>hub: who comes ---- */
+/* ---- >>hub: other launchers ---- */
 
-/* Processes of hosts that are counted, and of this one. */
+/* Processes of this host and of all admitted ones. */
 static int count_present(const struct job *job)
 {
     int present = job->options.count;
@@ -93,14 +91,14 @@ static int count_present(const struct job *job)
     return present;
 }
 
-/* Whether --join names the loopback address, whatever it means here. */
+/* Does --join name the loopback address explicitly? */
 static bool says_loopback(const char *text)
 {
     return strncmp(text, "localhost:", 10) == 0 || strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]", 5) == 0;
 }
 
-/* Listen where the name says.  A name that means the loopback address here and another one elsewhere, as a machine's own name
- * often does, stands for all addresses. */
+/* Listen at the addresses of the name.  A machine's own name is often loopback there, and another address elsewhere: then
+ * listen on all addresses. */
 static bool listen_there(struct job *job, const struct addrinfo *list)
 {
     int open = 0;
@@ -137,7 +135,7 @@ static void refuse(struct job *job, struct host *host, const char *text)
     host->state = HOST_REFUSED;
 }
 
-/* Forget those who have been refused, or have left. */
+/* Free refused and closed connections. */
 static void drop_refused(struct job *job)
 {
     int kept = 0;
@@ -158,7 +156,7 @@ static void drop_refused(struct job *job)
     job->host_count = kept;
 }
 
-/* Make room: who came first of those who have not said who they are had the most time for it. */
+/* Evict the oldest connection that has not completed the handshake: it had the most time. */
 static void drop_oldest(struct job *job)
 {
     for (int i = 0; i < job->host_count; i++) {
@@ -170,7 +168,7 @@ static void drop_oldest(struct job *job)
     }
 }
 
-/* Take a connection.  There are so many places for those who have not said who they are. */
+/* Accept a connection.  The number of connections without a completed handshake is limited. */
 static void accept_guest(struct job *job, int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -189,7 +187,7 @@ static void accept_guest(struct job *job, int listener)
     job->hosts[job->host_count++] = host;
 }
 
-/* hello: who it is, and whether it fits. */
+/* Check a hello, and answer it. */
 static bool take_hello(struct job *job, struct host *host, const struct frame *frame)
 {
     const struct options *asked = &job->options;
@@ -276,8 +274,8 @@ static char *list_present(const struct job *job)
     return text;
 }
 
-/* All are there: give numbers and places.  Rank 0 listens where the others have reached us, and everywhere if they did so at
- * different addresses; each of them is told by its own connection where that is. */
+/* All are present: send numbers and the address of rank 0.  Rank 0 listens at the address by which the others reached this
+ * host, or on all, if these differ.  Each launcher derives the address from its own connection. */
 static void start_guests(struct job *job)
 {
     const int port = hold_port(&job->options, true);
@@ -315,7 +313,7 @@ static void start_guests(struct job *job)
     job->wait_until_ms = job->progress_at_ms = 0;
 }
 
-/* A frame from who has come.  Returns false if it makes no sense. */
+/* Handle a frame from a connecting launcher.  Returns false if it is invalid. */
 static bool take_from_guest(struct job *job, struct host *host, const struct frame *frame)
 {
     switch (host->state) {
@@ -331,7 +329,7 @@ static bool take_from_guest(struct job *job, struct host *host, const struct fra
     }
 }
 
-/* The ranks of the others, once those of this launcher are started. */
+/* Add the ranks of the others, after those of this launcher. */
 static void add_guests(struct job *job)
 {
     for (int i = 0; i < job->host_count; i++) {
@@ -339,7 +337,7 @@ static void add_guests(struct job *job)
     }
 }
 
-/* ---- >>the others ---- */
+/* ---- >>other launchers ---- */
 
 static void send_hello(struct job *job)
 {
@@ -360,7 +358,7 @@ static void send_hello(struct job *job)
     free(body.data);
 }
 
-/* The other side proves that it knows the key; so do we. */
+/* Check the hub's proof, and send ours. */
 static bool take_challenge(struct job *job, const struct frame *frame)
 {
     const char *nonce = find_word(frame, "nonce");
@@ -381,14 +379,14 @@ static bool take_challenge(struct job *job, const struct frame *frame)
     free(challenge.data);
     if (job->verdict >= 0) return true;
     job->is_proved = true;
-    job->wait_until_ms = 0;                     /* the hub has a deadline, and tells us */
+    job->wait_until_ms = 0;                     /* the hub has the deadline, and reports it */
     put_word(&body, "proof=%s", proof);
     send_words(&job->up, FRAME_PROOF, 0, &body);
     free(body.data);
     return true;
 }
 
-/* Our number, and where rank 0 is: where the hub is, unless it says otherwise. */
+/* Store the numbers and the address of rank 0: the hub's address, unless another one is given. */
 static bool take_place(struct job *job, const struct frame *frame)
 {
     const int count = job->options.count, size = job->options.size;
@@ -404,7 +402,7 @@ static bool take_place(struct job *job, const struct frame *frame)
     return true;
 }
 
-/* One attempt: a connection, or -1 with errno.  A signal ends the waiting. */
+/* Connect once.  Returns a descriptor, or -1 with errno.  A signal ends the wait. */
 static int dial(struct job *job, const struct addrinfo *a)
 {
     const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -430,7 +428,7 @@ static int dial(struct job *job, const struct addrinfo *a)
     return -1;
 }
 
-/* Try all addresses, again and again until the time is up. */
+/* Try all addresses until the time limit. */
 static void dial_hub(struct job *job)
 {
     char tried[600] = "", text[128];
@@ -466,7 +464,7 @@ static void dial_hub(struct job *job)
     }
 }
 
-/* Listen or dial, whichever this machine can. */
+/* Listen if the address is local, otherwise connect. */
 static void join_others(struct job *job)
 {
     const char *why;

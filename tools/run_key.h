@@ -1,4 +1,4 @@
-/* run_key.h - part of coll-run.c: how launchers prove to each other that they know the key of the job, and hex digits. */
+/* run_key.h - part of coll-run.c: mutual proofs of the job's key, and hex digits. */
 #ifndef RUN_KEY_H
 #define RUN_KEY_H
 
@@ -6,7 +6,7 @@
 
 enum { DIGEST = COLL__SHA_LENGTH, KEY_LEAST = 16, KEY_MOST = 1024, NONCE = 16 };
 
-/* HMAC over a role and two texts, with lengths, so that no two triples look alike. */
+/* HMAC over a role and two texts, with their lengths, so that the input is unambiguous. */
 static void prove(const char *key, const char *role, const struct bytes *one, const struct bytes *two,
                   unsigned char digest[DIGEST])
 {
@@ -21,7 +21,7 @@ static void prove(const char *key, const char *role, const struct bytes *one, co
     coll__hmac(digest, key, strlen(key), pieces, 4);
 }
 
-/* `length` bytes as hex digits; `text` has room for 2 * length + 1. */
+/* Write `length` bytes as hex digits; `text` has space for 2 * length + 1. */
 static void to_hex(const unsigned char *bytes, size_t length, char *text)
 {
     for (size_t i = 0; i < length; i++) snprintf(text + 2 * i, 3, "%02x", bytes[i]);

@@ -1,9 +1,7 @@
-/* run_options.h - part of coll-run.c: what the user asks for, and the environment that ranks find.
+/* run_options.h - part of coll-run.c: options, and the environment of ranks.
  *
- * The environment is ours without the variables by which launchers number their processes, then
- * what --env sets, then what coll-run defines itself.  Uses the basics of run_output.h and the
- * version of coll.h, both included before.
- */
+ * The environment is ours, without the variables in which launchers number their processes, then --env, then what coll-run
+ * sets.  Uses the basics of run_output.h and the version of coll.h, both included before. */
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
@@ -16,28 +14,28 @@ struct words {
     size_t count, capacity;
 };
 
-/* Who this launcher is. */
+/* The role of this launcher. */
 enum role {
     ROLE_LOCAL,                     /* starts all ranks                                      */
     ROLE_HEAD,                      /* -H: starts a launcher on every host, and no rank      */
-    ROLE_AGENT,                     /* is one of those                                       */
-    ROLE_JOIN                       /* --join: one of several equal ones                     */
+    ROLE_AGENT,                     /* started by a head                                     */
+    ROLE_JOIN                       /* --join: one of several equal launchers                */
 };
 
 /* A host of -H or --hostfile. */
 struct slot {
-    char *target;                   /* as it was written: what ssh is given                  */
+    char *target;                   /* as given; passed to ssh                               */
     int count;                      /* processes                                             */
 };
 
 struct options {
     enum role role;
     int size;                       /* processes of the job: `threads` ranks each            */
-    int count;                      /* of these here,                                        */
-    int first;                      /* from this one on                                      */
-    int threads;                    /* ranks of a process; 0: 1, and --threads was not given */
+    int count;                      /* of these, started here                                */
+    int first;                      /* first of those                                        */
+    int threads;                    /* ranks per process; 0: 1, and --threads was not given  */
     int64_t timeout_ms;             /* 0: none                                               */
-    int64_t wait_ms;                /* for launchers to come                                 */
+    int64_t wait_ms;                /* time limit for launchers to connect                   */
     bool raw, quiet, dry_run, bind, check, survive;
     char **program;                 /* and its arguments                                     */
     struct words settings;          /* --env                                                 */
@@ -45,20 +43,19 @@ struct options {
     int slot_count;
     const char *join, *rsh, *launcher, *log_dir, *address;
     char *key;                      /* NULL: none                                            */
-    char *world;                    /* a name of the job                                     */
-    char *root;                     /* where rank 0 is to listen                             */
+    char *world;                    /* name of the job                                       */
+    char *root;                     /* address of rank 0                                     */
 };
 
 /* ---- >>variables ---- */
 
-/* Variables that coll-run sets.  In these two lists a trailing * stands for any rest. */
+/* Variables that coll-run sets.  In both lists a trailing * matches any rest. */
 static const char *const own_variables[] = {
     "COLL_RANK", "COLL_SIZE", "COLL_LOCAL_RANK", "COLL_LOCAL_SIZE", "COLL_ADDR", "COLL_WORLD",
     "COLL_THREADS", NULL
 };
 
-/* Variables by which other launchers tell a process who it is.  Under one of them they describe
- * the one process that is coll-run. */
+/* Variables in which other launchers number processes.  Under such a launcher they describe coll-run, not its ranks. */
 static const char *const other_variables[] = {
     "COLL_WORLD_SIZE",
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -87,7 +84,7 @@ static bool is_among(const char *const *names, const char *setting)
     return false;
 }
 
-/* The place of the variable that `setting` sets, or NULL. */
+/* The entry of the variable that `setting` sets, or NULL. */
 static char **find_variable(const struct words *words, const char *setting)
 {
     const size_t length = strcspn(setting, "=") + 1;
@@ -108,7 +105,7 @@ static void add_word(struct words *words, char *word)
     words->list[words->count] = NULL;
 }
 
-/* Set a variable; the format makes NAME=VALUE. */
+/* Set a variable; the format gives NAME=VALUE. */
 static RUN_PRINTF(2, 3) void set_variable(struct words *words, const char *format, ...)
 {
     va_list arguments;
@@ -141,7 +138,7 @@ static _Noreturn RUN_PRINTF(1, 2) void usage_error(const char *format, ...)
 
 /* ---- >>hosts ---- */
 
-/* The whole of `text`, from 1 to most. */
+/* Parse all of `text` as a number from 1 to `most`. */
 static int parse_size(const char *option, const char *text, int most)
 {
     char *end;
@@ -154,7 +151,7 @@ static int parse_size(const char *option, const char *text, int most)
     return (int)value;
 }
 
-/* One host with so many slots; a host that is named again gets more of them. */
+/* Add slots to a host, which may be in the list already. */
 static void add_slot(struct options *asked, const char *target, size_t length, int count)
 {
     for (int i = 0; i < asked->slot_count; i++) {
@@ -168,7 +165,7 @@ static void add_slot(struct options *asked, const char *target, size_t length, i
     asked->slots[asked->slot_count++] = (struct slot){ must(strndup(target, length)), count };
 }
 
-/* "host", "user@host:4", "[v6]:4", "v6" with two colons or more; brackets are not part of what ssh is given. */
+/* "host", "user@host:4", "[v6]:4", "v6" with two colons or more; ssh gets no brackets. */
 static void add_host(struct options *asked, const char *text, size_t length, const char *source)
 {
     char host[256];
@@ -188,7 +185,7 @@ static void add_host(struct options *asked, const char *text, size_t length, con
         memmove(close, close + 1, strlen(close));
         memmove(open, open + 1, strlen(open));
     }
-    /* what begins with a dash would be an option of ssh */
+    /* a leading dash would be an option of ssh */
     if (!*host || *host == '-') usage_error("%s: '%.*s' is no host", source, (int)length, text);
     add_slot(asked, host, strlen(host), count);
 }
@@ -203,7 +200,7 @@ static void add_slots(struct options *asked, const char *list, const char *sourc
     }
 }
 
-/* A line is "host", "host:4" or "host slots=4"; other words after it, as other launchers have them, are passed over. */
+/* A line is "host", "host:4" or "host slots=4"; other words, which other launchers use, are ignored. */
 static void read_host_file(struct options *asked, const char *path)
 {
     static const char space[] = " \t\r\n";
@@ -233,7 +230,7 @@ static void read_host_file(struct options *asked, const char *path)
 
 /* ---- >>options ---- */
 
-/* In two parts, for a compiler need not take a longer text in one. */
+/* In two parts, for compilers may limit the length of a literal. */
 static const char help_options[] =
     "usage: coll-run -n RANKS [options] PROGRAM [argument ...]\n"
     "       coll-run -H HOST:RANKS,HOST:RANKS [options] PROGRAM [argument ...]\n"
@@ -318,8 +315,7 @@ static int64_t parse_seconds(const char *option, const char *text)
     return (int64_t)(seconds * 1000.0);
 }
 
-/* What coll-run itself sets may not be set by --env: a rank that lies about its number only hangs
- * the others. */
+/* --env may not set what coll-run sets: a wrong rank number would only make the job hang. */
 static void add_setting(struct options *asked, const char *text)
 {
     const int length = (int)strcspn(text, "=");
@@ -336,7 +332,7 @@ static void add_setting(struct options *asked, const char *text)
     free(setting);
 }
 
-/* The first line of a file that nobody else may use. */
+/* The first line of a file that only the user may access. */
 static char *read_key(const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -352,7 +348,7 @@ static char *read_key(const char *path)
     return must(strdup(line));
 }
 
-/* The key that the user has, if there is one. */
+/* The user's key, if there is one. */
 static void settle_key(struct options *asked, const char *key_file)
 {
     const char *key = getenv("COLL_KEY"), *path = key_file ? key_file : getenv("COLL_KEY_FILE");
@@ -382,7 +378,7 @@ static const struct option option_names[] = {
     { "survive",   no_argument,       NULL, SURVIVE },   { NULL, 0, NULL, 0 }
 };
 
-/* One option; what it says of the job as a whole is looked at once all are known. */
+/* Handle one option.  Checks that involve several options follow once all are known. */
 static void take_option(struct options *asked, int option, const char *value, const char **key_file)
 {
     switch (option) {
@@ -434,7 +430,7 @@ static void settle_slots(struct options *asked)
     asked->count = 0;
 }
 
-/* What the options say together. */
+/* Derive the role from all options, and check them. */
 static void settle_role(struct options *asked)
 {
     const int threads = asked->threads ? asked->threads : 1;
@@ -488,7 +484,7 @@ static void parse_options(struct options *asked, int argc, char **argv)
 
 /* ---- >>environment ---- */
 
-/* Above 0; from sysconf where there are more cores than a cpu_set_t has room for. */
+/* At least 1; from sysconf if there are more cores than cpu_set_t holds. */
 static int count_cores(void)
 {
     cpu_set_t set;
@@ -498,7 +494,7 @@ static int count_cores(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* All that the ranks share; start_rank adds what differs. */
+/* Variables common to all ranks; start_rank adds the others. */
 static void build_environment(struct words *words, const struct options *asked)
 {
     const int threads = asked->threads ? asked->threads : 1;

@@ -1,20 +1,18 @@
-/* run_output.h - part of coll-run.c: our own outputs, and the few basics that all of coll-run uses.
+/* run_output.h - part of coll-run.c: outputs, and basics used by all of coll-run.
  *
- * A sink is one of our outputs, or the way to another launcher: bytes wait in it until its reader
- * takes them.  Nothing here blocks, and no byte is dropped while there is a reader: a full sink is
- * a reason not to read the streams that lead to it (run_streams.h), so that ranks come to wait
- * instead.
+ * A sink is one of our outputs, or the connection to another launcher; bytes wait in it until its reader takes them.  Nothing
+ * here blocks, and no byte is dropped while there is a reader.  If a sink is full, the streams that lead to it are not read
+ * (run_streams.h), so the ranks block instead.
  *
- * The system headers are included by coll-run.c.
- */
+ * coll-run.c includes the system headers. */
 #ifndef RUN_OUTPUT_H
 #define RUN_OUTPUT_H
 
 #define RUN_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
-enum { SINK_LIMIT = 256 << 10 };    /* bytes that wait for a slow reader before ranks have to  */
+enum { SINK_LIMIT = 256 << 10 };    /* waiting bytes before ranks block                      */
 
-/* Bytes that wait: data[head .. head + length). */
+/* Waiting bytes: data[head .. head + length). */
 struct bytes {
     char *data;
     size_t head, length, capacity;
@@ -23,13 +21,13 @@ struct bytes {
 /* One of our own outputs. */
 struct sink {
     int fd;
-    int error;                      /* errno of the write that failed: bytes are dropped now */
+    int error;                      /* errno of a failed write: bytes are now dropped        */
     bool is_terminal;
     size_t piece;                   /* bytes a write takes without blocking; SIZE_MAX: any   */
     struct bytes waiting;
-    const struct stream *middle;    /* whose line is unfinished at the end of the bytes, if any */
-    int64_t moved_at_ms;            /* when the reader last took something                   */
-    uint64_t pieces;                /* lines, and pieces of long ones, that streams have put */
+    const struct stream *middle;    /* the stream whose line is unfinished at the end; NULL: none */
+    int64_t moved_at_ms;            /* time of the last write                                */
+    uint64_t pieces;                /* lines, and pieces of long ones, put by streams        */
 };
 
 /* ---- >>basics: time, memory, text ---- */
@@ -42,7 +40,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* For what leaves nothing to be done.  The keeper kills whatever already runs. */
+/* For fatal errors.  The keeper kills all running processes. */
 static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "coll-run: %s: %s\n", what, strerror(errno));
@@ -93,14 +91,14 @@ static void write_all(int fd, const char *data, size_t length)
     }
 }
 
-/* ---- >>sinks: what waits to be written to our own outputs ---- */
+/* ---- >>sinks: bytes waiting for our outputs ---- */
 
 static void sink_put(struct sink *sink, const char *data, size_t length)
 {
     if (!sink->error) append(&sink->waiting, data, length);
 }
 
-/* If a line is unfinished, end it here. */
+/* End an unfinished line. */
 static void sink_break_line(struct sink *sink)
 {
     if (sink->middle) sink_put(sink, "\n", 1);
@@ -112,7 +110,7 @@ static bool sink_is_full(const struct sink *sink)
     return sink->waiting.length >= SINK_LIMIT;
 }
 
-/* Write what poll says can be written.  Where a write might block, one piece per poll. */
+/* Write what is possible after poll.  If a write may block, write one piece per poll. */
 static void sink_flush(struct sink *sink)
 {
     struct bytes *bytes = &sink->waiting;
@@ -136,9 +134,8 @@ static void sink_flush(struct sink *sink)
     if (bytes->length == 0) bytes->head = 0;
 }
 
-/* A write to a pipe or terminal may block, and with it the whole job.  O_NONBLOCK on our descriptor
- * would show in every process that shares it, the user's shell included, so a second way to the
- * same place is opened.  Where that is denied, poll promises room for PIPE_BUF bytes. */
+/* A write to a pipe or terminal may block, and so stop the whole job.  O_NONBLOCK on our descriptor would affect all processes
+ * that share it, such as the user's shell.  So the file is opened again.  If that is denied, poll guarantees PIPE_BUF bytes. */
 static void sink_open(struct sink *sink, int fd)
 {
     struct stat info;
@@ -156,8 +153,8 @@ static void sink_open(struct sink *sink, int fd)
     }
 }
 
-/* Open sinks[0] for standard output, and return the one for standard error: the same one when both
- * lead to one place, so that their lines do not mix there either, else sinks[1]. */
+/* Open sinks[0] for standard output, and return the sink for standard error.  If both are the same file, that is sinks[0], so
+ * that lines do not mix; otherwise sinks[1]. */
 static struct sink *open_sinks(struct sink sinks[2])
 {
     struct stat out, err;
@@ -169,7 +166,7 @@ static struct sink *open_sinks(struct sink sinks[2])
     return &sinks[same ? 0 : 1];
 }
 
-/* One line of our own. */
+/* Write a line of coll-run itself. */
 static RUN_PRINTF(2, 3) void say(struct sink *sink, const char *format, ...)
 {
     va_list arguments;

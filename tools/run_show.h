@@ -1,8 +1,6 @@
-/* run_show.h - part of coll-run.c: --dry-run, what would be started.
+/* run_show.h - part of coll-run.c: --dry-run prints what would be started, as shell commands.
  *
- * Printed as commands for a shell.  What is known only once the job runs, the port and the name of
- * the job, is in capitals; a key is never printed.
- */
+ * Values known only at run time, the port and the job's name, are in capitals.  A key is never printed. */
 #ifndef RUN_SHOW_H
 #define RUN_SHOW_H
 

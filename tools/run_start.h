@@ -1,16 +1,15 @@
-/* run_start.h - part of coll-run.c: starting ranks on this machine, and ending all that they leave.
+/* run_start.h - part of coll-run.c: starting local ranks, and killing all their leftovers.
  *
- * The held port, pipes, what a child does before it turns into the rank, and the keeper: coll-run.c says why.
+ * Held port, pipes, child set-up, and keeper; see coll-run.c.
  *
- * coll-run and the keeper have a socket between them.  coll-run orders a rank to be started, with its pipes, or a signal to be
- * sent; the keeper says which pid a rank has, and how it ended.  The kernel closes the socket when either ends.
- */
+ * A socket connects coll-run and the keeper.  coll-run sends orders: start a rank, with its pipes, or send a signal.  The
+ * keeper reports pids and exit statuses.  The kernel closes the socket when either ends. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
-/* ---- >>ground: descriptors, ports, signals, the keeper ---- */
+/* ---- >>basics: descriptors, ports, signals ---- */
 
-/* A missing 0, 1 or 2 would be given to the next thing we open, and ranks would write into that. */
+/* Open descriptors 0, 1 and 2 if missing: otherwise a later open would get one, and ranks would write to that file. */
 static void fill_standard_files(void)
 {
     int fd;
@@ -20,7 +19,7 @@ static void fill_standard_files(void)
     close(fd);
 }
 
-/* The value that a rank finds in a variable, or NULL. */
+/* A rank's value of a variable, or NULL. */
 static const char *rank_variable(const struct options *asked, const char *name)
 {
     const size_t length = strlen(name);
@@ -32,7 +31,7 @@ static const char *rank_variable(const struct options *asked, const char *name)
     return getenv(name);
 }
 
-/* A socket bound to a port that nobody uses, or to the given one; -1 if there is none. */
+/* A socket bound to a free port, or to the given one; -1: none. */
 static int bind_port(const struct sockaddr *address, socklen_t length, int port)
 {
     struct sockaddr_storage at = { 0 };
@@ -50,8 +49,8 @@ static int bind_port(const struct sockaddr *address, socklen_t length, int port)
     return holder;
 }
 
-/* A port that is ours until we end, for nobody closes the socket: on all addresses, or on the loopback one; within COLL_PORTS
- * if that is set.  Returns 0 if there is none. */
+/* Hold a port until this process ends, for the socket is never closed: on all addresses, or on loopback; within COLL_PORTS, if
+ * set.  Returns 0 if none is free. */
 static int hold_port(const struct options *asked, bool everywhere)
 {
     const struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr = { htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK) } };
@@ -79,8 +78,7 @@ static char *join_address(const char *host, int port)
     return text;
 }
 
-/* Signals that we were told to ignore (nohup, a shell's background job) stay ignored, for us and
- * for the ranks. */
+/* Signals ignored at the start (nohup, background jobs) stay ignored, also in ranks. */
 static void catch_signals(struct job *job)
 {
     static const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP };
@@ -104,7 +102,7 @@ static void catch_signals(struct job *job)
 
 /* ---- >>ranks ---- */
 
-/* What every child does first: it dies with its parent, and is in the keeper's group. */
+/* First in every child: die with the parent, and join the keeper's group. */
 static void prepare_child(const struct job *job, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -112,7 +110,7 @@ static void prepare_child(const struct job *job, pid_t parent)
     setpgid(0, job->keeper);
 }
 
-/* And last: it gets back what we have changed for ourselves. */
+/* Last in every child: restore what coll-run has changed. */
 static void release_child(const struct job *job)
 {
     setrlimit(RLIMIT_NOFILE, &job->files_before);
@@ -121,15 +119,15 @@ static void release_child(const struct job *job)
     sigprocmask(SIG_SETMASK, &job->mask_before, NULL);
 }
 
-/* The child: turn into the rank.  `ends` are its output, its error output, and for rank 0 its input, or -1 if it has ours.
- * Returns only if it fails, with errno. */
+/* In the child: execute the rank.  `ends`: its output, its error output, and for rank 0 its input, or -1 to inherit ours.
+ * Returns only on failure, with errno. */
 static void become_rank(struct job *job, int at, const int ends[3])
 {
     cpu_set_t cores;
 
     prepare_child(job, job->keeper);
     if (job->options.first + at > 0) {
-        close(STDIN_FILENO);                    /* and open takes the lowest number that is free */
+        close(STDIN_FILENO);                    /* open uses the lowest free number          */
         if (open("/dev/null", O_RDONLY) < 0) return;
     }
     if (ends[2] >= 0 && dup2(ends[2], STDIN_FILENO) < 0) return;
@@ -143,17 +141,17 @@ static void become_rank(struct job *job, int at, const int ends[3])
     execvp(job->options.program[0], job->options.program);
 }
 
-/* ---- >>keeper: the parent of the ranks here ---- */
+/* ---- >>keeper: the parent of the local ranks ---- */
 
-/* What coll-run and the keeper say to each other, a message each. */
+/* Messages between coll-run and the keeper. */
 enum order { ORDER_START, ORDER_SIGNAL, NEWS_STARTED, NEWS_ENDED };
 struct message {
     enum order what;
-    int number;                     /* of the rank; the signal                               */
-    int value;                      /* pid, or -errno; the status                            */
+    int number;                     /* of the rank; or a signal                              */
+    int value;                      /* pid or -errno; or the status                          */
 };
 
-/* Kill our children.  A descendant that loses its parent becomes one of them. */
+/* Kill our children.  Orphaned descendants become our children. */
 static void kill_children(void)
 {
     DIR *processes = opendir("/proc");
@@ -170,7 +168,7 @@ static void kill_children(void)
         close(fd);
         if (length <= 0) continue;
         stat[length] = '\0';
-        const char *name_end = strrchr(stat, ')');      /* the name may hold anything, even ") " */
+        const char *name_end = strrchr(stat, ')');      /* the name may contain anything, even ") " */
         if (name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 && parent == (int)getpid()) {
             kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
         }
@@ -178,7 +176,7 @@ static void kill_children(void)
     closedir(processes);
 }
 
-/* Kill children until there are none, or the kernel has taken too long. */
+/* Kill children until there are none, or KILL_MS have passed. */
 static void kill_all_children(void)
 {
     const int64_t give_up = now_ms() + KILL_MS;
@@ -192,7 +190,7 @@ static void kill_all_children(void)
     }
 }
 
-/* One message, with `count` descriptors.  Returns false if there is nobody at the other end. */
+/* Send a message with `count` descriptors.  Returns false if the other end is closed. */
 static bool send_message(int fd, struct message m, const int *ends, size_t count)
 {
     union { struct cmsghdr head; char room[CMSG_SPACE(3 * sizeof(int))]; } control = { .room = { 0 } };
@@ -212,7 +210,7 @@ static bool send_message(int fd, struct message m, const int *ends, size_t count
     }
 }
 
-/* Returns what recvmsg does: 0 or less if there is no message. */
+/* Returns as recvmsg; 0 or less: no message. */
 static ssize_t receive_message(int fd, struct message *m, int ends[3], int flags)
 {
     union { struct cmsghdr head; char room[CMSG_SPACE(3 * sizeof(int))]; } control;
@@ -232,7 +230,7 @@ static void order_signal(const struct job *job, int signal)
     send_message(job->orders, (struct message){ ORDER_SIGNAL, signal, 0 }, NULL, 0);
 }
 
-/* The keeper: start rank `at`, and say its pid. */
+/* In the keeper: start rank `at`, and report its pid. */
 static void keeper_start(struct job *job, int fd, int at, const int ends[3])
 {
     const pid_t pid = fork();
@@ -248,14 +246,14 @@ static void keeper_start(struct job *job, int fd, int at, const int ends[3])
         if (ends[i] >= 0) close(ends[i]);
     }
     if (pid > 0) {
-        setpgid(pid, job->keeper);              /* as the child does: whichever is first */
+        setpgid(pid, job->keeper);              /* the child does the same; either may be first */
         job->ranks[at].pid = pid;
         job->started = at + 1;
     }
     send_message(fd, (struct message){ NEWS_STARTED, at, pid > 0 ? (int)pid : -error }, NULL, 0);
 }
 
-/* The keeper: signal the group, and the ranks that have left it.  SIGKILL is for every descendant, and not for the keeper. */
+/* In the keeper: signal the group, and ranks outside it.  SIGKILL goes to all descendants, but not to the keeper. */
 static void keeper_signal(const struct job *job, int signal)
 {
     if (signal == SIGKILL) {
@@ -282,8 +280,7 @@ static void keeper_reap(struct job *job, int fd)
     }
 }
 
-/* The life of the keeper: it does what coll-run orders until coll-run has ended or closes its end, and then kills all that is
- * left. */
+/* The keeper: execute orders until coll-run ends or closes its end, then kill all that is left. */
 static _Noreturn void keep(struct job *job, int fd)
 {
     struct signalfd_siginfo info;
@@ -313,11 +310,11 @@ static _Noreturn void keep(struct job *job, int fd)
         kills = kills || (m.what == ORDER_SIGNAL && m.number == SIGKILL);
     }
     kill_all_children();
-    kill(-job->keeper, SIGKILL);                /* itself, too */
+    kill(-job->keeper, SIGKILL);                /* the keeper, too                           */
     _exit(EXIT_SUCCESS);
 }
 
-/* Fork the keeper, once all is known that ranks are started with. */
+/* Fork the keeper.  All that ranks are started with must be known. */
 static void start_keeper(struct job *job)
 {
     int ends[2];
@@ -348,7 +345,7 @@ static char *make_prefix(const struct job *job, int at, const char *host)
     return text;
 }
 
-/* Where what process `at` writes goes to; `host` is in the prefix unless it is NULL. */
+/* Set the destinations of a process's output; `host` is part of the prefix unless NULL. */
 static void open_streams(struct job *job, int at, const char *host)
 {
     struct rank *rank = &job->ranks[at];
@@ -373,8 +370,7 @@ static void open_streams(struct job *job, int at, const char *host)
     }
 }
 
-/* Open the pipes of a rank: our ends do not block, its ends do.  Returns false, with errno, if
- * there are none left. */
+/* Open the pipes of a rank: our ends do not block, its ends do.  Returns false, with errno, without descriptors. */
 static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
 {
     const bool is_agent = job->options.role == ROLE_AGENT;
@@ -396,7 +392,7 @@ static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
     return true;
 }
 
-/* The job cannot go on, for a reason that shows here: its launcher is told, if that is another one. */
+/* End the job because of a local error; report it to the main launcher, if that is another one. */
 static void give_up(struct job *job, int verdict, const char *text)
 {
     struct bytes body = { 0 };
@@ -431,7 +427,7 @@ static void note_start(struct job *job, int at, pid_t pid)
     }
 }
 
-/* What the keeper says: ranks have ended.  Returns the answer to ORDER_START, 0 if there is none. */
+/* Handle reports of the keeper.  Returns the answer to ORDER_START; 0: none. */
 static int hear_keeper(struct job *job, int flags)
 {
     struct message m;
@@ -451,7 +447,7 @@ static int hear_keeper(struct job *job, int flags)
     return 0;
 }
 
-/* Start the next rank.  If that fails the job is to end. */
+/* Start the next rank.  On failure the job ends. */
 static void start_rank(struct job *job)
 {
     const int at = job->started;

@@ -1,33 +1,31 @@
-/* run_streams.h - part of coll-run.c: what ranks write, line by line, on its way to a sink.
+/* run_streams.h - part of coll-run.c: output of ranks, line by line, on its way to a sink.
  *
- * A stream is one output of one rank: it is read when poll says so, and holds back a line that is
- * not finished yet.  One whose rank lives on another host has no descriptor: its bytes come in
- * frames.  One that leads to another launcher is passed on in frames, as it is; there it becomes
- * lines.  Uses the sinks of run_output.h and the frames of run_frames.h.
- */
+ * A stream is one output of one rank.  It is read after poll, and holds back an unfinished line.  If the rank is on another
+ * host, the stream has no descriptor: its bytes arrive in frames.  A stream to another launcher is sent in frames unchanged,
+ * and split into lines there.  Uses the sinks of run_output.h and the frames of run_frames.h. */
 #ifndef RUN_STREAMS_H
 #define RUN_STREAMS_H
 
 enum {
-    LINE_LIMIT = 64 << 10,      /* bytes of an unfinished line that are held back            */
-    PIPE_LIMIT = 4 << 20,       /* no pipe holds more                                        */
-    TAIL_LIMIT = 1000,          /* last words of a stream that can be repeated               */
-    TAIL_LINES = 8              /* so many lines later they are worth repeating              */
+    LINE_LIMIT = 64 << 10,      /* held-back bytes of an unfinished line                     */
+    PIPE_LIMIT = 4 << 20,       /* largest capacity of a pipe                                */
+    TAIL_LIMIT = 1000,          /* last bytes of a stream, for repetition                    */
+    TAIL_LINES = 8              /* repeat them after so many later lines                     */
 };
 
 /* One output of one rank. */
 struct stream {
-    int fd;                         /* -1: at its end, or elsewhere                          */
+    int fd;                         /* -1: closed, or remote                                 */
     struct sink *sink;
-    char *prefix;                   /* "[3] ", before every line; "": bytes pass as they are */
-    int log;                        /* a file that has them too; 0: none                     */
-    uint32_t framed;                /* not 0: to another launcher, under this number         */
-    struct bytes held;              /* the line that is not finished yet                     */
-    struct bytes tail;              /* the last TAIL_LIMIT bytes that were passed on,        */
+    char *prefix;                   /* "[3] ", before each line; "": bytes are unchanged     */
+    int log;                        /* a file with a copy; 0: none                           */
+    uint32_t framed;                /* not 0: number in frames to another launcher           */
+    struct bytes held;              /* the unfinished line                                   */
+    struct bytes tail;              /* the last TAIL_LIMIT bytes written,                    */
     uint64_t put_at;                /* and the sink's count of pieces then                   */
 };
 
-/* Keep the end of what is passed on. */
+/* Keep the last bytes written. */
 static void remember(struct stream *stream, const char *data, size_t length)
 {
     struct bytes *tail = &stream->tail;
@@ -42,9 +40,9 @@ static void remember(struct stream *stream, const char *data, size_t length)
     if (stream->log > 0) write_all(stream->log, data, length);
 }
 
-/* ---- >>terminals: what ranks must not do to them ---- */
+/* ---- >>terminals: escape control characters ---- */
 
-/* How many bytes from `at` on are one printable character of UTF-8, a tab or the end of a line; 0: none. */
+/* Length of the printable UTF-8 character, tab or newline at `at`; 0: none. */
 static size_t plain_length(const unsigned char *at, size_t left)
 {
     const unsigned char c = *at;
@@ -58,7 +56,7 @@ static size_t plain_length(const unsigned char *at, size_t left)
     return c == 0xc2 && at[1] < 0xa0 ? 0 : length;              /* U+0080 to U+009F are controls, too */
 }
 
-/* How many bytes from `at` on set a colour: ESC [ numbers m.  0: none. */
+/* Length of the color sequence ESC [ numbers m at `at`; 0: none. */
 static size_t colour_length(const char *at, size_t left)
 {
     size_t i = 2;
@@ -68,8 +66,8 @@ static size_t colour_length(const char *at, size_t left)
     return i < left && at[i] == 'm' ? i + 1 : 0;
 }
 
-/* To a terminal go text, tabs and colours, which end with the line.  A carriage return writes the prefix again, for what comes
- * after it covers the one before.  All other control characters are shown: ^[ is ESC. */
+/* Write text, tabs and colors to a terminal; a color ends with its line.  After a carriage return the prefix is repeated, for
+ * the next text overwrites it.  Other control characters are made visible: ^[ is ESC. */
 static void put_visible(struct sink *sink, const char *prefix, const char *data, size_t length)
 {
     bool is_coloured = false;
@@ -100,8 +98,8 @@ static void put_visible(struct sink *sink, const char *prefix, const char *data,
     if (is_coloured) sink_put(sink, "\033[m", 3);
 }
 
-/* Pass on the held bytes and `data` as one.  A piece that does not end its line may be followed by
- * others: then the line is broken there, and its rest starts with the prefix again. */
+/* Write the held bytes and `data` as one piece.  If the piece does not end its line, and other output follows, the line is
+ * broken there.  Its rest starts with the prefix again. */
 static void pass_on(struct stream *stream, const char *data, size_t length, bool ends_line)
 {
     struct sink *sink = stream->sink;
@@ -143,7 +141,6 @@ static void take(struct stream *stream, const char *data, size_t length)
     }
 }
 
-/* There is no more of it. */
 static void end_stream(struct stream *stream)
 {
     if (stream->fd >= 0) close(stream->fd);
@@ -153,7 +150,7 @@ static void end_stream(struct stream *stream)
     if (*stream->prefix && stream->sink->middle == stream) sink_break_line(stream->sink);
 }
 
-/* Read once.  Returns false when there is nothing to be had now, or ever again. */
+/* Read once.  Returns false if there is nothing now, or the stream has ended. */
 static bool read_stream(struct stream *stream)
 {
     char data[LINE_LIMIT];
@@ -168,7 +165,7 @@ static bool read_stream(struct stream *stream)
     return false;
 }
 
-/* Once more the last lines of a stream that others have come after. */
+/* Repeat the last lines of a stream if other output came after them. */
 static void repeat_tail(const struct stream *stream, struct sink *to, const char *whose)
 {
     const char *at = stream->tail.data + stream->tail.head, *end = at + stream->tail.length;
@@ -185,8 +182,7 @@ static void repeat_tail(const struct stream *stream, struct sink *to, const char
     }
 }
 
-/* Take what is in the pipe, as long as there is room for it.  What comes after PIPE_LIMIT is new,
- * from someone who might never stop. */
+/* Read what is in the pipe, as long as the sink has space.  Bytes beyond PIPE_LIMIT are new, and might never end. */
 static void drain_stream(struct stream *stream)
 {
     for (int reads = 0; reads < PIPE_LIMIT / LINE_LIMIT; reads++) {

@@ -1,38 +1,37 @@
-/* coll_tcp.h - ranks that are processes, joined by TCP.
+/* coll_tcp.h - ranks that are processes, connected by TCP.
  *
- *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
- *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
- *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
- *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
+ *   tcp/coll_tcp_launch.h     the address of rank 0, from launchers
+ *   tcp/coll_tcp_settings.h   network settings of program and environment
+ *   tcp/coll_tcp_wire.h       hellos, control messages, endpoints: formats and parsers
+ *   tcp/coll_tcp_address.h    addresses as text and as bytes; name resolution
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
- *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
- *   tcp/coll_tcp_pipe.h       one connection, whatever its bytes go through
- *   tcp/coll_tcp_record.h     pipes whose bytes travel in records, with sums
+ *   tcp/coll_tcp_socket.h     listening, and connecting to one or several addresses
+ *   tcp/coll_tcp_pipe.h       a connection, independent of how its bytes are carried
+ *   tcp/coll_tcp_record.h     pipes with records and checksums
  *   tcp/coll_tcp_seal.h       TLS
- *   tcp/coll_tcp_memory.h     a pipe through memory, between processes of one host
- *   tcp/coll_tcp_room.h       memory that the other ranks of this host may map
- *   tcp/coll_tcp_greet.h      who is there: the first words on every connection
+ *   tcp/coll_tcp_memory.h     a pipe through shared memory, between processes of one host
+ *   tcp/coll_tcp_room.h       a segment that other ranks of this host may map
+ *   tcp/coll_tcp_greet.h      the handshake of every connection
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
- *   tcp/coll_tcp_system.h     what sockets are asked beyond POSIX, on Linux and elsewhere
- *   tcp/coll_tcp_watch.h      descriptors that are watched beside the transfers: epoll, or a list
- *   tcp/coll_tcp_heartbeat.h  heartbeats, and the verdict on those who send none
- *   tcp/coll_tcp_world.h      what a rank holds: places, streams, the control connections
- *   tcp/coll_tcp_endpoints.h  where ranks listen, and who is told
- *   tcp/coll_tcp_accept.h     how connections come about
- *   tcp/coll_tcp_probe.h      liveness probes, when rank 0 has left
- *   tcp/coll_tcp_control.h    what the heartbeat has found; events
- *   tcp/coll_tcp_rendezvous.h a file that says where rank 0 is
+ *   tcp/coll_tcp_system.h     system calls beyond POSIX, on Linux and elsewhere
+ *   tcp/coll_tcp_watch.h      descriptors watched beside the transfers: epoll, or a list
+ *   tcp/coll_tcp_heartbeat.h  heartbeats and failure detection
+ *   tcp/coll_tcp_world.h      the state of a rank: endpoints, streams, control connections
+ *   tcp/coll_tcp_endpoints.h  collecting and distributing endpoints
+ *   tcp/coll_tcp_accept.h     opening data connections
+ *   tcp/coll_tcp_probe.h      liveness probes, after rank 0 has left
+ *   tcp/coll_tcp_control.h    decisions of the heartbeat; events
+ *   tcp/coll_tcp_rendezvous.h a file with the address of rank 0
  *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
- *   tcp/coll_tcp_fail.h       the first failure becomes everyone's
- *   tcp/coll_tcp_agree.h      after a failure: who goes on is agreed on
- *   tcp/coll_tcp_shrink.h     those who are left make a world of their own
+ *   tcp/coll_tcp_fail.h       all ranks end with the first failure
+ *   tcp/coll_tcp_agree.h      after a failure: consensus on the members
+ *   tcp/coll_tcp_shrink.h     the surviving ranks form a new job
  *   this file                 the transport's functions
  *
- * Every rank keeps one control connection, to rank 0, over which heartbeats, the first failure and orderly leaves are told;
- * a small thread attends to it.  Data connections are made when first used, one per peer and channel, or as many as there are
- * lanes, by the lower of the two ranks. */
+ * Every rank keeps one control connection to rank 0, for heartbeats, the first failure and orderly leaves; a thread serves it.
+ * Data connections are made on first use by the lower of the two ranks: one per peer, channel and lane. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
@@ -105,9 +104,9 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
     const size_t out = coll__bundle_of(s) ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
     const int push_error = error;
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
-    error = -1;                                       /* also after a failed push: what had come still counts  */
+    error = -1;                                       /* after a failed push, received data counts            */
     const size_t in = coll__bundle_of(s) ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
-    if (error < 0 && coll__bundle_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;       /* not read     */
+    if (error < 0 && coll__bundle_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;       /* no data */
     if (error >= 0) coll__stream_broken(tcp, s, error);
     return out + in;
 }
@@ -121,7 +120,7 @@ static size_t coll__streams_move(coll__tcp *tcp)
         moved += coll__stream_move(tcp, s);
         if (coll__stream_is_busy(s)) {
             i++;
-        } else {                                  /* idle: the last one takes its place                       */
+        } else {                                  /* idle: replace it by the last one                         */
             s->is_active = false;
             tcp->active.streams[i] = tcp->active.streams[--tcp->active.count];
         }
@@ -181,7 +180,7 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
+/* The first rank of each rank's host, computed by one sort on first use.  NULL: out of memory. */
 static const int *coll__homes_of(coll__tcp *tcp)
 {
     const size_t n = (size_t)tcp->size;
@@ -201,7 +200,7 @@ static const int *coll__homes_of(coll__tcp *tcp)
     return tcp->homes;
 }
 
-/* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */
+/* The first rank of a rank's host identifies the host.  The caller holds the session. */
 static int coll__tcp_host(void *context, int rank)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -229,8 +228,8 @@ static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *rec
     }
 }
 
-/* "io_uring; memory to 3 ranks, loopback to 1, network to 4", of all but `count` ranks from `first` on: as it is, or where there
- * is no connection yet, as it is to be. */
+/* "io_uring; memory to 3 ranks, loopback to 1, network to 4", for all but `count` ranks from `first` on: as connected, or as
+ * it will be. */
 static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
 {
     int by_memory = 0, by_loopback = 0, by_network = 0;
@@ -256,7 +255,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
 
 static const char *coll__tcp_describe(const void *context)
 {
-    coll__tcp *tcp = (coll__tcp *)(uintptr_t)context;         /* its text is ours to write                    */
+    coll__tcp *tcp = (coll__tcp *)(uintptr_t)context;         /* its text is changed                          */
     return coll__tcp_describe_but(tcp, tcp->rank, 1);
 }
 
@@ -287,7 +286,6 @@ static const coll__internals coll__tcp_internals = {
 
 /* ---- >>open ---- */
 
-/* This rank is in. */
 static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings *s, const char *source)
 {
     const coll__log log = coll__log_of(&s->config);
@@ -296,7 +294,7 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-#if !COLL__HAS_JOINED                             /* otherwise a rank may have hubs, too (coll_joined.h)          */
+#if !COLL__HAS_JOINED                             /* otherwise: coll_joined.h                                 */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {

@@ -1,23 +1,21 @@
-/* coll_tcp_accept.h - how connections come about: streams that we dial, and connections that we accept.
+/* coll_tcp_accept.h - opening data connections: connecting to higher ranks, and accepting connections.
  *
- * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all connections
- * that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes, and 32 more
- * of one whose hello was right.  While the job starts, a greeting may take COLL__GREETING_MS.  Later a rank that has begun
- * to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.
- * When there is no room, whoever has said the least, and among these the first to come, makes room for the next one: never one
- * that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that keeps
- * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ * Any process that reaches the port can connect, so work and memory for handshakes are bounded.  The table of handshakes has
+ * room for all connections of the other ranks and COLL__GREETINGS_SPARE more, up to COLL__GREETINGS_MOST.  A handshake reads
+ * 128 bytes, and 32 more after a valid hello.  During the start, a handshake may take COLL__GREETING_MS.  After the start,
+ * only handshakes without a valid hello have this limit: a rank that connects may compute for minutes before it continues.  If
+ * the table is full, the handshake with the least progress is evicted, the oldest first.  A complete handshake, or one younger
+ * than COLL__YOUNG_MS, stays.  Silent connections therefore cannot keep a rank out, and an evicted rank connects again.
  *
- * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
- * listener, once unauthenticated peers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's
- * thread. Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for
- * four times liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
+ * The heartbeat thread accepts connections, too: the program may compute for minutes, and a full backlog would keep ranks out.
+ * It leaves to the calling thread what that thread must decide.  If a backlog is full, a live rank does not answer either.  So
+ * a rank repeats an unanswered connect for four times liveness_timeout_ms; rank 0 reports missing heartbeats earlier. */
 #ifndef COLL_TCP_ACCEPT_H
 #define COLL_TCP_ACCEPT_H
 
-/* ---- >>ways: what the bytes of a new stream go through ---- */
+/* ---- >>shared memory, lanes: how a new stream moves its bytes ---- */
 
-/* Bytes of a ring of memory that is shared with another rank of this host; 0: none is wanted. */
+/* Bytes of one shared-memory ring; 0: memory is not shared. */
 static size_t coll__ring_length(const coll__tcp *tcp)
 {
     int neighbours = 0;
@@ -27,7 +25,7 @@ static size_t coll__ring_length(const coll__tcp *tcp)
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
 
-/* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  Who dials decides. */
+/* Use a single connection: between ranks of one host, whose bytes may go through memory.  The connecting rank decides. */
 static void coll__stream_needs_one(coll__stream *s)
 {
     if (!coll__bundle_of(s) || coll__bundle_of(s)->open > 0) return;
@@ -35,8 +33,8 @@ static void coll__stream_needs_one(coll__stream *s)
     s->bundle = NULL;
 }
 
-/* Both ends have greeted one another: the stream is open, when all its lanes are.  Between ranks of a host the bytes may go
- * through memory, unless they are sealed or checked on their way. */
+/* The handshake of one lane is complete.  The stream is open when all its lanes are.  Between ranks of one host, bytes may go
+ * through memory unless they are encrypted or checked. */
 static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__pipe *pipe)
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
@@ -49,7 +47,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
 
-/* ---- >>shortage: a connection that this process has nothing left for ---- */
+/* ---- >>shortage: no descriptor or memory for a connection ---- */
 
 static bool coll__is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
@@ -61,13 +59,13 @@ static const char *coll__shortage_text(int error, char *text, size_t room)
     return text;
 }
 
-/* ---- >>dialling: a stream to a higher rank ---- */
+/* ---- >>connecting: a stream to a higher rank ---- */
 
 static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
 {
     char what[160];
 
-    s->state = COLL__STREAM_NONE;                 /* to be dialled at its next address                        */
+    s->state = COLL__STREAM_NONE;                 /* connect to its next address                              */
     if (error == ETIMEDOUT || error == EHOSTUNREACH) s->is_unanswered = true;
     if (++s->tried < tcp->endpoints[s->peer].count) return;
     if (s->is_unanswered && coll__now() < s->dial_until) {
@@ -79,14 +77,14 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     }
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
-    if (!coll__has_active_transfer(s)) return;    /* a receive from any: it may have left, and others may send */
+    if (!coll__has_active_transfer(s)) return;    /* a receive from any rank can still complete               */
     if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
                            s->is_unanswered ? "; its host is gone, or the link between the two" : "");
     else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
     coll__suspect(tcp, s->peer, what);
 }
 
-/* That is not the peer's fault, but our own. */
+/* The fault is on this side. */
 static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error)
 {
     char why[80];
@@ -101,7 +99,8 @@ static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
 
-/* How long no answer is no verdict.  Each try is a short one: the kernel repeats a call after 1 s, and then ever more rarely. */
+/* How long a missing answer is not an error.  Each attempt is short: the kernel repeats its SYN after 1 s, then ever more
+ * rarely. */
 static int64_t coll__dial_patience(const coll__heartbeat *p)
 {
     enum { LEAST_MS = 4000 };
@@ -111,7 +110,7 @@ static int64_t coll__dial_patience(const coll__heartbeat *p)
 
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
-/* The other side had no room for us, or no patience: dial again, a little later. */
+/* The other side evicted the handshake, or it timed out: connect again after a pause. */
 static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
 {
     s->state = COLL__STREAM_NONE;
@@ -153,13 +152,13 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
-    /* The last time the hello came too late, perhaps since the program was away: now it goes out before we return. */
+    /* The last hello was sent too late, perhaps because the program computed.  Now it is sent before the return. */
     struct pollfd p = { .fd = fd, .events = POLLOUT };
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
-/* Somebody who has not proved the key answers in the peer's place.  Has he done so for too long?  Heartbeats say that the peer
- * lives, so this takes no longer than a silence would. */
+/* A peer without a proof of the key refuses.  Has this lasted too long?  Heartbeats show that the rank lives, so the limit is
+ * that of silence. */
 static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
 {
     enum { LEAST_MS = 3500 };
@@ -171,7 +170,7 @@ static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
     return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
 }
 
-/* The greeting has failed. */
+/* The handshake failed. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
     if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
@@ -182,8 +181,8 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
     coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
-/* The connect is decided, or the greeting can go on.  A hello that has waited for half the other side's patience, since the
- * program was away, is not said any more: its refusal might already be on the way, and our first bytes would be lost. */
+/* The connect has completed or failed, or the handshake can continue.  A hello older than half of the other side's time limit
+ * is not sent: a refusal might already be on the way, and the first bytes of the stream would be lost. */
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__greet *g = s->greet;
@@ -203,13 +202,13 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     }
     s->greet = NULL;
     if (status == COLL_OK) {
-        pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat names ranks by their addresses              */
+        pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
-        coll__patience_of(g->pipe.fd, 0);         /* the kernel decides again                                 */
+        coll__patience_of(g->pipe.fd, 0);         /* the system's default again                               */
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
@@ -221,8 +220,8 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
-/* Without a key the dialler does not wait for an answer: a refusal then comes as the first thing on the stream, its beginning as
- * the head of a message. */
+/* Without a key the connecting rank does not wait for an answer.  A refusal then is the first data on the stream; its first
+ * bytes arrive as the head of a message. */
 static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 {
     const coll_xfer *x = s->in.first;
@@ -242,9 +241,9 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
     coll__stream_turned_away(tcp, s, COLL_ERR_PROTOCOL, is_whole ? control.what.text : "it refused the connection");
 }
 
-/* ---- >>accepting: connections that come in ---- */
+/* ---- >>accepting ---- */
 
-/* Is it a rank of this job that is one coll_shrink ahead or behind of us, quicker or slower than we are? */
+/* Is it a rank of this job that is one coll_shrink ahead of this rank or behind it? */
 static bool coll__greet_is_near(const coll__greet *g, const coll__identity *us)
 {
     const bool is_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH
@@ -254,8 +253,8 @@ static bool coll__greet_is_near(const coll__greet *g, const coll__identity *us)
     return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
 }
 
-/* A recovery in which all goes well is no warning; and who comes again and again for the same reason, as a caller does that
- * believes no refusal, is told of every few seconds. */
+/* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
+ * with a key ignores unauthenticated refusals and retries. */
 static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, const coll__address *from, const char *reason)
 {
     const coll__address host = coll__with_port(*from, 0);
@@ -273,8 +272,8 @@ static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, 
     return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
 }
 
-/* Turn a connection away, with the reason, in answer to a greeting that has failed or, NULL, come to its end.  What has come is
- * read before the end, or the reason could be lost on the way. */
+/* Refuse a connection and send the reason.  g: the handshake that failed; NULL: it was complete.  Received bytes are read
+ * before the close: otherwise a reset could discard the reason. */
 static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__greet *g, coll_status status, const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);
@@ -301,7 +300,7 @@ static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, c
 static void coll__control_event(coll__tcp *tcp, int index);
 static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank);
 
-/* A rank joins the world that rank 0 brings together.  It will say where it listens. */
+/* A rank joins during the start, at rank 0.  It sends its endpoint next. */
 static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
     coll__control_line *line = &tcp->controls[hello->rank];
@@ -333,7 +332,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }
 
-/* Somebody has said who it is, and may be who it says. */
+/* A handshake is complete. */
 static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
     if (hello->purpose == COLL__PURPOSE_PROBE) {
@@ -358,8 +357,8 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
 
 static bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g);
 
-/* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
- * live, and makes room of those who have gone; it is not there while survivors agree. */
+/* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
+ * it does not run this during an agreement. */
 static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, tcp->greets_as);
@@ -382,7 +381,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 
 static void coll__greeting_close(coll__tcp *tcp, int index)
 {
-    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* whoever took it has it                  */
+    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* has a new owner, or is closed            */
     while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].pipe.fd < 0) tcp->greeting_count--;
 }
 
@@ -400,7 +399,7 @@ static void coll__greeting_event(coll__tcp *tcp, int index)
     }
 }
 
-/* Is this one that we wait for, as far as it says? */
+/* Is a connection with this hello expected? */
 static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *hello)
 {
     if (hello->purpose == COLL__PURPOSE_JOIN) return tcp->is_bootstrapping && tcp->controls[hello->rank].pipe.fd < 0;
@@ -408,7 +407,7 @@ static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *
         || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
 }
 
-/* Whose turn is it, of those who wait for an answer?  Ranks that are expected, then who came first; -1: nobody waits. */
+/* The next handshake that waits for the budget: expected ranks first, then the oldest; -1: none waits. */
 static int coll__greeting_first(const coll__tcp *tcp)
 {
     int first = -1;
@@ -423,7 +422,7 @@ static int coll__greeting_first(const coll__tcp *tcp)
     return first;
 }
 
-/* There may be something to spend again. */
+/* The budget may have been refilled. */
 static void coll__greetings_spend(coll__tcp *tcp)
 {
     int first = -1, before;
@@ -435,13 +434,13 @@ static void coll__greetings_spend(coll__tcp *tcp)
     } while (first >= 0 && first != before);
 }
 
-/* Go on with all greetings: those who have hung up make room. */
+/* Continue all handshakes; closed connections free their slots. */
 static void coll__greetings_go_on(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) coll__greeting_event(tcp, i);
 }
 
-/* Which greeting has come the least far, and among these is the oldest? */
+/* The handshake with the least progress, and of these the oldest. */
 static int coll__greeting_least(const coll__tcp *tcp)
 {
     const coll__greet *least = NULL;
@@ -456,7 +455,7 @@ static int coll__greeting_least(const coll__tcp *tcp)
     return least ? (int)(least - tcp->greetings) : 0;
 }
 
-/* Make room, without a word to the one who goes.  That it happens is told once a second at most. */
+/* Evict a handshake without a refusal.  The log says so at most once a second. */
 static void coll__greeting_drop(coll__tcp *tcp, int index)
 {
     coll__io_forget(&tcp->io, tcp->greetings[index].pipe.fd);
@@ -470,7 +469,7 @@ static void coll__greeting_drop(coll__tcp *tcp, int index)
     tcp->dropped_at = coll__now();
 }
 
-/* Nobody accepts for a moment: the listener is not watched, or its queue would keep whoever waits awake. */
+/* Stop accepting for a while.  The listener is not watched: pending connections would wake every wait. */
 static void coll__accept_pause(coll__tcp *tcp, int ms)
 {
     if (!tcp->is_deaf) coll__io_forget(&tcp->io, tcp->listener);
@@ -478,8 +477,8 @@ static void coll__accept_pause(coll__tcp *tcp, int ms)
     tcp->deaf_until = coll__deadline(ms);
 }
 
-/* Somebody connects, and cannot be accepted: a greeting that has begun makes room for him.  false: there is none, and for a
- * moment nobody is accepted; or it is not for want of room. */
+/* accept failed.  If a descriptor or memory is missing, evict a handshake.  false: there is none, and accepting pauses; or the
+ * error is another one. */
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
     const int64_t now = coll__now();
@@ -498,8 +497,8 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
     return has_any;
 }
 
-/* The moment may be over.  The world goes on meanwhile, with all whom it has connections to; who connects has to wait, and the
- * log says so.  While all meet that is said in the end (coll_tcp_bootstrap.h). */
+/* Resume accepting after a pause.  Existing connections are not affected.  The log says that new ones cannot be accepted;
+ * during the start, the final error says it (coll_tcp_bootstrap.h). */
 static void coll__shortage_attend(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
@@ -517,8 +516,8 @@ static void coll__shortage_attend(coll__tcp *tcp)
     tcp->is_deaf = false;
 }
 
-/* A place for one more greeting; -1: there is none for a moment.  Who would have to go gets a last look, for his hello may have
- * come meanwhile. */
+/* A free slot for a handshake; -1: none for now.  A candidate for eviction is read once more first, for its hello may have
+ * arrived. */
 static int coll__greeting_place(coll__tcp *tcp)
 {
     for (int n = 0; n < tcp->greeting_room; n++) {
@@ -538,7 +537,7 @@ static int coll__greeting_place(coll__tcp *tcp)
     return -1;
 }
 
-/* Accept who connects, a bounded number at once: this rank has other things to do, too.  true: nobody is left in the backlog. */
+/* Accept a bounded number of connections.  true: the backlog is empty. */
 static bool coll__accept_all(coll__tcp *tcp)
 {
     for (int n = 0; n < COLL__ACCEPTS_AT_ONCE; n++) {
@@ -557,8 +556,8 @@ static bool coll__accept_all(coll__tcp *tcp)
     return false;
 }
 
-/* Those who have kept silent for too long go, after a last look: their hello may have come while nobody read it.  The heartbeat's
- * thread gives no reasons, for it writes no log. */
+/* End handshakes that exceed their time limit, after a last read: the hello may have arrived unread.  The heartbeat thread
+ * sends no reasons, for it writes no log. */
 static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
@@ -575,8 +574,7 @@ static void coll__greetings_expire(coll__tcp *tcp)
     }
 }
 
-/* Somebody connects (index -1), or goes on with his greeting.  true: nobody is being greeted any more,
- * nor in the backlog. */
+/* Accept connections (index -1), or continue a handshake.  true: no handshake is under way, and the backlog is empty. */
 static bool coll__accept_event(coll__tcp *tcp, int index)
 {
     pthread_mutex_lock(&tcp->accept_lock);
@@ -587,7 +585,7 @@ static bool coll__accept_event(coll__tcp *tcp, int index)
     return is_empty;
 }
 
-/* See to those whom the heartbeat's thread has let in, and to those who have been there for too long. */
+/* Finish what the heartbeat thread deferred, and end handshakes that exceed their time limit. */
 static void coll__accept_tidy(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
@@ -599,10 +597,10 @@ static void coll__accept_tidy(coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
-/* ---- >>the heartbeat's thread: it accepts while the program computes ---- */
+/* ---- >>the heartbeat thread: it accepts while the program computes ---- */
 
-/* What it polls; gives how much, and in `next` when to come again at the latest.  It never waits for the lock: when the caller's
- * thread is there, that will do, and with the next beat it looks again. */
+/* Fill `fds` for poll; returns their number, and lowers `next` to the latest time of the next look.  Never waits for the lock:
+ * if the calling thread holds it, that thread accepts. */
 static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
 {
     int n = 0;
@@ -627,7 +625,7 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     return n;
 }
 
-/* It has polled them: move on with the greetings that have something, and accept who connects. */
+/* After poll: continue handshakes that have data, and accept connections. */
 static void coll__accept_attend(coll__tcp *tcp, const struct pollfd *fds, int count)
 {
     bool is_any = false, has_deferred = false;

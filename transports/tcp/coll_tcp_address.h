@@ -1,4 +1,4 @@
-/* coll_tcp_address.h - addresses: as text, as the sixteen bytes that travel, and what a name stands for. */
+/* coll_tcp_address.h - addresses: as text and as 16 bytes on the wire; name resolution. */
 #ifndef COLL_TCP_ADDRESS_H
 #define COLL_TCP_ADDRESS_H
 
@@ -33,7 +33,7 @@ static const char *coll__address_text(const coll__address *a, char *text, size_t
 
 static const unsigned char coll__v4_prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 
-/* To and from the sixteen bytes and the port that travel. */
+/* To and from 16 bytes (IPv6, or IPv4 mapped into it) and a port. */
 static void coll__address_pack(const coll__address *a, unsigned char *bytes, int *port)
 {
     if (a->at.ss_family == AF_INET6) {
@@ -78,13 +78,13 @@ static bool coll__is_same_address(const coll__address *a, const coll__address *b
     return a->length == b->length && !memcmp(&a->at, &b->at, a->length);
 }
 
-/* The interface that a link-local address is of, 0: any. */
+/* The interface of a link-local address; 0: any. */
 static uint32_t coll__address_scope(const coll__address *a)
 {
     return a->at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)(const void *)&a->at)->sin6_scope_id : 0;
 }
 
-/* Every address of this host: both families through one socket. */
+/* The wildcard address: both families through one socket. */
 static coll__address coll__address_wide(int port)
 {
     static const unsigned char any[16] = { 0 };
@@ -97,7 +97,7 @@ static bool coll__is_loopback(const unsigned char *bytes)
     return !memcmp(bytes, v6, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && bytes[12] == 127);
 }
 
-/* Valid on one wire only, so that without its interface it names nobody: fe80::/10. */
+/* fe80::/10: valid on one link only, so it needs an interface. */
 static bool coll__is_link_local(const unsigned char *bytes) { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
 
 static bool coll__is_wide(const unsigned char *bytes)
@@ -106,14 +106,14 @@ static bool coll__is_wide(const unsigned char *bytes)
     return !memcmp(bytes, any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4, 4));
 }
 
-/* Put an address behind those that are there, unless it is one of them or there is no room. */
+/* Append an address, unless it is in the list or the list is full. */
 static void coll__addresses_add(unsigned char (*list)[16], int *count, int most, const unsigned char *bytes)
 {
     for (int i = 0; i < *count; i++) if (!memcmp(list[i], bytes, 16)) return;
     if (*count < most) memcpy(list[(*count)++], bytes, 16);
 }
 
-/* Is this a number, and not a name that somebody has to look up? */
+/* Is this a numeric address, not a name? */
 static bool coll__is_literal(const char *host)
 {
     unsigned char bytes[16];
@@ -122,7 +122,7 @@ static bool coll__is_literal(const char *host)
 
 /* ---- >>resolving ---- */
 
-/* What getaddrinfo has found, without what is of no use. */
+/* The usable results of getaddrinfo. */
 static int coll__resolved(const struct addrinfo *found, coll__address *list)
 {
     int count = 0;
@@ -142,8 +142,8 @@ static int coll__resolved(const struct addrinfo *found, coll__address *list)
     return count;
 }
 
-/* All addresses of "host:port", at most COLL__ADDRESSES_MOST.  NULL: *count of them; otherwise why not.  *may_come: a later try
- * may be luckier, for names of hosts may come to be known late. */
+/* All addresses of "host:port", at most COLL__ADDRESSES_MOST.  Returns NULL, or the error.  *may_come: a retry may succeed,
+ * for names may be published late. */
 static const char *coll__resolve(const char *text, bool is_to_listen, coll__address *list, int *count, bool *may_come)
 {
     char host[256], service[16];

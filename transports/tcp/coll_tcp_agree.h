@@ -1,95 +1,96 @@
-/* coll_tcp_agree.h - after a failure: the ranks that are left find one another, and agree on who goes on.
+/* coll_tcp_agree.h - consensus after a failure: the surviving ranks agree on the members of the next job.
  *
- * All know the table of places, and the listeners are still open.  Every rank of the list calls those before it, in order, until
- * one answers: the host.  A rank for which none is left is the host itself.  The host admits who comes, and calls those who have
- * not: where nobody listens any more, that rank is lost.  Then it proposes a table: one byte for each rank of the list, 1 for
- * those who go on.
+ * All ranks have the table of endpoints, and the listeners are still open.  `ranks` lists the candidates.  Each rank connects
+ * to the ranks before it in this list, in order, until one answers: the proposer (`host` in the code).  If none before it is
+ * left, a rank is itself the proposer.  The proposer admits ranks that connect, and connects to the others.  If a connect is
+ * refused, that rank is lost.  Then the proposer proposes a table: one byte for each rank of the list, 1 for members.
  *
- *     the others              host
- *     hello ->                            of a world whose name is made of the old one and the list
- *                          <- welcome (base)          accept no proposal below this from anybody any more
- *     hold (proposal, base) ->            promised; the last proposal that it has accepted from anybody; 0: none
- *                          <- missing     again and again: the host lives
- *     hold (proposal, base) ->            and so does this rank: all who fall silent are found out together
+ *     acceptors               proposer
+ *     hello ->                            its world id: hash of the old world id and the list
+ *                          <- welcome (base)          prepare: accept no proposal below base from any rank
+ *     hold (proposal, base) ->            promise, with the last proposal accepted; 0: none
+ *                          <- missing     repeated: a sign of life
+ *     hold (proposal, base) ->            its answer: ranks that fail together are detected together
  *                          <- table (proposal)
  *     hold (proposal, base) ->            accepted
- *                          <- agreed      once all who are there have accepted; or refuse: they are too few
+ *                          <- agreed      once all present have accepted; or refuse: no quorum
  *
- * This is Paxos.  The base of a host is a round and its place, and its proposals are numbered from there.  Who has promised more
- * than that says so, and the host asks all again, in the next round.  A host proposes when a quorum is there, and it must propose
- * again what anybody there has accepted before, for that may have been agreed on.  So all who get a table get the same one,
- * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who was
- * late is late there from the beginning: it is not waited for twice.  Who has
- * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
- *   A rank keeps what it has promised and accepted as long as its world (coll__acceptor), for coll_shrink may end in an error and
- * be called again.  A host need not propose again what it alone has thought of: only that host could have agreed on it.
+ * This is Paxos.  The base of a proposer consists of a round and its index; its proposals are numbered from there.  If an
+ * acceptor has promised more, it says so, and the proposer starts the next round.  A proposer needs a quorum.  It must propose
+ * what any acceptor present has accepted before, for that may be decided.  So all ranks that get a table get the same one, no
+ * matter which ranks die and which proposer they reach.  If the table contains a dead rank, the new job fails at once, and
+ * shrinks in turn.  A late rank is marked late in the next agreement too, so it is not waited for twice.  A rank with the
+ * table sends it to each rank that still connects for this agreement (coll__past_told); a rank learns so that it is not a
+ * member.
  *
- * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
- * comes, or a rank that does not answer, is late after `grace_ms`, and perhaps it is only slow.
- * Those who are late are not waited for by those who are enough without them.  A host that is not enough without them goes on
- * calling, and leaves its place for an earlier host that it hears of: so that all who live meet at one place in the end. */
+ * A rank keeps its promise and its accepted proposal as long as its job (coll__acceptor).  coll_shrink may fail and be called
+ * again.  A proposer may replace its own undecided proposal, for no other rank could have decided it.
+ *
+ * Received data is read before a rank is declared lost.  A closed connection is detected at once.  A rank that sends nothing
+ * for `grace_ms` is late; it may only be slow.  With a quorum, late ranks are not waited for.  Without one, the proposer keeps
+ * connecting, and gives up its role if an earlier proposer answers.  So all live ranks reach the same proposer in the end. */
 #ifndef COLL_TCP_AGREE_H
 #define COLL_TCP_AGREE_H
 
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
-    COLL__CALL_AGAIN_MS = 200,                    /* the host calls again who was not ready                   */
-    COLL__SIGNS = 8                               /* of life, in the time after which silence is an end       */
+    COLL__CALL_AGAIN_MS = 200,                    /* to a rank that was not ready                             */
+    COLL__SIGNS = 8                               /* signs of life per grace_ms                               */
 };
 
-/* A connection that brings notes, of which some have a table behind them. */
+/* Receives control messages; some have a table behind them. */
 typedef struct coll__heard {
     coll__pipe     pipe;
-    unsigned char *bytes;                         /* a note and a table                                       */
-    size_t         length;                        /* of what has come                                         */
-    coll__control  control;                       /* a whole note                                             */
-    uint64_t       ballot, promise;               /* of it                                                    */
+    unsigned char *bytes;                         /* a control message and a table                            */
+    size_t         length;                        /* received                                                 */
+    coll__control  control;                       /* last complete control message                            */
+    uint64_t       ballot, promise;               /* of that message                                          */
 } coll__heard;
 
-/* One that has come to the host. */
+/* An acceptor that has connected to the proposer. */
 typedef struct coll__attendee {
     coll__heard heard;
-    uint64_t    asked;                            /* the ballot that it has been asked to accept              */
-    uint64_t    holds;                            /* the last one that it has accepted                        */
-    int         owes;                             /* answers: each note that it is sent has one               */
-    int64_t     silent_since;                     /* while it owes any                                        */
+    uint64_t    asked;                            /* the ballot that it was sent to accept                    */
+    uint64_t    holds;                            /* last ballot that it has accepted                         */
+    int         owes;                             /* answers: one for each message sent                       */
+    int64_t     silent_since;                     /* valid while owes > 0                                     */
 } coll__attendee;
 
-/* A call to another rank. */
+/* A connection attempt to another rank. */
 typedef struct coll__dialling {
-    coll__greet *greet;                           /* NULL: there is none just now                             */
+    coll__greet *greet;                           /* NULL: none in progress                                   */
     bool         is_connected;
-    coll__heard  heard;                           /* once the greeting is over                                */
-    int          way;                             /* which of its addresses is next                           */
-    unsigned     refusing;                        /* its addresses at which nobody listens, a bit for each    */
-    int64_t      call_at;                         /* no sooner                                                */
-    int64_t      turned_away_at;                  /* since when it has not been ready; 0: it is, or has not answered */
+    coll__heard  heard;                           /* after the handshake                                      */
+    int          way;                             /* index of the next address                                */
+    unsigned     refusing;                        /* addresses that refuse the connect, a bit for each        */
+    int64_t      call_at;                         /* do not connect earlier                                   */
+    int64_t      turned_away_at;                  /* since when it is not ready; 0: ready, or unknown         */
 } coll__dialling;
 
 typedef struct coll__agreement {
     coll__tcp     *old;
-    coll__identity us;                            /* by our place in the list                                 */
-    const int     *ranks;                         /* the list: what they are called in the old world          */
+    coll__identity us;                            /* rank: index in the list                                  */
+    const int     *ranks;                         /* the list: ranks of the old job                           */
     int            count, me;
-    unsigned char *is_there;                      /* by place, as those that follow                           */
-    unsigned char *is_lost;                       /* nobody listens there, or it has left                     */
-    unsigned char *is_late;                       /* it does not answer                                       */
-    unsigned char *is_said_dead;                  /* the old world takes it for dead                          */
-    coll__acceptor *own;                          /* what we have promised and accepted, in earlier calls, too */
-    unsigned char *table;                         /* of it: the proposal that we hold, or make; in the end: what is agreed */
-    uint64_t       base;                          /* of the host: what those who are there have promised      */
-    coll__attendee *attendees;                    /* of the host                                              */
-    coll__dialling *calls;                        /* of the host: to those who have not come; of the others: to the host */
+    unsigned char *is_there;                      /* by index, as the next three                              */
+    unsigned char *is_lost;                       /* it refuses connects, or has left                         */
+    unsigned char *is_late;                       /* no answer in time                                        */
+    unsigned char *is_said_dead;                  /* dead in the old job's view                               */
+    coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
+    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
+    uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
+    coll__attendee *attendees;                    /* proposer: by index                                       */
+    coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
-    int            host;                          /* it has told us what is agreed, over a line that stays; -1: none */
-    bool           is_watched;                    /* there is a liveness timeout: the old world judges silence */
-    int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
+    int            host;                          /* the proposer that sent the decision on a lasting connection; -1: none */
+    bool           is_watched;                    /* the old job has a liveness timeout                       */
+    int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
 } coll__agreement;
 
-/* Look what the old world knows of those who are lost.  Rank 0 has heard of all others until now.  When it is gone, the others
- * judge by what each has seen, and may be wrong: that makes one late only. */
+/* Read the failures that the old job's heartbeat knows.  Rank 0 has received from all others.  Without rank 0, each rank has
+ * only its own view, which may be wrong: such a rank is marked late, not lost. */
 static void coll__agreement_look(coll__agreement *h)
 {
     coll__heartbeat *p = &h->old->heartbeat;
@@ -107,7 +108,7 @@ static void coll__agreement_look(coll__agreement *h)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Until when one that answers, or speaks again and again, may be silent.  Towards the end of the time two signs are enough. */
+/* Until when an answer or a sign of life may be missing.  Near the deadline two missing signs are enough. */
 static int64_t coll__agreement_patience(const coll__agreement *h, int64_t since)
 {
     const int64_t grace = h->grace_ms * (int64_t)COLL__MS, two_signs = since + 2 * grace / COLL__SIGNS;
@@ -116,10 +117,10 @@ static int64_t coll__agreement_patience(const coll__agreement *h, int64_t since)
     return since + grace < last ? since + grace : last;
 }
 
-/* A rank has called, or answered. */
+/* A rank has connected, or answered. */
 static void coll__agreement_lives(coll__agreement *h, int place) { h->is_lost[place] = h->is_late[place] = 0; }
 
-/* Who should be the host, as far as we know. */
+/* The proposer, as far as this rank knows. */
 static int coll__agreement_first(const coll__agreement *h)
 {
     int i = 0;
@@ -128,7 +129,7 @@ static int coll__agreement_first(const coll__agreement *h)
     return i;
 }
 
-/* May there be a quorum, with all that are not lost?  If not, the others are waited for only to be counted. */
+/* Can the ranks that are not lost be a quorum?  If not, the others are waited for only to be counted. */
 static bool coll__agreement_may_be_enough(const coll__agreement *h)
 {
     int most = 0;
@@ -137,7 +138,7 @@ static bool coll__agreement_may_be_enough(const coll__agreement *h)
     return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
 }
 
-/* ---- >>notes ---- */
+/* ---- >>control messages ---- */
 
 static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
 {
@@ -151,7 +152,7 @@ static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll_
 
 static inline const unsigned char *coll__heard_table(const coll__heard *heard) { return heard->bytes + COLL__CONTROL_LENGTH; }
 
-/* The next note, with the table that belongs to it.  COLL_PENDING: not yet; COLL_ERR_PEER: the connection has ended. */
+/* The next control message, with its table.  COLL_PENDING: incomplete; COLL_ERR_PEER: the connection is closed. */
 static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard)
 {
     size_t wanted = COLL__CONTROL_LENGTH;
@@ -183,7 +184,7 @@ static void coll__heard_close(coll__heard *heard)
     heard->bytes = NULL;
 }
 
-/* We hold a proposal from now on, in the place of an earlier one. */
+/* Accept a proposal, instead of an earlier one. */
 static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsigned char *table)
 {
     if (ballot <= h->own->ballot) return;
@@ -192,21 +193,21 @@ static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsi
     memcpy(h->table, table, (size_t)h->count);
 }
 
-/* This is what is agreed, for good. */
+/* Record the decision. */
 static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
 {
     memmove(h->table, table, (size_t)h->count);
     h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
-/* ---- >>calling ---- */
+/* ---- >>connecting ---- */
 
-/* What has come of a call. */
+/* Result of a connection attempt. */
 typedef enum coll__answer {
     COLL__ANSWER_NONE,                             /* not yet                                                  */
-    COLL__ANSWER_NOTE,                             /* a note                                                   */
-    COLL__ANSWER_NOBODY,                           /* at none of its addresses does anybody listen: it is lost */
-    COLL__ANSWER_NOT_READY                         /* call again                                               */
+    COLL__ANSWER_NOTE,                             /* a control message                                       */
+    COLL__ANSWER_NOBODY,                           /* all its addresses refuse: it is lost                    */
+    COLL__ANSWER_NOT_READY                         /* connect again                                           */
 } coll__answer;
 
 static void coll__dialling_ends(coll__dialling *c)
@@ -218,7 +219,7 @@ static void coll__dialling_ends(coll__dialling *c)
     c->is_connected = false;
 }
 
-/* This address does not answer; the next one may. */
+/* A failed attempt: use the next address. */
 static coll__answer coll__dialling_in_vain(coll__dialling *c, int count, int error)
 {
     if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
@@ -244,7 +245,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     return c->greet ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
 }
 
-/* Go on with a call as far as it goes without waiting. */
+/* Continue an attempt without blocking. */
 static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c, int to)
 {
     const int count = h->old->endpoints[h->ranks[to]].count;
@@ -280,7 +281,7 @@ static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c
     return COLL__ANSWER_NOT_READY;
 }
 
-/* What to poll for before going on.  events 0: nothing, go on. */
+/* What to poll for; events 0: nothing, continue at once. */
 static struct pollfd coll__dialling_watch(coll__dialling *c)
 {
     if (c->greet) return (struct pollfd){ .fd = c->greet->pipe.fd, .events = c->is_connected ? c->greet->want : POLLOUT };
@@ -288,10 +289,9 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
     return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
 }
 
-/* ---- >>the host ---- */
+/* ---- >>the proposer ---- */
 
-/* Its line has ended, or is to.  Whether it lives shows when it is called: the line may have been an old one, which it has ended
- * while this rank was stopped. */
+/* Drop its connection.  Only a new connect shows whether it is alive: it may have closed an old connection after a suspension. */
 static void coll__attendee_lost(coll__agreement *h, int place)
 {
     coll__heard_close(&h->attendees[place].heard);
@@ -300,7 +300,7 @@ static void coll__attendee_lost(coll__agreement *h, int place)
     h->is_there[place] = 0;
 }
 
-/* A note to it, with our table where it has a ballot. */
+/* Send it a control message, with the table if the message has a ballot. */
 static void coll__attendee_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
 {
     coll__attendee *g = &h->attendees[place];
@@ -310,7 +310,7 @@ static void coll__attendee_send(coll__agreement *h, int place, coll__control_not
         coll__attendee_lost(h, place);
 }
 
-/* Ask for its promise.  It is there when it has given that. */
+/* Send prepare.  The rank is present once it has promised. */
 static void coll__attendee_ask(coll__agreement *h, int place)
 {
     coll__attendee *g = &h->attendees[place];
@@ -320,14 +320,14 @@ static void coll__attendee_ask(coll__agreement *h, int place)
     coll__attendee_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
 }
 
-/* Begin, or begin again, above all that has been promised to others as far as we know. */
+/* Start a round above all known promises. */
 static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
 {
     h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
     for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
 }
 
-/* Take what has come from those who are there: what they hold.  An end is an end. */
+/* Receive promises and accepted proposals from all acceptors. */
 static void coll__agreement_hear(coll__agreement *h)
 {
     const int64_t now = coll__now();
@@ -341,7 +341,7 @@ static void coll__agreement_hear(coll__agreement *h)
             g->owes -= g->owes > 0;
             g->silent_since = now;
             if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
-            if (g->heard.promise != h->base) continue;        /* it answers an earlier question                   */
+            if (g->heard.promise != h->base) continue;        /* answer to an earlier prepare                 */
             g->holds = ballot;
             if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
             h->is_there[i] = 1;
@@ -354,7 +354,7 @@ static void coll__agreement_hear(coll__agreement *h)
     }
 }
 
-/* Somebody has said who it is.  false: that cannot be answered yet. */
+/* A handshake is complete.  false: it must wait. */
 static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
 {
     const int place = g->hello.rank;
@@ -362,7 +362,7 @@ static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
 
     if (is_call && (place < h->me ? is_host && coll__is_quorum(h->is_there, h->count) : !is_host)) return false;
     coll__io_forget(&h->old->io, g->pipe.fd);
-    if (is_call && place < h->me) {               /* an earlier host lives: we go there                       */
+    if (is_call && place < h->me) {               /* an earlier proposer is alive: connect to it              */
         coll__agreement_lives(h, place);
         coll__pipe_close(&g->pipe);
         return true;
@@ -372,7 +372,7 @@ static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
         return true;
     }
     coll__tune_socket(g->pipe.fd);
-    coll__agreement_lives(h, place);              /* it is waited for until it has answered                   */
+    coll__agreement_lives(h, place);              /* wait for it until it answers                             */
     if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
     return true;
 }
@@ -388,7 +388,7 @@ static void coll__agreement_accept(coll__agreement *h)
     coll__accept_tidy(tcp);
 }
 
-/* What one that is called has answered.  true: the end of this agreement, which is now in h->table. */
+/* Handle an answer.  true: it was the decision, now in h->table. */
 static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer reply)
 {
     coll__dialling *c = &h->calls[place];
@@ -400,14 +400,13 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
         coll__agreement_settle(h, coll__heard_table(&c->heard));
         return true;
     }
-    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
+    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* an earlier proposer: connect to it */
     if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
     if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
     return false;
 }
 
-/* Call those who have not come: one where nobody listens is lost, and one that knows the end of this agreement tells it.
- * true: it is in h->table. */
+/* Connect to absent ranks.  If all addresses refuse, the rank is lost.  true: a rank has sent the decision, now in h->table. */
 static bool coll__agreement_call_all(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
@@ -425,7 +424,7 @@ static bool coll__agreement_call_all(coll__agreement *h)
     return false;
 }
 
-/* Show all who are there that we live, and ask whether they do: who is to accept a table later has been silent until then. */
+/* Send a sign of life to all present, which must answer: otherwise an acceptor is silent until it gets a table. */
 static void coll__agreement_sign(coll__agreement *h)
 {
     const int64_t now = coll__now();
@@ -457,8 +456,8 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
     (void)poll(h->fds, (nfds_t)n, ms);
 }
 
-/* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
- * have, and nothing more will come from them that belongs to the agreement: their lines are the new world's next. */
+/* There is a quorum, and no other rank is waited for: propose a table.  true: all present have accepted.  They send nothing
+ * more in this agreement, so their connections can serve the new job. */
 static bool coll__agreement_propose(coll__agreement *h)
 {
     coll__acceptor *own = h->own;
@@ -480,8 +479,8 @@ static bool coll__agreement_propose(coll__agreement *h)
     return is_accepted;
 }
 
-/* How many are there, and how many may still come.  Those who are late are waited for while there are too few, but not one that
- * the world has taken for dead before, and that has kept silent ever since. */
+/* Count the ranks present, and those that may still connect.  Without a quorum late ranks are waited for, except a rank that
+ * the old job declared dead and that stays silent. */
 static int coll__agreement_tally(const coll__agreement *h, int *open)
 {
     const bool is_enough = coll__is_quorum(h->is_there, h->count);
@@ -497,7 +496,7 @@ static int coll__agreement_tally(const coll__agreement *h, int *open)
     return there;
 }
 
-/* Be the host no more, for an earlier one lives.  Those who are there find it as we do. */
+/* Stop being the proposer, for an earlier one is alive.  The acceptors find it, too. */
 static void coll__agreement_leave(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
@@ -509,7 +508,7 @@ static void coll__agreement_leave(coll__agreement *h)
     h->base = 0;
 }
 
-/* Gather, and have it agreed who goes on.  COLL_OK: h->table says it.  COLL_PENDING: somebody else is the host. */
+/* Act as the proposer.  COLL_OK: decided, in h->table.  COLL_PENDING: another rank is the proposer. */
 static coll_status coll__agreement_seek(coll__agreement *h)
 {
     int64_t until = h->deadline;
@@ -547,8 +546,8 @@ static coll_status coll__agreement_seek(coll__agreement *h)
     }
 }
 
-/* Tell those who are there what is agreed, or that they are too few.  What they have not answered yet would be read in the new
- * world: their lines end here, and they call again. */
+/* Send the decision, or the failure, to all present.  Connections with outstanding answers are closed, for the new job would
+ * read these; such ranks connect again. */
 static void coll__agreement_tell(coll__agreement *h)
 {
     const coll_failure *why = h->failure;
@@ -565,16 +564,16 @@ static void coll__agreement_tell(coll__agreement *h)
     }
 }
 
-/* ---- >>the others ---- */
+/* ---- >>acceptors ---- */
 
-/* What we have promised, and the last proposal that we have accepted. */
+/* Send the promise and the last accepted proposal. */
 static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
 {
     return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
 }
 
-/* The host has let us in, and its welcome is what was heard last.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is
- * lost.  An error is that of the agreement. */
+/* Take part after the proposer's welcome.  COLL_OK: decided.  COLL_PENDING: the proposer is lost.  Errors are those of the
+ * agreement. */
 static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard)
 {
     int64_t heard_at = coll__now();
@@ -603,7 +602,7 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
     }
 }
 
-/* Go to a host.  As above; COLL_PENDING also when an earlier one lives. */
+/* Connect to a proposer.  Returns as above; COLL_PENDING also if an earlier proposer is alive. */
 static coll_status coll__agreement_join(coll__agreement *h, int host)
 {
     coll__dialling *c = &h->calls[host];
@@ -624,12 +623,12 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
         }
         if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
             coll__agreement_settle(h, coll__heard_table(&c->heard));
-            coll__dialling_ends(c);                /* its line is not for this world                           */
+            coll__dialling_ends(c);                /* not used for the new job                                */
             return COLL_OK;
         }
         if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
         is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
-        if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
+        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
         }
@@ -643,7 +642,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
     return status;
 }
 
-/* Find the host, or be it, unless an earlier call has done so.  COLL_OK: h->table says who goes on. */
+/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->table. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;

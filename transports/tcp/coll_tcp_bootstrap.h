@@ -1,31 +1,29 @@
-/* coll_tcp_bootstrap.h - the start: everybody dials rank 0, which hands out the table of all endpoints when all are there.
+/* coll_tcp_bootstrap.h - the start: all ranks connect to rank 0, which sends the table of all endpoints once it has them.
  *
  *     rank 0                                  rank r
- *     listens                                 dials all addresses of rank 0, 250 ms apart, and takes the first that answers
- *                         <- hello            who it is, and of which world
- *     welcome ->                              listens where its way to rank 0 begins
- *                         <- endpoint         where that is
- *     (listen ->)         (<- endpoint)       where its address would be of no use to others (coll_tcp_endpoints.h)
+ *     listens                                 tries all addresses of rank 0, 250 ms apart; uses the first that connects
+ *                         <- hello            its rank and world id
+ *     welcome ->                              listens on the local address of this connection
+ *                         <- endpoint         addresses and port of that listener
+ *     (listen ->)         (<- endpoint)       if other hosts cannot reach that address (coll_tcp_endpoints.h)
  *     table   ->
  *
- * The connection stays, as the control connection.  Rank 0 serves all comers at once.  Every wait has the one deadline of the
- * start.  Until then a rank tries again, and looks up names and files again; rank 0 says every 5 s whom it waits for, also to
- * those who have come.  A rank that has come and whose connection ends must be back within the liveness timeout, or that is the
- * end of the start.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
- * that has not reached it says which addresses it has tried, and what became of each.
+ * The connection stays as the control connection.  Rank 0 serves all ranks concurrently.  Every wait uses the deadline of the
+ * start.  Until then a rank retries, and resolves names and reads files again.  Every 5 s rank 0 reports the missing ranks,
+ * also to the connected ones.  If the connection of a rank closes, it must return within the liveness timeout, or the start
+ * fails.  At the deadline, rank 0 sends the names of the missing ranks to all connected ranks.  A rank that has not reached
+ * rank 0 reports each address that it tried, with the error.
  *
- * Where rank 0 is comes as an address, as the first of a list of hosts, or as the path of a file ("file:PATH", see
- * coll_tcp_rendezvous.h).  The functions that wait and connect get what they need as arguments and know nothing of that. */
+ * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_rendezvous.h). */
 #ifndef COLL_TCP_BOOTSTRAP_H
 #define COLL_TCP_BOOTSTRAP_H
 
 enum {
     COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
-    COLL__BACK_MS = 1500,                         /* the least time in which a rank that had come may come again */
+    COLL__BACK_MS = 1500,                         /* least time for a rank to reconnect                          */
     COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
-/* An endpoint of so many addresses at a port. */
 static void coll__endpoint_set(coll__endpoint *endpoint, unsigned char (*addresses)[16], int count, int port)
 {
     endpoint->count = 0;
@@ -34,7 +32,7 @@ static void coll__endpoint_set(coll__endpoint *endpoint, unsigned char (*address
     endpoint->port = port;
 }
 
-/* Is the listener where a rank may listen?  Otherwise it is closed again. */
+/* Check the listener's address; close the listener if it is not allowed. */
 static coll_status coll__listener_is_allowed(coll__tcp *tcp)
 {
     const coll__address here = coll__name_of(tcp->listener, false);
@@ -47,7 +45,7 @@ static coll_status coll__listener_is_allowed(coll__tcp *tcp)
 
 /* ---- >>rank 0: its listener ---- */
 
-/* Note where the listener is.  A wide one has no address of its own: others see by which they came. */
+/* Record the endpoint.  A wildcard listener has no address: the other ranks use the one that they reached. */
 static void coll__root_notes_endpoint(coll__tcp *tcp, unsigned char (*addresses)[16], int count)
 {
     const coll__address here = coll__name_of(tcp->listener, false);
@@ -61,7 +59,7 @@ static void coll__root_notes_endpoint(coll__tcp *tcp, unsigned char (*addresses)
     tcp->network.scope = coll__address_scope(&here);
 }
 
-/* No listener, and errno says why. */
+/* Report the errno of a failed listen. */
 static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int port)
 {
     const int error = errno;
@@ -74,7 +72,7 @@ static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int 
     return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", where, strerror(error), holder);
 }
 
-/* Listen at a port of our own choice, at the address `a`, or where it is NULL at those of the network, or at the usual ones. */
+/* Listen on a free port: at `a`, or, if NULL, at the configured network's addresses, or at the usual ones. */
 static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, const coll__address *a)
 {
     unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
@@ -89,9 +87,9 @@ static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, cons
     return COLL_OK;
 }
 
-/* Listen at a given port.  Of several addresses the first that is this host's, and not loopback, is taken.  A name that this host
- * knows only as loopback, as Debian does with its own, others know as something else: so rank 0 listens widely then, and where
- * the address is none of this host's, but perhaps of a router in front of it. */
+/* Listen on a given port, at the first address that is local and not loopback.  A host name may be loopback on its own host
+ * (Debian) and another address elsewhere: rank 0 then listens on all addresses.  So it does if no address is local, as behind
+ * a router. */
 static coll_status coll__listen_given(coll__tcp *tcp, const char *where, const char *host, const coll__address *list, int count)
 {
     const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
@@ -135,9 +133,9 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
     return coll__listen_given(tcp, where, host, list, count);
 }
 
-/* ---- >>rank 0 waits for all ---- */
+/* ---- >>rank 0: waiting for all ranks ---- */
 
-/* Whom rank 0 waits for: to those who have come. */
+/* Send the missing ranks to all connected ranks. */
 static void coll__bootstrap_tell(coll__tcp *tcp)
 {
     char missing[120];
@@ -148,7 +146,7 @@ static void coll__bootstrap_tell(coll__tcp *tcp)
             coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
 }
 
-/* And on the log. */
+/* Log the missing ranks. */
 static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t began)
 {
     char missing[120];
@@ -158,7 +156,7 @@ static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t be
               coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
 }
 
-/* The rank that has come and gone, and has been away for too long; -1: none. */
+/* The rank that was connected and has been away for too long; -1: none. */
 static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
 {
     const int64_t patience = (int64_t)coll__most((size_t)liveness_ms, COLL__BACK_MS) * COLL__MS;
@@ -168,15 +166,14 @@ static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t n
     return -1;
 }
 
-/* Nobody could be let in for too long: those who are there have taken all that this process may have. */
+/* Has accepting failed for too long, because this process is out of descriptors or memory? */
 static bool coll__bootstrap_is_short(const coll__tcp *tcp, int64_t now)
 {
     return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
         && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
 }
 
-/* Let in who comes until all have told their endpoints.  false: the deadline has passed before, or somebody has gone for good, or
- * cannot be let in. */
+/* Accept ranks until all endpoints are known.  false: the deadline passed, a rank was lost, or accepting fails. */
 static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
 {
     int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
@@ -200,7 +197,7 @@ static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_
     return true;
 }
 
-/* Why not all have come. */
+/* The error of an incomplete start. */
 static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
 {
     const int lost = coll__bootstrap_lost(tcp, liveness_ms, coll__now());
@@ -219,7 +216,7 @@ static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *whe
                               tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
 }
 
-/* Tell everybody who is there why there will be no world. */
+/* Send that error to all connected ranks. */
 static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
 {
     const coll_status status = coll__bootstrap_failure(tcp, where, liveness_ms, began);
@@ -230,7 +227,7 @@ static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int
     return status;
 }
 
-/* Open the listener, and let the others know where it is. */
+/* Open the listener, and publish its address. */
 static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll__rendezvous *rendezvous)
 {
     const char *path = coll__rendezvous_path(c->address);
@@ -274,8 +271,7 @@ static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
 
 /* ---- >>the others: their listeners ---- */
 
-/* Listen at so many addresses of ours, of which several mean a wide one, at a port that is given or, 0, drawn from the range.
- * false: errno. */
+/* Listen at one address, or on all if `count` > 1.  Port 0: from the configured range, or any.  false: errno. */
 static bool coll__listener_open(coll__tcp *tcp, const coll__address *at, int count, int port)
 {
     const coll__address one = coll__with_port(*at, port);
@@ -286,7 +282,7 @@ static bool coll__listener_open(coll__tcp *tcp, const coll__address *at, int cou
     return tcp->listener >= 0;
 }
 
-/* The addresses of our own entry in the list of hosts, those of this host first.  Gives the port; 0: none is given. */
+/* The addresses of this rank's entry in the list of hosts.  Returns its port; 0: none. */
 static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__address *list, int *count)
 {
     char entry[COLL__ADDRESS_ROOM];
@@ -301,8 +297,8 @@ static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__addres
     return port;
 }
 
-/* Listen where others are to find us, and note the endpoint: at our entry in the list of hosts, at the addresses of the network,
- * where rank 0 has asked for it (`outer`), or where our way to rank 0 begins.  `hosts`, `outer` may be NULL. */
+/* Listen, and record the endpoint.  In this order: the entry in the list of hosts; the configured network; the addresses that
+ * rank 0 asked for (`outer`); the local address of the control connection.  `hosts` and `outer` may be NULL. */
 static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
 {
     const coll__address here = coll__with_port(coll__name_of(control, false), 0);
@@ -313,7 +309,7 @@ static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts
 
     coll__address_pack(&here, bytes, &port);
     const bool is_near = coll__is_loopback(bytes);
-    for (int i = 0; i < entries && count == 0; i++) {             /* loopback by name may be anybody's: not where rank 0 is far */
+    for (int i = 0; i < entries && count == 0; i++) {             /* a name may map to loopback: unfit if rank 0 is remote */
         coll__address_pack(&entry[i], bytes, &port);
         if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
     }
@@ -350,10 +346,10 @@ static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts
     return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen for the others: %s", tcp->rank, strerror(error));
 }
 
-/* ---- >>the others: their way to rank 0 ---- */
+/* ---- >>other ranks: connecting to rank 0 ---- */
 
-/* Say who we are on a new connection, and wait to be welcome.  COLL_OK: the pipe in *g is ours; COLL_ERR_PEER or _TIMEOUT: no
- * luck, g->why; another error: there is no use in trying again. */
+/* Handshake with rank 0, and wait for its welcome.  COLL_OK: g->pipe is ready.  COLL_ERR_PEER, COLL_ERR_TIMEOUT: failed, see
+ * g->why.  Other errors: do not retry. */
 static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__greet *g)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
@@ -377,8 +373,8 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
     return control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
-/* Try all ways to the root, until one leads to a welcome.  Gives the connection, or none; each way then says why, and *status is
- * an error when there is no use in trying again, COLL_PENDING where somebody has refused who has not proved the key. */
+/* Try all addresses until one gives a welcome.  Returns the pipe, or none; then each address has its reason.  *status is an
+ * error if retrying is useless, COLL_PENDING after an unauthenticated refusal. */
 static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
 {
     coll__greet g;
@@ -408,7 +404,7 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
-/* Where rank 0 may be, as far as is known now.  false: nothing is known, with the reason; *is_final: and nothing will be. */
+/* Resolve the address of rank 0.  false: unknown, see `why`; *is_final: retrying is useless. */
 static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
 {
     const char *path = coll__rendezvous_path(c->address), *wrong;
@@ -426,7 +422,7 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
     return !wrong;
 }
 
-/* Reach rank 0 before the deadline. */
+/* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     int pause_ms = COLL__RETRY_LEAST_MS;
@@ -436,7 +432,7 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
     for (;;) {
         coll__ways ways;
         coll_status status = COLL_OK;
-        /* an attempt that the deadline would cut short says nothing better than the one before */
+        /* a last attempt too short to succeed would only replace the reason */
         const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
         if (!is_over && coll__find_root(tcp, c, &ways, now, sizeof now, &is_final)) {
             *pipe = coll__call_root(tcp, &ways, deadline, &status);
@@ -444,10 +440,10 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
             is_denied = status == COLL_PENDING;
             coll__ways_text(&ways, now, sizeof now);
         }
-        /* what rank 0 has answered says more than that it is gone meanwhile */
+        /* a refusal by rank 0 says more than a later failure to connect */
         if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
         was_refused |= status == COLL_ERR_PROTOCOL;
-        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* an old file */
+        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file    */
         if (is_final) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
@@ -463,9 +459,8 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
     }
 }
 
-/* ---- >>the others: until all are there ---- */
+/* ---- >>other ranks: waiting for the table ---- */
 
-/* Rank 0 has sent the table: take it. */
 static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t deadline)
 {
     const size_t length = coll__table_length(tcp);
@@ -481,7 +476,7 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
                               error ? coll__ending_text(error) : "what came is none");
 }
 
-/* Welcome: listen, say where, and wait until all are there, or rank 0 says why not.  `where` is for sentences. */
+/* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
 static coll_status coll__await_table(coll__tcp *tcp, const char *where, const char *hosts, coll__pipe *pipe, int64_t deadline)
 {
     unsigned char note[COLL__CONTROL_LENGTH];
@@ -518,7 +513,7 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    /* rank 0 may say who is missing at the very end of its own time, which may have begun later */
+    /* rank 0 may report the missing ranks only at its own deadline, which may be later */
     const int64_t grace = (int64_t)coll__least((size_t)c->start_timeout_ms / 4, COLL__GRACE_MS);
     const int64_t last = deadline == coll__never ? deadline : deadline + grace * COLL__MS;
     coll__pipe *pipe = &tcp->controls[0].pipe;
@@ -531,9 +526,9 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
     return COLL_OK;
 }
 
-/* ---- >>either ---- */
+/* ---- >>all ranks ---- */
 
-/* What the ranks of one host have of its processors: each may be bound to one of its own. */
+/* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { const coll__endpoint *first; int size, most, sum; uint64_t set; } coll__host_ranks;
 
 static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
@@ -549,7 +544,7 @@ static int coll__host_processors(const coll__host_ranks *host)
     return coll__processors_together(host->set, host->most, host->sum);
 }
 
-/* Hosts one after the other, and on a host by rank. */
+/* Order by host, then by rank. */
 static int coll__by_host(const void *a, const void *b)
 {
     const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
@@ -558,8 +553,8 @@ static int coll__by_host(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
-/* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is
- * left of a processor for each rank of the fullest host. */
+/* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
+ * host with the fewest, at most 1. */
 static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
 {
     const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
@@ -585,14 +580,14 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-/* What rank 0 has read of the wire goes round as a text. */
+/* Rank 0 distributes the values of its tuning file as a text. */
 static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
 {
     if (!COLL__HAS_CHOICE) return;
     if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
 }
 
-/* All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
+/* All ranks parse that text, rank 0 too, so all have the same bits. */
 static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
 {
     const coll__numbers *const before = numbers;
@@ -608,7 +603,7 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     return COLL_OK;
 }
 
-/* Meet all ranks. */
+/* The whole start; afterwards every rank knows all endpoints. */
 static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)
 {
     const coll_config *c = &settings->config;

@@ -1,11 +1,10 @@
-/* coll_tcp_control.h - the caller's side of the control connections, and the events: everything that happens beside the
- * transfers. */
+/* coll_tcp_control.h - the calling thread's part of the control connections, and all events beside the transfers. */
 #ifndef COLL_TCP_CONTROL_H
 #define COLL_TCP_CONTROL_H
 
-/* ---- >>lines ---- */
+/* ---- >>control connections ---- */
 
-/* While rank 0 waits for the others, a line tells where somebody listens, or that he has gone again.  He may come back, soon. */
+/* During the start, at rank 0: read endpoints, and detect closed connections.  A rank may connect again. */
 static void coll__bootstrap_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
@@ -29,7 +28,7 @@ static void coll__bootstrap_event(coll__tcp *tcp, int index)
     line->lost_by = n < 0 ? (int)-n : 0;
 }
 
-/* Without a thread of its own the heartbeat is read here. */
+/* Used if there is no heartbeat thread. */
 static void coll__control_event(coll__tcp *tcp, int index)
 {
     if (tcp->is_bootstrapping) {
@@ -42,7 +41,7 @@ static void coll__control_event(coll__tcp *tcp, int index)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* Take what the heartbeat has found: the verdict, and who has left. */
+/* Read the decision and the leaves from the heartbeat. */
 static void coll__control_listen(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -57,7 +56,7 @@ static void coll__control_listen(coll__tcp *tcp)
 
 static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }
 
-/* The bootstrap is over: from here on the heartbeat has the lines. */
+/* After the start: hand the control connections to the heartbeat. */
 static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
@@ -71,7 +70,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
             coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, i));
 }
 
-/* ---- >>peer status: what is known of others ---- */
+/* ---- >>peer status: activity of other ranks ---- */
 
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
@@ -96,7 +95,7 @@ static void coll__append_beat(char *text, size_t room, int rank, const coll__bea
         coll__append(text, room, ", last finished %s #%u", coll_kind_name((coll_kind)beat->last[12]), (unsigned)last);
 }
 
-/* Rank 0 knows; the others ask it for up to COLL__ASKED_MOST ranks. */
+/* Rank 0 has all heartbeats.  Other ranks request up to COLL__ASKED_MOST of them from rank 0. */
 static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -122,9 +121,9 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent.  The first beats
- * may be of a time before it had that communicator: the one that we know of, and the one that was on its way.  Therefore nothing
- * counts from before this rank last made or freed a communicator. */
+/* Has a peer freed communicator `id`?  Its heartbeats lack it, and nothing else has been received from it for
+ * liveness_timeout_ms.  The first two heartbeats do not count: they may be older than the communicator.  Nothing counts from
+ * before this rank last made or freed a communicator. */
 static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -151,9 +150,9 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
         && coll__now() - quiet->since >= coll__liveness(p);
 }
 
-/* ---- >>events: everything but the transfers ---- */
+/* ---- >>events ---- */
 
-/* Look, without waiting, whether anything has happened, and deal with it. */
+/* Handle all pending events without waiting. */
 static void coll__events(coll__tcp *tcp)
 {
     uint64_t tags[COLL__EVENTS_AT_ONCE];
@@ -173,7 +172,7 @@ static void coll__events(coll__tcp *tcp)
     coll__accept_tidy(tcp);
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (!had_byes) return;
-    const bool is_empty = coll__accept_event(tcp, -1);          /* what a rank sent before it left may still be there   */
+    const bool is_empty = coll__accept_event(tcp, -1);          /* data that a rank sent before it left may be pending  */
     for (int r = 0; r < tcp->size && is_empty; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
 }

@@ -1,14 +1,13 @@
-/* coll_tcp_endpoints.h - where ranks listen: what rank 0 is told, what it hands out, and which address a rank dials.
+/* coll_tcp_endpoints.h - endpoints: how rank 0 collects and distributes them, and which addresses are used.
  *
- * A rank that has been welcomed listens where its way to rank 0 begins, or where it was configured to, and tells rank 0 that
- * endpoint; rank 0 adds the address that it sees.  When all have told, everybody gets the table of all endpoints.  An endpoint
- * has up to three addresses and one port.  Loopback addresses hold among ranks of one host only, and nobody is given another
- * host's.
+ * After rank 0's welcome a rank listens at the local address of its control connection, or at its configured address.  It
+ * sends this endpoint to rank 0, which adds the address that it sees.  Once all endpoints are known, every rank gets the
+ * table.  An endpoint has up to three addresses and one port.  Loopback addresses are valid on one host only, and are removed
+ * for other hosts.
  *
- * Ranks on rank 0's own host may have come by loopback, or by an address that means something else elsewhere, such as that of a
- * bridge for containers, which is the same on every host.  Where other hosts have ranks, too, rank 0 asks those to listen where
- * the others have found this host, and to tell their endpoints again; one that was told its network, or its place in a list of
- * hosts, stays there. */
+ * Ranks on rank 0's host may be connected by loopback, or by an ambiguous address such as that of a container bridge.  If
+ * other hosts have ranks, too, rank 0 asks these ranks to listen at the addresses that other hosts used.  They send their
+ * endpoints again.  Ranks with a configured network or an entry in a list of hosts do not change. */
 #ifndef COLL_TCP_ENDPOINTS_H
 #define COLL_TCP_ENDPOINTS_H
 
@@ -20,7 +19,7 @@ static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
     return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
 }
 
-/* One of the addresses of a rank; those of one wire are on the wire of our way to rank 0. */
+/* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
 static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
 {
     const coll__endpoint *endpoint = &tcp->endpoints[rank];
@@ -31,7 +30,7 @@ static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int 
     return a;
 }
 
-/* Let address `which` of a rank be its first from now on: it is the one that works. */
+/* Move address `which`, which works, to the front. */
 static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
 {
     unsigned char first[16];
@@ -41,7 +40,6 @@ static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
     memcpy(endpoint->addresses[which], first, 16);
 }
 
-/* Leave out loopback addresses. */
 static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
 {
     int kept = 0;
@@ -51,7 +49,6 @@ static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
     endpoint->count = kept;
 }
 
-/* Have two endpoints an address in common? */
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
 {
     for (int i = 0; i < a->count; i++)
@@ -59,9 +56,9 @@ static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint 
     return false;
 }
 
-/* ---- >>rank 0 hears ---- */
+/* ---- >>rank 0: receiving endpoints ---- */
 
-/* Rank `index` says where it listens.  false: it makes no sense. */
+/* Store the endpoint of rank `index`.  false: invalid. */
 static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
 {
     coll__endpoint *endpoint = &tcp->endpoints[index], told;
@@ -70,7 +67,7 @@ static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char 
     int ignored;
 
     if (!tcp->is_bootstrapping || endpoint->port != 0 || !coll__endpoint_read(bytes, &told) || told.port == 0) return false;
-    memcpy(told.host, endpoint->host, sizeof told.host);              /* as its hello said                    */
+    memcpy(told.host, endpoint->host, sizeof told.host);              /* from its hello                       */
     coll__address_pack(&from, seen, &ignored);
     if (!coll__is_loopback(seen) || told.count == 0)
         coll__addresses_add(told.addresses, &told.count, COLL__ENDPOINT_ADDRESSES, seen);
@@ -78,18 +75,18 @@ static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char 
     COLL__ASSERT(tcp->present_count < tcp->size - 1, "rank %d comes, and %d of %d others are there", index, tcp->present_count,
                  tcp->size - 1);
     tcp->present_count++;
-    tcp->short_since = coll__now();               /* somebody has been let in since                           */
+    tcp->short_since = coll__now();               /* accepting works                                          */
     return true;
 }
 
-/* Rank `index` has gone before all were there: it may come again. */
+/* Rank `index` was lost during the start; it may connect again. */
 static void coll__endpoint_lost(coll__tcp *tcp, int index)
 {
     if (tcp->endpoints[index].port != 0) tcp->present_count--;
     tcp->endpoints[index].port = 0;
 }
 
-/* The ranks that have not come, or not told their endpoints, as ranges. */
+/* The ranks without an endpoint, as ranges. */
 static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
 {
     unsigned char *is_missing = (unsigned char *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, 1);
@@ -100,7 +97,7 @@ static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
     coll__give(is_missing);
 }
 
-/* The addresses by which ranks of other hosts have reached this one; gives their number. */
+/* The addresses by which other hosts' ranks reached this host; returns their number. */
 static int coll__outer_addresses(const coll__tcp *tcp, unsigned char (*out)[16])
 {
     int count = 0;
@@ -116,7 +113,6 @@ static int coll__outer_addresses(const coll__tcp *tcp, unsigned char (*out)[16])
     return count;
 }
 
-/* An endpoint, over a control connection. */
 static int coll__endpoint_send(coll__pipe *pipe, coll__control_note note, const coll__endpoint *endpoint, int64_t deadline)
 {
     unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -126,8 +122,8 @@ static int coll__endpoint_send(coll__pipe *pipe, coll__control_note note, const 
     return coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline);
 }
 
-/* Ask the ranks of our host that others may not be able to reach to listen where they are.  Gives how many were asked; they are
- * missing until they have told their endpoints again. */
+/* Ask ranks of this host that other hosts may not reach to listen at those addresses.  Returns their number; they count as
+ * missing until they have sent their endpoints again. */
 static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 {
     coll__endpoint outer = { .count = 0 };
@@ -148,13 +144,13 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
-/* Bytes of the table: all endpoints, and what rank 0 has read of the wire, ended by a zero. */
+/* Bytes of the table: all endpoints, and rank 0's tuning text, ended by a zero. */
 static inline size_t coll__table_length(const coll__tcp *tcp)
 {
     return (size_t)tcp->size * COLL__ENDPOINT_LENGTH + COLL__TUNING_ROOM;
 }
 
-/* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
+/* Send the table to all.  A rank that died meanwhile is detected later. */
 static void coll__send_table(coll__tcp *tcp)
 {
     const size_t length = COLL__CONTROL_LENGTH + coll__table_length(tcp);
@@ -170,7 +166,7 @@ static void coll__send_table(coll__tcp *tcp)
     coll__give(bytes);
 }
 
-/* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
+/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
@@ -187,9 +183,9 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     return true;
 }
 
-/* ---- >>where: without a key, only where nobody else is likely to connect ---- */
+/* ---- >>where to listen: without a key, only at private addresses ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT, and those for documents and measurements; of IPv6 unique local and link-local. */
+/* Loopback, RFC 1918, link-local, CGNAT, documentation and benchmarking ranges; IPv6 unique local and link-local. */
 static bool coll__is_private(const unsigned char *bytes)
 {
     const unsigned char *v4 = bytes + 12;
@@ -203,7 +199,7 @@ static bool coll__is_private(const unsigned char *bytes)
         || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
 }
 
-/* The first address of this host that is not private, for those who listen at all of them.  false: there is none. */
+/* The first public address of this host, for wildcard listeners.  false: none. */
 static bool coll__public_address(coll__address *out)
 {
     struct ifaddrs *all = NULL;
@@ -224,7 +220,7 @@ static bool coll__public_address(coll__address *out)
     return any;
 }
 
-/* May this rank listen at an address?  If not: false, with the sentence. */
+/* May this rank listen at an address?  false: no, `why` says why. */
 static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
 {
     static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };

@@ -1,18 +1,19 @@
-/* coll_tcp_fail.h - the first failure becomes everyone's.
+/* coll_tcp_fail.h - all ranks end with the first failure.
  *
- * Rank 0 is the judge (coll_tcp_heartbeat.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps
- * its connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
- * rank's own view stands, and is told to those with whom it has lines, or, by one that leaves, streams (coll_tcp_probe.h). */
+ * Rank 0 is the failure detector (coll_tcp_heartbeat.h).  If a rank detects an error, it reports to rank 0, and waits for the
+ * decision.  It keeps its connections open until coll_free, for its neighbors could take a close for a death.  If rank 0 is
+ * dead or has left, the rank's own view stands.  It is sent on the rank's control connections or, when it leaves, to the peers
+ * of its streams (coll_tcp_probe.h). */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
 enum {
     COLL__VERDICT_MS = 1000,
-    COLL__FLUSH_MS = 300                          /* what one that leaves gives itself until all is said      */
+    COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
-/* Until when may somebody else still say what has happened?  Rank 0 until `deadline`; where it has left, the one that is to be
- * blamed, if it is not known to have left: it may have failed, and be about to tell why. */
+/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the blamed rank may: it may have
+ * failed, and be about to send the reason. */
 static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -25,7 +26,7 @@ static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began,
     return has_judge ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
 
-/* Report and wait for the verdict.  `is_suspicion`: the text is what is the matter with the rank that is to be blamed. */
+/* Report, and wait for the decision.  `is_suspicion`: the text only says what is wrong with the blamed rank. */
 static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -35,7 +36,7 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
 
     coll__events(tcp);
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* what caused it may have come already     */
+    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* the cause may have arrived already */
     p->is_asking = true;
     if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause, is_suspicion);
     coll__heartbeat_tell(p);
@@ -60,7 +61,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
     const coll_failure own = *cause;
 
     if (tcp->failure.status == COLL_OK) coll__ask_for_verdict(tcp, &own, is_suspicion);
-    coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the caller takes its buffers back */
+    coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }
 
 static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cause)
@@ -72,7 +73,7 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
     return &tcp->failure;
 }
 
-/* Only words and bells: this may be a signal handler. */
+/* Async-signal-safe: only atomic words and doorbells. */
 static bool coll__tcp_abort(void *context, const char *text)
 {
     coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
@@ -83,7 +84,7 @@ static bool coll__tcp_abort(void *context, const char *text)
     return true;
 }
 
-/* Tell rank 0 in which call we are waiting, and which was the last before it. */
+/* Report to rank 0 the call in which this rank waits, and the one before it. */
 static void coll__tcp_report_stall(void *context, const unsigned char *head)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -117,7 +118,7 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
 
 /* ---- >>leaving ---- */
 
-/* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
+/* Wait until the peer's kernel has acknowledged all data: an earlier close could discard it. */
 static void coll__socket_flush(int fd, int64_t deadline)
 {
     while (coll__unacknowledged(fd) > 0 && coll__now() < deadline) {
@@ -132,14 +133,14 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
     coll__socket_flush(pipe->fd, deadline);
 }
 
-/* Say good-bye on all lines, and see that it arrives. */
+/* Send leave messages on all control connections, and wait until they are sent. */
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring.fd, .events = POLLIN };
 
     pthread_mutex_lock(&p->lock);
-    coll__heartbeat_check_abort(p);               /* which our thread may not have seen yet                   */
+    coll__heartbeat_check_abort(p);               /* the heartbeat thread may not have seen it                */
     coll__heartbeat_want(p, COLL__CONTROL_BYE);
     p->is_leaving = true;
     coll__probe_to_tell(tcp);
@@ -164,11 +165,11 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
         if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
-/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
- * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
+/* After a leave message the peer looks once for data in its backlog, so its kernel must have the data by then.  If nothing was
+ * ever received from it, the connection may still wait to be accepted, delayed by unauthenticated peers. */
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {
-    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
+    enum { MOST_MS = 10000 };                     /* documented for coll_free                                 */
     const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
     const int64_t late = dial < most ? dial : most;
 
@@ -180,7 +181,7 @@ static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
     }
 }
 
-/* Has who leaves made other collectives than we?  Rank 0 compares all, and each other rank compares itself with rank 0. */
+/* Compare the collectives of a leaving rank with those of this rank: rank 0 compares all, others compare with rank 0. */
 static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
 {
     pthread_mutex_lock(&p->lock);
@@ -193,7 +194,7 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
     return failure->status;
 }
 
-/* What a good-bye says is at the other side before we look for theirs: so of two that leave at once one sees the other's. */
+/* The leave message is sent before the second comparison.  So if two ranks leave at once, at least one sees the other's. */
 static coll_status coll__tcp_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -207,9 +208,9 @@ static coll_status coll__tcp_part(void *context, void *group, const unsigned cha
     return coll__made_differ(&tcp->heartbeat, failure);
 }
 
-/* Will nothing more come from this rank?  It has left, and its stream of messages has ended, or there never was one.  An end
- * without a good-bye is a death, which is told with more to say about it (coll_tcp_heartbeat.h); but when rank 0 has left, nobody
- * passes good-byes on. */
+/* Will this rank send nothing more?  It has left, and its stream of messages is closed or was never opened.  A close without a
+ * leave message is a death, which coll_tcp_heartbeat.h reports in more detail.  If rank 0 has left, no rank forwards leave
+ * messages. */
 static bool coll__tcp_has_left(const void *context, int peer)
 {
     const coll__tcp *tcp = (const coll__tcp *)context;

@@ -1,7 +1,7 @@
-/* coll_tcp_greet.h - who is there: the first words on every connection, seen from either end.
+/* coll_tcp_greet.h - the handshake at the start of every connection, both sides.
  *
- * The one who calls says who it is and whom it calls; the other one checks that.  Without a key that is all.  With one, both
- * prove that they know it before anything else is read:
+ * The caller (the rank that connects) sends its own rank and the rank that it wants; the other side checks that.  Without a
+ * key that is all.  With a key, both sides prove that they know it before anything else is read:
  *
  *     caller -> hello_c                                     128 bytes, with a nonce
  *     caller <- hello_s                                     128 bytes, with a nonce and with proof S
@@ -11,74 +11,71 @@
  *     proof X = HMAC(K', X, hello_c, hello_s)               the proofs in the hellos count as zero
  *     K'      = HMAC(root, world, epoch)                    root = HMAC(key, "coll-v1")
  *
- * The nonces make every such conversation another one, so that nothing recorded is of use (replay); the letters tell the two
- * sides apart (reflection); both ranks and the purpose stand in the hellos, so that nobody can be led to another rank than the
- * one it called (redirection).  All sums are of a fixed length, and an unauthenticated peer costs two at most, for a hello in
- * which everything else is right.  A budget bounds how many such hellos are answered: each takes from it, and who then proves the
- * key gives back.
+ * The nonces prevent replay; the letters tell the sides apart (reflection); both ranks and the purpose are in the hellos, so a
+ * connection cannot be redirected to another rank.  All sums have a fixed length.  An unauthenticated peer costs at most two
+ * sums, and only for an otherwise valid hello.  A budget bounds the number of such hellos that are answered; a proof refunds
+ * its cost.
  *
- * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.
- * Anybody on the path could write one.  So a rank that has the key proves it there, too, for this hello and this text:
+ * A refused peer gets the reason as a control message in clear, in place of an answer.  Any host on the path could forge one.
+ * So a rank with a key adds a proof for this hello and this text:
  *
- *     proof R = HMAC(root, R, hello_c, the note before it)  not K': the world may be what they differ in
+ *     proof R = HMAC(root, R, hello_c, the message before it)   not K': the world ids may differ
  *
- * A caller with a key believes no other refusal.  It is an attempt that came to nothing, and the caller tries again until its
- * time is up; so it does where something else answers.  Only a proof S that does not fit, or TLS that could not begin, tells it
- * at once that the key is another one.
+ * A caller with a key ignores other refusals and other answers: it retries until its deadline.  Only a wrong proof S, or a
+ * failed start of TLS, shows at once that the keys differ.
  *
- * A greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
- * for a caller that has not been checked. */
+ * coll__greet_advance never blocks.  Nothing is allocated for an unchecked caller. */
 #ifndef COLL_TCP_GREET_H
 #define COLL_TCP_GREET_H
 
-/* What a rank knows of its world before it talks to anybody. */
+/* What a rank knows of its job before it connects. */
 typedef struct coll__identity {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
     int rank, size;
-    uint32_t epoch;                               /* how often the world has shrunk                           */
-    const coll_allocator *memory;                 /* of what connections need                                 */
+    uint32_t epoch;                               /* number of shrinks                                        */
+    const coll_allocator *memory;                 /* for connections                                          */
     int auth;                                     /* COLL__AUTH_...                                           */
-    int more_lanes;                               /* connections to a peer, beside the first                  */
+    int more_lanes;                               /* connections to a peer, minus one                         */
     uint32_t arithmetic;                          /* coll__arithmetic                                         */
-    unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
+    unsigned char root[COLL__SHA_LENGTH];         /* derived from the key                                     */
     coll__seal *seal;                             /* for TLS                                                  */
-    struct coll__past *past;                      /* NULL: this world comes of no other                       */
+    struct coll__past *past;                      /* NULL: the job has not shrunk                             */
 } coll__identity;
 
-/* The agreement that this world comes of (coll_tcp_agree.h): who still calls for that is told how it has ended. */
+/* The agreement that made this job (coll_tcp_agree.h): ranks that still connect for it get the decision. */
 typedef struct coll__past {
-    coll__identity us;                            /* with the one before that                                 */
-    unsigned char *table;                         /* us.size bytes: who goes on                               */
+    coll__identity us;                            /* contains the agreement before it                         */
+    unsigned char *table;                         /* us.size bytes: 1 for members                             */
 } coll__past;
 
-/* For answers to those who have not proved the key: so many at once, and then so many a second. */
+/* Bounds the answers to callers without a proof of the key: a burst, and then a rate. */
 typedef struct coll__budget {
-    int64_t until;                                /* what has been given out would be earned by then           */
+    int64_t until;                                /* when all answers given are paid for                      */
     int     most, a_second;
-    bool    is_awaited;                           /* somebody had none: whoever comes now is behind him        */
+    bool    is_awaited;                           /* a caller waits: later ones queue behind it               */
 } coll__budget;
 
 typedef enum coll__greet_step {
-    COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* of the one who is called         */
-    COLL__GREET_SAY, COLL__GREET_HEAR_ANSWER, COLL__GREET_HEAR_REFUSAL, COLL__GREET_PROVE, COLL__GREET_DENY,  /* of the caller */
+    COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* the called side                  */
+    COLL__GREET_SAY, COLL__GREET_HEAR_ANSWER, COLL__GREET_HEAR_REFUSAL, COLL__GREET_PROVE, COLL__GREET_DENY,  /* the caller */
     COLL__GREET_SEAL, COLL__GREET_OVER
 } coll__greet_step;
 
 typedef struct coll__greet {
     coll__pipe  pipe;
     bool        is_caller;
-    const coll__past *past;                       /* the agreement that the caller means, if it is over       */
+    const coll__past *past;                       /* the finished agreement that the caller means; NULL: none */
     coll__greet_step step;
-    short       want;                             /* what to poll the socket for before the next advance      */
-    size_t      length;                           /* bytes of this step that have been moved                  */
+    short       want;                             /* poll events before the next advance                      */
+    size_t      length;                           /* bytes of this step that are done                         */
     int64_t     deadline;
-    coll__budget *budget;                         /* of the one called; NULL: no bound                        */
-    bool        is_waiting;                       /* for its turn to have some of that                        */
-    coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
-    bool        is_hearsay;                       /* it failed by what somebody says who has not proved the key */
+    coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
+    bool        is_waiting;                       /* for the budget                                           */
+    coll__hello hello;                            /* caller: to be sent; called side: received                */
+    bool        is_hearsay;                       /* the failure is an unauthenticated refusal                */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
-    unsigned char bytes[COLL__CONTROL_LENGTH];    /* on their way                                             */
+    unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */
 } coll__greet;
 
 /* ---- >>budget ---- */
@@ -97,11 +94,11 @@ static bool coll__budget_take(coll__budget *b)
 
 static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }
 
-/* ---- >>past: agreements that are over, under which a rank may still be called ---- */
+/* ---- >>past: finished agreements, for which a rank may still connect ---- */
 
 static inline const coll__past *coll__past_of(const coll__greet *g) { return COLL__HAS_SHRINK ? g->past : NULL; }
 
-/* Is it one of those that the caller's hello means? */
+/* Does the caller's hello mean a finished agreement? */
 static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 {
     coll__hello hello;
@@ -124,7 +121,7 @@ static void coll__past_free(coll__identity *us)
     }
 }
 
-/* Who we are to this caller. */
+/* The identity for this caller. */
 static inline const coll__identity *coll__greeted_as(const coll__greet *g, const coll__identity *us)
 {
     return coll__past_of(g) ? &coll__past_of(g)->us : us;
@@ -145,7 +142,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     memset(hello->nonce, 0, sizeof hello->nonce);
 }
 
-/* Begin to say `hello` on a connected socket, which the greeting takes over. */
+/* Begin as the caller on a connected socket; the handshake owns it. */
 static void coll__greet_call(coll__greet *g, const coll__identity *us, int fd, coll__hello hello, int64_t deadline)
 {
     *g = (coll__greet){ .pipe = { .fd = fd }, .is_caller = true, .step = COLL__GREET_SAY, .want = POLLOUT, .deadline = deadline,
@@ -153,13 +150,13 @@ static void coll__greet_call(coll__greet *g, const coll__identity *us, int fd, c
     coll__hello_as(&g->hello, us);
 }
 
-/* Begin to listen to whoever is at an accepted socket, which the greeting takes over. */
+/* Begin as the called side on an accepted socket; the handshake owns it. */
 static void coll__greet_answer(coll__greet *g, int fd, int64_t deadline)
 {
     *g = (coll__greet){ .pipe = { .fd = fd }, .step = COLL__GREET_HEAR, .want = POLLIN, .deadline = deadline };
 }
 
-/* ---- >>steps: each does what it can, and gives COLL_OK when the next one is due ---- */
+/* ---- >>steps: each does what it can, and returns COLL_OK when the next one is due ---- */
 
 static COLL__PRINTF(3, 4) coll_status coll__greet_failed(coll__greet *g, coll_status status, const char *format, ...)
 {
@@ -191,11 +188,11 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
     return COLL_OK;
 }
 
-/* ---- >>key: proofs, and the steps that only those take who have one ---- */
+/* ---- >>key: proofs, and the steps with a key ---- */
 
 static inline bool coll__has_key(const coll__identity *us) { return COLL__HAS_SECURITY && us->auth & COLL__AUTH_KIND; }
 
-/* What is left of the key, and how it is used.  false: TLS cannot be had. */
+/* Derive the root, and set up TLS.  false: TLS cannot be set up. */
 static bool coll__identity_keyed(coll__identity *us, const char *key)
 {
     static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
@@ -208,7 +205,7 @@ static bool coll__identity_keyed(coll__identity *us, const char *key)
     return us->seal;
 }
 
-/* What only those know who have the key, of this conversation and for this purpose. */
+/* The proof of the key for this handshake and purpose. */
 static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
 {
     unsigned char epoch[4], key[COLL__SHA_LENGTH];
@@ -230,7 +227,7 @@ static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us
     return coll__same_secret(expected, proof, sizeof expected);
 }
 
-/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
+/* The proof of a refusal: the sender has the key, and answers this hello. */
 static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
 {
     char letter = 'R';
@@ -240,7 +237,7 @@ static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, co
     coll__hmac(out, us->root, sizeof us->root, said, 3);
 }
 
-/* Put it there, where both have a key and a whole hello has come. */
+/* Add the proof if both sides have a key and a complete hello has arrived. */
 static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
@@ -260,7 +257,7 @@ static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *
     return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
 }
 
-/* The hello proper has been exchanged: what the bytes go through from here on. */
+/* The hellos are exchanged: begin TLS or checksums, if configured. */
 static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
 {
     unsigned char secret[COLL__SHA_LENGTH];
@@ -278,7 +275,7 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
     return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);
 }
 
-/* NULL: the one who answers is the one that was called, as far as it says. */
+/* NULL: the answer claims to be from the rank that was called. */
 static const char *coll__greet_check_answer(const coll__greet *g, const coll__identity *us, coll__hello *answer)
 {
     const char *wrong = coll__hello_read(g->bytes, us->world, us->size, answer);
@@ -299,7 +296,7 @@ static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity 
 
     if (status != COLL_OK) return status;
     if (coll__begins_refusal(g->bytes)) {
-        g->step = COLL__GREET_HEAR_REFUSAL;       /* of which this is the beginning                           */
+        g->step = COLL__GREET_HEAR_REFUSAL;       /* the bytes are the start of it                            */
         return COLL_OK;
     }
     if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
@@ -323,19 +320,19 @@ static coll_status coll__greet_prove(coll__greet *g, const coll__identity *us)
     return status == COLL_OK ? coll__greet_settle(g, us) : status;
 }
 
-/* The other side has another key: it gets a proof that is none, so that it can say so, too. */
+/* The other side has another key.  It gets an invalid proof, so that it reports that, too. */
 static coll_status coll__greet_deny(coll__greet *g)
 {
     const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, true);
     return status == COLL_OK ? coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
 }
 
-/* A hello in which everything is right: the answer, with our proof. */
+/* The hello is valid: answer it, with a proof. */
 static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
 {
     if (!COLL__HAS_SECURITY) return coll__greet_settle(g, us);
     g->is_waiting = !coll__budget_take(g->budget);
-    if (g->is_waiting) {                          /* nothing is to be polled for                              */
+    if (g->is_waiting) {                          /* poll for nothing                                         */
         g->want = 0;
         return COLL_PENDING;
     }
@@ -383,9 +380,9 @@ static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identit
     return COLL_OK;
 }
 
-/* ---- >>without one: what all do ---- */
+/* ---- >>without a key ---- */
 
-/* The caller's first words.  One that was late may find that the other side has lost its patience. */
+/* Send the hello.  If the caller was late, the other side may have refused already. */
 static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
 {
     const bool has_key = coll__has_key(us);
@@ -405,7 +402,7 @@ static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
     return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
 }
 
-/* What came in the place of an answer is a reason, and believed if it may be. */
+/* Read a refusal in place of an answer; ignore it if it must be authenticated and is not. */
 static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 {
     coll__control control;
@@ -438,7 +435,7 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
                               coll__security_name(ours));
 }
 
-/* Results would have other bits on either side. */
+/* The two builds could compute different bits. */
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     static const struct { uint32_t bit; const char *name; } parts[] = {
@@ -496,9 +493,8 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
     }
 }
 
-/* Move on.  COLL_OK: both ends know with whom they talk, and the pipe is ready; COLL_PENDING: poll for g->want first; an error:
- * g->why says why not, COLL_ERR_PEER being an end without a reason.  The pipe stays the greeting's own until somebody takes
- * it. */
+/* Advance.  COLL_OK: both sides are identified, and the pipe is ready.  COLL_PENDING: poll for g->want first.  An error: see
+ * g->why; COLL_ERR_PEER: closed without a reason.  The handshake owns the pipe until it is taken. */
 static coll_status coll__greet_advance(coll__greet *g, const coll__identity *us)
 {
     coll_status status = COLL_OK;
@@ -507,7 +503,7 @@ static coll_status coll__greet_advance(coll__greet *g, const coll__identity *us)
     return status;
 }
 
-/* The same, waiting until the greeting's deadline. */
+/* The same, blocking until the deadline. */
 static coll_status coll__greet_finish(coll__greet *g, const coll__identity *us)
 {
     coll_status status;

@@ -1,20 +1,19 @@
-/* coll_tcp_heartbeat.h - the control connections while a job runs: heartbeats, the verdict, who has left, who does what.
+/* coll_tcp_heartbeat.h - the control connections while a job runs: heartbeats, failure decision, orderly leaves, activity.
  *
- * Every rank has a line to rank 0.  Over it each says COLL__BEATS times in liveness_timeout_ms that it lives and what it does.
- * Silence counts from the last that has come.  It is judged at liveness_timeout_ms and one such interval, so that a rank that is
- * stopped for less never is dead; and what has come is read before anybody is judged, for the judge may have been stopped
- * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0 sees or is told of is the
- * verdict, which it sends to all; of those who die later it sends them the ranks.  When rank 0 is the dead one, all find that by
- * themselves, and say it in the same words.  A connection between two other ranks over which nothing passes any more is noticed
- * by its own ends, from what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by
- * itself, and has lines of its own to those it waits for (coll_tcp_probe.h).
+ * Every rank has a control connection to rank 0.  On it, each side sends COLL__BEATS heartbeats per liveness_timeout_ms, with
+ * its activity.  Silence is measured from the last received bytes.  The limit is liveness_timeout_ms plus one heartbeat
+ * interval, so a rank that is suspended for less is never declared dead.  Received bytes are read before a decision, for the
+ * detector itself may have been suspended.  Rank 0 is the failure detector for all ranks; each rank watches rank 0.  The first
+ * failure that rank 0 detects or receives is the decision.  It sends the decision to all, and after it the ranks that die
+ * later.  If rank 0 dies, each rank detects that itself, and uses the same sentence.  If a data connection between two other
+ * ranks gets no answers, its ends detect that and report to rank 0.  If rank 0 has left, each rank decides for itself, and
+ * probes the ranks that it waits for (coll_tcp_probe.h).
  *
- * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
- * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
- * word and a bell that there is news.  Without the thread (liveness_timeout_ms < 0) the caller's thread reads the lines itself,
- * when it has nothing else to do, and silence means nothing.
+ * A thread does this, so it goes on while the program computes, and stops if the process is suspended.  It shares its state
+ * with the calling thread under a lock that is not held while waiting; `news` and a doorbell notify that thread.  Without the
+ * thread (liveness_timeout_ms < 0) the calling thread reads the connections when idle, and silence is not detected.
  *
- * What is still to be said on a line is not queued: it follows from the state, note by note, as the line takes them. */
+ * Outgoing control messages are not queued: each one is made from the state when the connection can take it. */
 #ifndef COLL_TCP_HEARTBEAT_H
 #define COLL_TCP_HEARTBEAT_H
 
@@ -22,73 +21,73 @@
 #include <signal.h>
 
 enum {
-    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* heartbeats in a liveness_timeout_ms                      */
+    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* per liveness_timeout_ms                  */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* greetings at the same time; those beside the ranks' own */
+    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* handshakes at the same time; those beyond the ranks' own */
 };
 
 typedef struct coll__control_line {
     coll__pipe    pipe;
-    struct coll__greet *greet;                    /* while we call, which only ranks other than 0 do          */
-    bool          is_wanted;                      /* to be called, no sooner than call_at                     */
-    bool          is_reached;                     /* the one that we call has a kernel that lives             */
-    bool          is_met;                         /* a note has come: from now on an end is a death           */
-    int           calls;                          /* how often                                                */
-    unsigned      refusing;                       /* its addresses at which nobody listens, a bit for each    */
-    int64_t       refused_at;                     /* since when calls have come to that and to nothing else   */
+    struct coll__greet *greet;                    /* while connecting; NULL on rank 0                         */
+    bool          is_wanted;                      /* connect, not before call_at                              */
+    bool          is_reached;                     /* the other host's kernel has accepted the connect         */
+    bool          is_met;                         /* a control message has arrived: a close is now a death    */
+    int           calls;                          /* connection attempts                                      */
+    unsigned      refusing;                       /* addresses that refuse the connect, a bit for each        */
+    int64_t       refused_at;                     /* since when every attempt has been refused                */
     int64_t       call_at;
-    size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
-    unsigned      wants;                          /* notes that are to be said, a bit for each                */
-    int           byes_told, deaths_told;         /* how many of those who have left, and who have died       */
-    int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
+    size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
+    unsigned      wants;                          /* control messages to send, a bit for each                 */
+    int           byes_told, deaths_told;         /* number of leaves and deaths sent                         */
+    int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask rank 0 about, or to answer about */
     int64_t       heard_at;
-    int64_t       lost_at;                        /* in the bootstrap: this one came, and has gone again; 0: no */
-    int           lost_by;                        /* the errno of its end; 0: it has closed                   */
+    int64_t       lost_at;                        /* during the start: when it was lost again; 0: not         */
+    int           lost_by;                        /* errno of the close; 0: end of stream                     */
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
 } coll__control_line;
 
-/* A connection to another rank, beside the lines. */
+/* A data connection that is watched for missing answers. */
 typedef struct coll__path { int fd, peer; int64_t unanswered_at; } coll__path;
 
 typedef struct coll__heartbeat {
     int  rank, size, liveness_ms;
     const coll__endpoint *endpoints;
-    struct coll__tcp *tcp;                        /* whose heartbeat this is                                  */
-    coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
-    int  line_count;                              /* the others: 1, or with the lines of coll_tcp_probe.h       */
-    coll__bell ring;                              /* wakes the caller's thread, whose it is                   */
-    coll__bell bell;                              /* wakes ours                                               */
+    struct coll__tcp *tcp;
+    coll__control_line *lines;                    /* rank 0: one for each rank; others: [0], to rank 0        */
+    int  line_count;                              /* other ranks: 1, or 2 * size (coll_tcp_probe.h)           */
+    coll__bell ring;                              /* wakes the calling thread, which owns it                  */
+    coll__bell bell;                              /* wakes the heartbeat thread                               */
     bool has_lock, has_thread;
     pthread_t thread;
     struct pollfd *fds;
     int64_t beat_at, turned_at;
     unsigned    news, is_stopping;                /* atomic                                                   */
     const char *abort_text;                       /* atomic; NULL: none                                       */
-    pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
-    coll_failure verdict, report;                 /* report: what rank 0 is told                              */
-    bool    is_leaving;                           /* good-byes are on their way                               */
-    bool    is_asking;                            /* the caller's thread has something to report, and waits for the verdict */
-    bool    has_slept;                            /* we were stopped, or without a processor, for a large part of that time */
-    bool    is_taken;                             /* the caller's thread has the verdict                      */
-    bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
+    pthread_mutex_t lock;                         /* guards the rest, and the control connections             */
+    coll_failure verdict, report;                 /* report: sent to rank 0                                   */
+    bool    is_leaving;                           /* leave messages are being sent                            */
+    bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
+    bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
+    bool    is_taken;                             /* the calling thread has read the decision                 */
+    bool    is_suspicion;                         /* the text only says what is wrong with the rank           */
     bool    has_abort_told;
-    int    *departed, departed_count;             /* who has said good-bye, in that order                     */
-    int    *dead, dead_count;                     /* who has died, in that order                              */
+    int    *departed, departed_count;             /* ranks that have left, in that order                      */
+    int    *dead, dead_count;                     /* ranks that have died, in that order                      */
     unsigned char *has_left, *is_dead;
-    unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
-    unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
+    unsigned char *was_late;                      /* did not answer during the agreement on this job          */
+    unsigned char *reports;                       /* rank 0: calls in which each rank waits                   */
     unsigned char  waiting[COLL__REPORT_LENGTH];
-    unsigned char  made[COLL__REPORT_LENGTH];    /* of us when we leave: nothing, and coll__head_of_made     */
-    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, when it has                       */
-    coll__beat  own, *beats;                      /* ours; what each rank last said                           */
-    coll__session *session;                       /* whose transport this is; NULL: not known yet             */
+    unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
+    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, once it has left                   */
+    coll__beat  own, *beats;                      /* of this rank; last heartbeat of each rank                */
+    coll__session *session;                       /* NULL: not known yet                                      */
     uint64_t doing_turn;
     int64_t  doing_since;
     coll__path *paths;
     int      path_count, path_room;
 } coll__heartbeat;
 
-/* How many greetings a rank may have at the same time. */
+/* How many handshakes a rank may have at the same time. */
 static inline int coll__greeting_room(int size, int lanes)
 {
     return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__GREETINGS_SPARE, COLL__GREETINGS_MOST);
@@ -112,21 +111,21 @@ static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char 
     return text;
 }
 
-/* Does nobody judge for this rank? */
+/* Has this rank lost its failure detector, because rank 0 has left? */
 static inline bool coll__is_orphan(const coll__heartbeat *p) { return p->rank != 0 && p->has_left[0]; }
 
-/* Something has happened that the caller's thread should know. */
+/* Notify the calling thread. */
 static void coll__heartbeat_news(coll__heartbeat *p)
 {
     __atomic_store_n(&p->news, 1, __ATOMIC_RELEASE);
     coll__bell_ring(&p->ring);
 }
 
-/* ---- >>telling ---- */
+/* ---- >>sending ---- */
 
 static inline unsigned coll__bit_of(coll__control_note note) { return 1u << (unsigned)note; }
 
-/* What rank 0 answers who asks about a rank. */
+/* Rank 0's answer about a rank. */
 static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned char *out)
 {
     coll__beat beat = rank == p->rank ? p->own : p->beats[rank];
@@ -135,7 +134,7 @@ static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned 
     coll__beat_write(out, rank, &beat);
 }
 
-/* The next note for a line; false: nothing is to be said. */
+/* The next control message for a connection; false: there is none. */
 static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int index)
 {
     const unsigned all = line->wants;
@@ -150,7 +149,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
         const bool is_suspicion = what == &p->report && p->is_suspicion;
         coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
     } else if (p->rank == 0 && p->verdict.status != COLL_OK && line->deaths_told < p->dead_count) {
-        note = COLL__CONTROL_FAIL;                /* after the verdict: it is dead, too                       */
+        note = COLL__CONTROL_FAIL;                /* died after the decision                                  */
         coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
         note = COLL__CONTROL_WAITING;
@@ -165,7 +164,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
         note = COLL__CONTROL_BYE;
         coll__control_write(line->out, note, COLL_OK, p->departed[line->byes_told++], "");
         line->unsent = COLL__CONTROL_LENGTH;
-        return true;                              /* our own, if it is wanted, comes last                     */
+        return true;                              /* this rank's own leave is sent last                       */
     } else if (all & coll__bit_of(COLL__CONTROL_BYE)) {
         note = COLL__CONTROL_BYE;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
@@ -178,7 +177,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
     return true;
 }
 
-/* Say what a line takes of what is to be said.  One that takes nothing any more shows its end when it is read. */
+/* Send as much as the connection takes.  If it fails, drop the rest; the next read detects the close. */
 static void coll__line_flush(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
@@ -207,24 +206,23 @@ static void coll__heartbeat_flush(coll__heartbeat *p)
     for (int i = 0; i < p->line_count; i++) coll__line_flush(p, i);
 }
 
-/* ---- >>judging ---- */
+/* ---- >>failure detection ---- */
 
-/* Have we been asleep for so long that the others may have given us up? */
+/* Was this process suspended so long that others may have declared it dead? */
 static bool coll__heartbeat_slept(const coll__heartbeat *p)
 {
     return p->has_slept || (p->liveness_ms > 0 && coll__now() - p->turned_at > coll__liveness(p) / 2);
 }
 
-/* A rank is dead, whatever the verdict is: nobody waits for it. */
+/* Record a death, independent of the decision: no call waits for this rank any longer. */
 static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
 {
     if (!p->is_dead[rank]) p->dead[p->dead_count++] = rank;
     p->is_dead[rank] = 1;
 }
 
-/* The verdict.  It is told to all lines but one that brought it.  Rank 0, when it comes back to life after the others have given
- * it up, finds what they have said since, and the ends of those who have left for it: that it is dead is then the verdict, in
- * whatever order the news is read. */
+/* Set the decision, and send it to all unless it was received from rank 0.  If rank 0 was suspended and others declared it
+ * dead, their reports and closes arrive in any order: the decision then is that rank 0 is dead. */
 static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
@@ -238,7 +236,7 @@ static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failu
     coll__heartbeat_news(p);
 }
 
-/* Blame a rank, by its name: "rank 2 (hostB, ...) is gone". */
+/* Decide that a rank failed: "rank 2 (hostB, ...) is gone". */
 static void coll__heartbeat_blame(coll__heartbeat *p, coll_status status, int rank, const char *what)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -248,8 +246,8 @@ static void coll__heartbeat_blame(coll__heartbeat *p, coll_status status, int ra
     coll__heartbeat_decide(p, &failure, false);
 }
 
-/* What a rank has found by itself.  At rank 0, and where rank 0 has left, that is the verdict; elsewhere rank 0 is told, and the
- * first report counts. */
+/* This rank detected a failure.  At rank 0, or if rank 0 has left, that is the decision.  Otherwise it is reported to rank 0;
+ * the first report counts. */
 static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause, bool is_suspicion)
 {
     const bool is_judge = p->rank == 0 || p->has_left[0];
@@ -272,7 +270,7 @@ static bool coll__line_is_watched(const coll__heartbeat *p, int index)
 
 static void coll__line_event(coll__heartbeat *p, int index);
 
-/* Has a rank sent no heartbeat for so long?  What lies in the socket is one, though we have not read it yet. */
+/* Has a rank sent nothing for longer than `most`?  Unread bytes in the socket count as received. */
 static bool coll__line_is_silent(coll__heartbeat *p, int index, int64_t now, int64_t most)
 {
     if (!coll__line_is_watched(p, index) || now - p->lines[index].heard_at <= most) return false;
@@ -280,7 +278,7 @@ static bool coll__line_is_silent(coll__heartbeat *p, int index, int64_t now, int
     return coll__line_is_watched(p, index) && now - p->lines[index].heard_at > most;
 }
 
-/* Which line has been silent for too long?  -1: none.  Silence counts from the last that has come. */
+/* The first rank that exceeded the silence limit; -1: none. */
 static int coll__first_silent(coll__heartbeat *p, int64_t now)
 {
     for (int i = 0; i < p->line_count; i++)
@@ -298,9 +296,8 @@ static void coll__blame_link(const coll__heartbeat *p, coll_failure *failure, in
                 p->liveness_ms * 1e-3, rest);
 }
 
-/* Ranks that have sent no heartbeat for too long.  They come at intervals, and who is the first to be given up has missed
- * one more: those who have been silent for the whole limit then have met the same fate.  When they are most of the job, it is
- * rank 0 that is cut off. */
+/* Declare ranks dead that exceeded the silence limit.  Heartbeats are periodic: ranks that failed together exceed it at
+ * different times, so ranks silent for liveness_timeout_ms are included.  If these are most of the job, rank 0 is cut off. */
 static void coll__judge_silence(coll__heartbeat *p, int64_t now)
 {
     char what[160], others[80] = "", rest[100] = "";
@@ -324,7 +321,7 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     if (2 * count > p->size) {
         coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
         coll__heartbeat_blame(p, COLL_ERR_PEER, 0, what);
-    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* nobody can tell host from link   */
+    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable */
         if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
         coll__blame_link(p, &failure, first, p->rank, first, rest);
         coll__heartbeat_decide(p, &failure, false);
@@ -333,8 +330,8 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     }
 }
 
-/* Since when has nothing come back for what is on its way over this connection?  0: it is not so.  What was last heard before
- * anything was asked does not count. */
+/* Since when has data in flight on this connection had no answer?  0: all is answered.  Time before the first such look does
+ * not count. */
 static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
 {
     const int64_t ms = coll__unanswered_ms(path->fd);
@@ -345,8 +342,8 @@ static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
     return answered_at > asked_at ? answered_at : asked_at;
 }
 
-/* A path beside which there is a line is left to that.  If the line is silent, too, all then say the same; if it is not, the link
- * is whole, and the other side only reads slowly: its kernel may drop what it has no room for, and say nothing. */
+/* A data connection to a rank with a watched control connection is skipped.  If that is silent too, all ranks report the same.
+ * If it is not, the link works and the peer only reads slowly: its kernel may drop data without an answer. */
 static void coll__judge_paths(coll__heartbeat *p, int64_t now)
 {
     coll_failure cause = { COLL_OK, -1, "" };
@@ -361,7 +358,7 @@ static void coll__judge_paths(coll__heartbeat *p, int64_t now)
     }
 }
 
-/* ---- >>hearing ---- */
+/* ---- >>receiving ---- */
 
 static void coll__bye_heard(coll__heartbeat *p, int rank)
 {
@@ -369,14 +366,14 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     p->has_left[rank] = 1;
     p->departed[p->departed_count++] = rank;
     coll__heartbeat_news(p);
-    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without a word on that   */
+    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision */
         const coll_failure cause = p->report;
         coll__heartbeat_report(p, &cause, p->is_suspicion);
     }
 }
 
-/* A rank of a world that others have made after a failure has not come to it.  It may live: it ends a line, too, when it has
- * waited for too long in coll_shrink, and comes when these ranks meet again.  So it is not called dead. */
+/* A rank of the new job after coll_shrink is not connected.  It may be alive: it also closes connections if it waited too long
+ * in coll_shrink, and can take part in the next agreement.  So it is not recorded as dead. */
 static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
     const int before = p->dead_count;
@@ -385,7 +382,8 @@ static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
     while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
-/* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
+/* A control connection is closed.  Without a leave message the rank is dead, unless it never sent anything, or had connected
+ * as a probe. */
 static void coll__line_closed(coll__heartbeat *p, int index, int error)
 {
     coll__control_line *line = &p->lines[index];
@@ -399,8 +397,8 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
-/* Rank 0 learns in which call a rank is waiting, and which one it has been through before, and compares these with what the
- * others have said: who only had to send is through, whatever the others make of that. */
+/* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call
+ * counts, because a rank that only sends in it completes early. */
 static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned char *heads)
 {
     unsigned char *const mine = p->reports + (size_t)rank * COLL__REPORT_LENGTH;
@@ -423,7 +421,7 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         coll__line_closed(p, index, EPROTO);
         return;
     }
-    const bool is_of_judge = p->rank != 0 && index == 0;                  /* nobody else speaks for another           */
+    const bool is_of_judge = p->rank != 0 && index == 0;                  /* only rank 0 reports about others */
     const int rank = is_of_judge ? control.what.rank : index % p->size;
     line->is_met = true;
     switch (control.note) {
@@ -443,7 +441,7 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     }
 }
 
-/* Read what a line has. */
+/* Read all that a control connection has. */
 static void coll__line_event(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
@@ -463,17 +461,17 @@ static void coll__line_event(coll__heartbeat *p, int index)
     }
 }
 
-/* ---- >>beating ---- */
+/* ---- >>the heartbeat thread ---- */
 
-/* Of ranks that rank 0 has left: coll_tcp_probe.h. */
+/* Defined in coll_tcp_probe.h. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now);
 static void coll__probe_go_on(coll__heartbeat *p, int rank);
 static void coll__probe_ends(coll__control_line *line);
-/* The listener, while the program computes: coll_tcp_accept.h. */
+/* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
-/* See what our own rank does. */
+/* Read the activity of this rank. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
     uint64_t words[COLL_HEAD_LENGTH / 8];
@@ -494,7 +492,7 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
     coll__beat_fill(&p->own, p->session);
 }
 
-/* coll_abort was called, perhaps in a signal handler. */
+/* Report a coll_abort, which a signal handler may have called. */
 static void coll__heartbeat_check_abort(coll__heartbeat *p)
 {
     const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
@@ -506,8 +504,8 @@ static void coll__heartbeat_check_abort(coll__heartbeat *p)
     coll__heartbeat_report(p, &cause, false);
 }
 
-/* What is due at this time.  Gives when to come again.  Who has been asleep himself, stopped or without a processor, cannot tell
- * how long the others were silent: he gives them another half of their time. */
+/* Do what is due; returns the time of the next call.  After this process was suspended, silence of others is not reliable:
+ * each gets another half of liveness_timeout_ms. */
 static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
 {
     int64_t next;
@@ -537,7 +535,7 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
     return next;
 }
 
-/* What to poll for, in fds: a line in its own place, behind our bell. */
+/* Fill `fds`: the doorbell, then one entry for each control connection. */
 static void coll__heartbeat_watch(coll__heartbeat *p)
 {
     p->fds[0] = (struct pollfd){ .fd = p->bell.fd, .events = POLLIN };
@@ -577,13 +575,13 @@ static void *coll__heartbeat_main(void *at)
 
 /* ---- >>from other threads ---- */
 
-/* Wake our thread.  From a signal handler, too. */
+/* Async-signal-safe. */
 static void coll__heartbeat_wake(coll__heartbeat *p)
 {
     coll__bell_ring(&p->bell);
 }
 
-/* The caller's thread has set something that is to be told: at once, and what a line does not take later. */
+/* Send what the calling thread has set; the heartbeat thread sends what a connection does not take now. */
 static void coll__heartbeat_tell(coll__heartbeat *p)
 {
     bool is_stuck = false;
@@ -593,14 +591,13 @@ static void coll__heartbeat_tell(coll__heartbeat *p)
     if (is_stuck && p->has_thread) coll__heartbeat_wake(p);
 }
 
-/* A connection to a peer is open, and stays so until the heartbeat is closed.  The kernel is to ask the other one for an answer
- * often enough, also when nothing is sent. */
+/* Watch a data connection until the heartbeat is closed.  The kernel probes it often enough, even if nothing is sent. */
 static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
 {
     const int seconds = p->liveness_ms / 1000, idle = seconds / COLL__BEATS > 1 ? seconds / COLL__BEATS : 1;
 
     if (p->liveness_ms <= 0) return;
-    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* the kernel's own verdict comes after ours        */
+    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* later than this detector                 */
     coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {
@@ -614,7 +611,7 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
 
 /* ---- >>open, close ---- */
 
-/* false: no memory. */
+/* false: out of memory. */
 static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int greetings, coll__control_line *lines,
                              const coll__endpoint *endpoints)
 {
@@ -643,8 +640,8 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
 }
 
-/* All lines are there, and those at their other ends know of this world, or may (are_met false): begin.  Gives 0, or the errno
- * for which there is no thread; then nobody watches. */
+/* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start; then no silence is
+ * detected. */
 static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__bell ring)
 {
     int error = 0;
@@ -654,7 +651,7 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_me
     p->turned_at = p->doing_since = coll__now();
     p->beat_at = p->turned_at;
     for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = are_met;
-    coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* who we are; at once, for one may die soon            */
+    coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* identify this rank early: one may die soon           */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;
     error = coll__bell_open(&p->bell);
@@ -664,7 +661,7 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_me
     return error;
 }
 
-/* The thread ends; the lines stay. */
+/* End the thread; the connections stay open. */
 static void coll__heartbeat_stop(coll__heartbeat *p)
 {
     if (!p->has_thread) return;

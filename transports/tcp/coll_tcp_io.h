@@ -1,22 +1,20 @@
-/* coll_tcp_io.h - how to wait for sockets, in two ways: poll, and io_uring through liburing.
+/* coll_tcp_io.h - waiting for sockets: poll, and io_uring through liburing.
  *
- * Moving bytes is done with plain calls first, which is quickest as long as there is something to move.  A back end comes in
- * when nothing moves any more.  poll: wait until something can move.  io_uring: hand the transfers themselves to the kernel,
- * which goes on with them while this thread sleeps or computes.  Everything else that may happen (a new connection, a note
- * from rank 0) is watched along with the streams by both back ends (coll_tcp_watch.h).
+ * Bytes are moved by plain calls first, which is fastest while sockets are ready.  A back end is used when nothing moves any
+ * more.  poll waits until a socket is ready.  io_uring takes the transfers themselves, and continues them while the thread
+ * sleeps or computes.  Both also wait for all other events, such as new connections (coll_tcp_watch.h).
  *
- * The ring is used without DEFER_TASKRUN, so that transfers go on while the program computes.  A ring that cannot be had
- * means poll, with a line on the log, unless io_uring was asked for by name.
+ * The ring does not use DEFER_TASKRUN, so transfers continue while the program computes.  If a ring cannot be opened, poll is
+ * used, with a log line; if io_uring is configured by name, that is an error.
  *
- * Most of liburing is inline in its header.  The few functions that are not are found when a ring is opened, in the library
- * that is loaded then; a program is linked with it only by COLL_WITH_URING.  So the command that links does not depend on what
- * is installed. */
+ * Most of liburing is inline in its header.  The other functions are loaded with dlopen when a ring is opened; only
+ * COLL_WITH_URING links the library.  So the link command does not depend on what is installed. */
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
 
 #if COLL__HAS_URING
 #if defined(__clang__) || defined(__GNUC__)
-#pragma GCC diagnostic push                       /* liburing's own inline functions                          */
+#pragma GCC diagnostic push                       /* for liburing's inline functions                          */
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -39,7 +37,7 @@
 #endif
 
 #if COLL__HAS_URING
-/* What is not inline in the header of liburing 2.2 and later. */
+/* Functions of liburing 2.2 and later that are not inline. */
 #define COLL__URING_CALLS(X) \
     X(io_uring_queue_init_params) X(io_uring_queue_exit) X(io_uring_submit) X(io_uring_submit_and_wait_timeout) \
     X(__io_uring_get_cqe)
@@ -49,11 +47,11 @@ typedef struct coll__uring_calls { COLL__URING_CALLS(COLL__URING_POINTER) } coll
 
 typedef struct coll__io {
     bool is_uring;
-    int  refusal;                                 /* why there is no ring that was wanted: a negative errno   */
-    coll__watched events;                           /* everything but the transfers                             */
-    coll__bell bell;                              /* rung by other threads, watched with the events           */
-    struct pollfd *fds;                           /* poll: room for all streams and the events                */
-    int  posted;                                  /* io_uring: requests that are with the kernel              */
+    int  refusal;                                 /* negative errno of a failed open; 0: none                 */
+    coll__watched events;                           /* all but the transfers                                  */
+    coll__bell bell;                              /* rung by other threads; one of the events                 */
+    struct pollfd *fds;                           /* poll: for all streams and the events                     */
+    int  posted;                                  /* io_uring: requests in flight                             */
     bool is_events_posted;
 #if COLL__HAS_URING
     coll__uring_calls uring;
@@ -63,12 +61,12 @@ typedef struct coll__io {
 
 enum { COLL__CANCEL_MS = 1000 };
 
-/* The streams that have something to do. */
+/* The streams that have transfers. */
 typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 
 /* ---- >>poll ---- */
 
-/* Have a pipe polled for what it is to do.  false: it can be done now. */
+/* Add a pipe to the poll set.  false: it is ready now. */
 static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
 {
     const short want = query ? coll__pipe_await(pipe, query) : 0;
@@ -79,7 +77,7 @@ static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
-    int n = 1;                                    /* the first place is that of the events                    */
+    int n = 1;                                    /* the first entry is for the events                        */
 
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
@@ -123,12 +121,12 @@ static int coll__uring_load(coll__uring_calls *calls)
 #define COLL__URING_LIBRARY "liburing.so.2"
 #endif
 
-/* Weak, so that they are null, and the program is linked all the same, where they are in a library of their own (-ldl, before
- * glibc 2.34).  A static program has no loader (AT_BASE), and loads nothing: another libc would come along. */
+/* Weak, so they are null where they need a library (-ldl, before glibc 2.34), and the link still succeeds.  A static program
+ * has no loader (AT_BASE), and loads nothing: that would load a second libc. */
 static __typeof__(dlopen) coll__weak_dlopen __attribute__((weakref("dlopen")));
 static __typeof__(dlsym) coll__weak_dlsym __attribute__((weakref("dlsym")));
 
-/* A pointer to a function, as ISO C does not convert one. */
+/* Store a function pointer, which ISO C does not convert from void *. */
 static bool coll__uring_find(void *library, const char *name, void *function)
 {
     void *const at = coll__weak_dlsym(library, name);
@@ -137,7 +135,7 @@ static bool coll__uring_find(void *library, const char *name, void *function)
     return at != NULL;
 }
 
-/* It stays loaded: other rings have its functions, too. */
+/* The library stays loaded, for other rings use it. */
 #define COLL__URING_FOUND(name) && coll__uring_find(library, #name, &calls->name)
 static int coll__uring_load(coll__uring_calls *calls)
 {
@@ -149,7 +147,7 @@ static int coll__uring_load(coll__uring_calls *calls)
 
 #endif
 
-/* Open a ring: the newest set-up flags first, fewer entries when locked memory is short.  0, or a negative errno. */
+/* Open a ring: with the newest flags first, with fewer entries if locked memory is short.  Returns 0 or a negative errno. */
 static int coll__uring_open(coll__io *io)
 {
     static const unsigned ladder[] = { IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG, 0 };        /* Linux 5.19 */
@@ -186,7 +184,7 @@ static const char *coll__uring_hint(int error)
 
 static void coll__uring_close(coll__io *io) { io->uring.io_uring_queue_exit(&io->ring); }
 
-/* What a request is for, in the lowest bits of its tag; the others are the address of a stream, or of a lane. */
+/* Kind of a request, in the lowest bits of its tag; the rest is the address of a stream or a lane. */
 enum {
     COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_LANE = 4,
     COLL__RING_MASK = 7
@@ -205,7 +203,7 @@ static void coll__uring_lane_completed(coll__strand *l, int what, size_t moved)
     }
 }
 
-/* One request has come back.  Errors are left to the next plain call on the socket, which meets them again. */
+/* Account for a completed request.  Errors are ignored: the next plain call on the socket returns them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
 {
     const uintptr_t tag = (uintptr_t)io_uring_cqe_get_data(cqe);
@@ -231,11 +229,11 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
         if (s) s->is_watched = false;
         else io->is_events_posted = false;
         break;
-    default: break;                               /* a cancellation has been carried out                      */
+    default: break;                               /* a completed cancellation                                 */
     }
 }
 
-/* What has come back next, if anything has: what io_uring_peek_cqe does. */
+/* The next completion, if any: io_uring_peek_cqe. */
 static bool coll__uring_peek(coll__io *io, struct io_uring_cqe **cqe)
 {
     unsigned head;
@@ -244,7 +242,7 @@ static bool coll__uring_peek(coll__io *io, struct io_uring_cqe **cqe)
     return io->uring.__io_uring_get_cqe(&io->ring, cqe, 0, 0, NULL) == 0;
 }
 
-/* Take what has come back, without waiting.  Gives how much there was. */
+/* Handle all completions without waiting; returns their number. */
 static int coll__uring_reap(coll__io *io)
 {
     struct io_uring_cqe *cqe;
@@ -279,7 +277,7 @@ static void coll__uring_cancel_one(coll__io *io, uintptr_t tag)
     io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
 }
 
-/* Ask the kernel to give back what it has of this stream. */
+/* Cancel all requests of a stream. */
 static void coll__uring_cancel(coll__io *io, coll__stream *s)
 {
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
@@ -295,7 +293,7 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
     }
 }
 
-/* A pipe whose bytes the kernel cannot move by itself: let it tell when to look again.  false: it is time to look now. */
+/* For a pipe that is not a plain socket: request a poll.  false: it is ready now. */
 static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool *is_watched, uintptr_t tag)
 {
     const short want = query ? coll__pipe_await(pipe, query) : 0;
@@ -309,7 +307,7 @@ static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool 
     return true;
 }
 
-/* Hand over what the lanes of a stream have to do, each at most one transfer for each direction.  false: look again now. */
+/* Submit at most one transfer per direction for each lane.  false: a lane is ready now. */
 static bool coll__uring_lanes(coll__io *io, coll__bundle *b)
 {
     bool may_wait = true;
@@ -337,8 +335,8 @@ static bool coll__uring_lanes(coll__io *io, coll__bundle *b)
     return may_wait;
 }
 
-/* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first.  A receive
- * is to be whole only once its head has been seen to be the right one: the message may be another, and shorter. */
+/* Submit one transfer per direction for each stream, and wait for the first completion.  MSG_WAITALL is set after the head has
+ * been checked: another message may be shorter. */
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     struct __kernel_timespec t = { wait_ms / 1000, (wait_ms % 1000) * (long long)COLL__MS };
@@ -382,7 +380,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
 
 /* ---- >>either ---- */
 
-/* So that it can be closed, whether it comes to be open or not. */
+/* After this, coll__io_close is allowed. */
 static void coll__io_init(coll__io *io)
 {
     memset(io, 0, sizeof *io);
@@ -390,7 +388,7 @@ static void coll__io_init(coll__io *io)
     io->bell = coll__no_bell;
 }
 
-/* `mode`: auto, uring or poll.  `streams`: how many connections there can be.  `is_heard`: other processes ring the bell. */
+/* `mode`: auto, uring or poll.  `streams`: most connections.  `is_heard`: other processes ring the doorbell. */
 static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams, bool is_heard,
                                  const coll__log *log)
 {
@@ -426,10 +424,10 @@ static void coll__io_wait(coll__io *io, const coll__active *active, int wait_ms)
     else coll__poll_wait(io, active, wait_ms);
 }
 
-/* What the kernel has moved by itself: so many transfers. */
+/* Account for transfers completed by the kernel; returns their number. */
 static inline int coll__io_reap(coll__io *io) { return io->posted > 0 ? coll__uring_reap(io) : 0; }
 
-/* Take all transfers back from the kernel, which lets go of our memory.  The sockets stay as they are. */
+/* Cancel all transfers, so that the kernel no longer uses their memory.  The sockets stay open. */
 static void coll__io_cancel(coll__io *io, coll__stream *streams, int count)
 {
     const coll__active none = { NULL, 0 };
@@ -448,11 +446,11 @@ static void coll__io_close(coll__io *io)
     coll__give(io->fds);
 }
 
-/* Watch a descriptor for the events; `tag` comes back with them. */
+/* Watch a descriptor; `tag` identifies its events. */
 static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { coll__watched_add(&io->events, fd, want, tag); }
 static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
-/* Wait until something has happened beside the transfers. */
+/* Wait for events only. */
 static void coll__io_wait_events(coll__io *io, int wait_ms)
 {
     struct pollfd only[1];

@@ -1,63 +1,62 @@
-/* coll_tcp_lanes.h - a stream over several connections, its lanes: for links on which one connection does not get all there is.
+/* coll_tcp_lanes.h - a stream over several connections (lanes), for links that one connection does not saturate.
  *
- * A short message goes over lane 0 as if that were the only one.  Of a long one, a message whose body is longer than
- * COLL__CHUNK_LEAST, only the head does; its body is cut into chunks, and each lane that can take bytes takes the next chunk.
- * So a lane that is slow takes fewer.  Both ends know the length of a message, and so which it is.
+ * A short message uses lane 0 only.  Of a long message, with a body of more than COLL__CHUNK_LEAST bytes, lane 0 sends the
+ * head.  The body is cut into chunks; each lane that can send takes the next chunk, so slow lanes take fewer.  Both ends know
+ * the length of a message, hence its kind.
  *
  *     lane 0    head  chunk 0  chunk 3  end | head  chunk 0 ...
  *     lane 1          chunk 1           | chunk 2 ...
  *     lane 2          chunk 2     | chunk 1 ...
  *
  * A chunk has a head of 16 bytes: 0 u32 number of the message among the long ones of its direction, 4 u32 length, 8 u64 offset
- * in the body.  One of length 0 is an end: on lane 0 of its part of a message, before the next thing that is said there; on
- * another lane of all that will come, said when the sender leaves.  A lane that closes without one was cut, which is the end
- * of the stream.
+ * in the body.  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes it ends the lane,
+ * when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
- * The chunks of the next long message follow when those of the last one are all given out, though some of them may still be on
- * their way: the receiver has room for COLL__LONG_MOST messages at once, and leaves a chunk that is ahead of the heads on its
- * lane until its message has begun.  That cannot block: what a lane holds up is always behind what it waits for. */
+ * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
+ * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
+ * deadlock: the data behind such a chunk is always later than the head that it waits for. */
 #ifndef COLL_TCP_LANES_H
 #define COLL_TCP_LANES_H
 
 #ifndef COLL__CHUNK_LEAST
-#define COLL__CHUNK_LEAST (64 << 10)              /* a shorter body does not make up for the work              */
+#define COLL__CHUNK_LEAST (64 << 10)              /* shorter bodies do not gain                               */
 #endif
 
 enum {
     COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
     COLL__CHUNK_HEAD  = 16,
-    COLL__CHUNKS_LANE = 8,                        /* of a long body for each lane, so that all end together   */
-    COLL__LONG_MOST   = 8,                        /* long messages that arrive at the same time               */
-    COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* bytes that a lane takes before it has sent those before  */
+    COLL__CHUNKS_LANE = 8,                        /* chunks of a long body per lane, so that all end together */
+    COLL__LONG_MOST   = 8,                        /* long messages received at the same time                  */
+    COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* unsent bytes that a lane may buffer                      */
 };
 
-/* What a lane is sending: a message, or a chunk of one, whose first chunk on lane 0 has the message's head in front. */
+/* What a lane is sending: a message or a chunk; the first chunk on lane 0 follows the head of its message. */
 typedef struct coll__outgoing {
     coll_xfer *xfer;
     unsigned char bytes[COLL__CHUNK_HEAD + COLL_HEAD_LENGTH + COLL__CHUNK_HEAD];
     unsigned char *body;
-    size_t head, length, moved;                   /* of the bytes; of the body; of both together              */
+    size_t head, length, moved;                   /* of `bytes`; of the body; sent of both                    */
 } coll__outgoing;
 
 /* What a lane reads next. */
 typedef enum coll__landing_step {
-    COLL__LAND_CHUNK,                             /* the head of a chunk                                      */
-    COLL__LAND_HEAD,                              /* lane 0: that of a message                                */
+    COLL__LAND_CHUNK,                             /* a chunk's head                                           */
+    COLL__LAND_HEAD,                              /* lane 0: a message's head                                 */
     COLL__LAND_BODY,                              /* `left` bytes of the message `xfer`, or of a chunk of it  */
-    COLL__LAND_HELD,                              /* nothing: the chunk's message has not begun               */
+    COLL__LAND_HELD,                              /* nothing until the chunk's message has begun              */
     COLL__LAND_OVER                               /* nothing more                                             */
 } coll__landing_step;
 
 typedef struct coll__strand {
     struct coll__stream *stream;
     int   index;
-    coll__pipe own, *pipe;                        /* lane 0's is the stream's                                 */
+    coll__pipe own, *pipe;                        /* lane 0 uses the stream's pipe                            */
     bool  is_push_posted, is_pull_posted, is_watched;
-    bool  has_heard;                              /* the first head is here                                   */
-    bool  is_wrong;                               /* what came made no sense                                  */
+    bool  has_heard;                              /* a head has arrived                                       */
+    bool  is_wrong;                               /* invalid data arrived                                     */
     coll__outgoing out;
     coll__landing_step step;
-    unsigned char bytes[COLL__CHUNK_HEAD];        /* of the chunk that comes, `got` of them                   */
+    unsigned char bytes[COLL__CHUNK_HEAD];        /* head of the arriving chunk, `got` bytes of it            */
     size_t got, left;
     unsigned char *body;
     coll_xfer *xfer;
@@ -65,32 +64,32 @@ typedef struct coll__strand {
     struct msghdr push_message, pull_message;
 } coll__strand;
 
-/* A long message that is arriving. */
+/* A long message being received. */
 typedef struct coll__inbound {
-    coll_xfer *xfer;                              /* NULL: there is none                                      */
+    coll_xfer *xfer;                              /* NULL: unused                                             */
     uint32_t   number;
-    size_t     announced;                         /* bytes of the chunks whose heads are here                 */
+    size_t     announced;                         /* bytes of all chunks whose heads have arrived             */
 } coll__inbound;
 
 /* The lanes of a stream. */
 typedef struct coll__bundle {
-    int        count, open;                       /* so many are connected                                    */
-    uint32_t   out_number, in_number;             /* of the last long message that has begun                  */
-    coll_xfer *cutting;                           /* the message whose chunks are given out; NULL: none       */
-    size_t     cut, chunk;                        /* bytes of it that have been; bytes of a chunk             */
-    bool       owes_end;                          /* lane 0 has not told the end of its part yet              */
+    int        count, open;                       /* open: connected lanes                                    */
+    uint32_t   out_number, in_number;             /* of the last long message begun                           */
+    coll_xfer *cutting;                           /* the message being cut; NULL: none                        */
+    size_t     cut, chunk;                        /* bytes of it assigned; bytes of a chunk                   */
+    bool       owes_end;                          /* lane 0 must still send its end mark                      */
     int        arrivals;
     coll__inbound arrival[COLL__LONG_MOST];       /* by number                                                */
-    coll__strand *refuser;                        /* the lane on which the stream was refused                 */
+    coll__strand *refuser;                        /* the lane that received a refusal                         */
     coll__strand strands[];
 } coll__bundle;
 
-/* The lanes of a stream.  NULL: it is one connection. */
+/* NULL: the stream is one connection. */
 static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->bundle : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
-/* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
+/* The lanes of a stream, not connected.  NULL: out of memory. */
 static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
 {
     coll__bundle *b = !COLL__IS_WHOLE ? NULL
@@ -116,20 +115,20 @@ static void coll__bundle_free(coll__bundle *b)
     coll__give(b);
 }
 
-/* The pipe of a lane; of one that is connected by the only connection there is, its own. */
+/* The pipe of a lane, or of the only connection. */
 static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 {
     return coll__bundle_of(s) ? s->bundle->strands[lane].pipe : &s->pipe;
 }
 
-/* A lane is connected.  true: so are all. */
+/* Store a lane's connection.  true: all are connected. */
 static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
 {
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
     if (!coll__bundle_of(s)) return true;
-    coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would take megabytes */
+    coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would buffer megabytes                */
     COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
                  s->bundle->open, s->bundle->count);
     return ++s->bundle->open == s->bundle->count;
@@ -143,7 +142,7 @@ static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *
     return at != NULL;
 }
 
-/* A message is finished, which need not be the first. */
+/* Complete a message, which need not be the first. */
 static void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
 {
     coll_xfer **at = &c->first;
@@ -185,7 +184,7 @@ static void coll__outgoing_cut(coll__bundle *b, coll__outgoing *p)
     if (b->cut == x->length) b->cutting = NULL;
 }
 
-/* Give a lane something to send.  false: there is nothing for it. */
+/* Assign the next piece to a lane.  false: there is none. */
 static bool coll__strand_take(coll__bundle *b, coll__strand *l)
 {
     coll__outgoing *p = &l->out;
@@ -244,7 +243,7 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
     if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->stream->out, x, COLL_OK);
 }
 
-/* As coll__stream_push.  The lanes take turns, one call each. */
+/* As coll__stream_push; one call per lane in turn. */
 static size_t coll__bundle_push(coll__stream *s, int *error)
 {
     coll__bundle *b = coll__bundle_of(s);
@@ -270,7 +269,7 @@ static size_t coll__bundle_push(coll__stream *s, int *error)
 
 /* ---- >>receiving ---- */
 
-/* The receive whose head comes next on lane 0.  NULL: none, or one that there is no room for yet. */
+/* The receive whose head is next on lane 0.  NULL: none, or all long slots are in use. */
 static coll_xfer *coll__bundle_next(const coll__bundle *b, const coll__stream *s)
 {
     coll_xfer *x = s->in.first;
@@ -279,8 +278,8 @@ static coll_xfer *coll__bundle_next(const coll__bundle *b, const coll__stream *s
     return x && coll__is_long(x) && b->arrival[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
 }
 
-/* What a lane is to read; NULL: nothing.  What follows a body or a head is read along with it if it is short, unless the kernel
- * is to wait until all is there.  In front of a refusal nothing is known to follow. */
+/* Where to read to; NULL: nothing to read.  A short item that follows is read in the same call, unless the kernel waits for
+ * all bytes.  Nothing else is read with the first head, for it may be a refusal. */
 static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted)
 {
     coll__stream *s = l->stream;
@@ -312,7 +311,7 @@ static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size
     l->step = COLL__LAND_BODY;
 }
 
-/* The head of a message is here.  false: something else came. */
+/* A message's head has arrived.  false: it is not the expected one. */
 static bool coll__strand_head(coll__strand *l, coll_xfer *x)
 {
     coll__stream *s = l->stream;
@@ -342,7 +341,7 @@ static bool coll__strand_head(coll__strand *l, coll_xfer *x)
     return true;
 }
 
-/* The head of a chunk is here.  false: it makes no sense. */
+/* A chunk's head has arrived.  false: invalid. */
 static bool coll__strand_chunk(coll__strand *l)
 {
     coll__bundle *b = l->stream->bundle;
@@ -373,7 +372,7 @@ static bool coll__strand_chunk(coll__strand *l)
     return true;
 }
 
-/* All of a body that was to come on a lane is here. */
+/* The assigned body bytes of a lane have all arrived. */
 static void coll__strand_landed(coll__strand *l)
 {
     coll__stream *s = l->stream;
@@ -391,7 +390,7 @@ static void coll__strand_landed(coll__strand *l)
     coll__chain_take(&s->in, x, COLL_OK);
 }
 
-/* `moved` bytes are here, where coll__strand_pull_message said. */
+/* Account for `moved` bytes, stored as coll__strand_pull_message said. */
 static void coll__strand_pulled(coll__strand *l, size_t moved)
 {
     coll__stream *s = l->stream;
@@ -419,7 +418,7 @@ static void coll__strand_pulled(coll__strand *l, size_t moved)
     }
 }
 
-/* A lane has closed.  Is the stream over?  Not while lane 0, which has nothing more to say, is the only one that has. */
+/* A lane is closed.  Is the stream closed?  Not if only lane 0 is, after its last data, and chunks are still arriving. */
 static bool coll__strand_closed(coll__strand *l)
 {
     const coll__bundle *b = l->stream->bundle;
@@ -430,7 +429,7 @@ static bool coll__strand_closed(coll__strand *l)
     return false;
 }
 
-/* Read once from a lane.  Gives the bytes; *error as in coll__stream_pull, EBADMSG: they make no sense. */
+/* Read once from a lane; returns the bytes.  *error as in coll__stream_pull; EBADMSG: invalid data. */
 static size_t coll__strand_pull(coll__strand *l, int *error)
 {
     if (l->is_pull_posted) return 0;
@@ -461,13 +460,13 @@ static size_t coll__bundle_pull(coll__stream *s, int *error)
 
 /* ---- >>waiting and leaving ---- */
 
-/* What the socket of a lane is to be polled for. */
+/* Poll events of a lane. */
 static short coll__strand_query(coll__strand *l)
 {
     return (short)((coll__strand_pull_message(l, true) ? POLLIN : 0) | (coll__outgoing_is_due(&l->out) ? POLLOUT : 0));
 }
 
-/* Nothing more will be sent: say so on every lane, so that its end is not taken for a cut. */
+/* Send an end mark on every lane, so that a close is not taken for a cut. */
 static void coll__bundle_leave(coll__stream *s, int64_t deadline)
 {
     coll__bundle *b = coll__bundle_of(s);

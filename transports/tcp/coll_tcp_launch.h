@@ -1,8 +1,7 @@
-/* coll_tcp_launch.h - where ranks meet, as launchers say it in the environment.
+/* coll_tcp_launch.h - the address of rank 0, from the variables of launchers.
  *
- * Few say where rank 0 is.  Where all ranks are on one host, a file that is named after the job serves (see
- * coll_tcp_rendezvous.h); under Slurm it is the first host of the step, at a port drawn from the job's number.  Everywhere else
- * the sentence says what is missing. */
+ * Few launchers provide it.  If all ranks are on one host, a file named after the job is used (coll_tcp_rendezvous.h).  Under
+ * Slurm it is the first host of the step, with a port derived from the job number.  Otherwise the error says what to set. */
 #ifndef COLL_TCP_LAUNCH_H
 #define COLL_TCP_LAUNCH_H
 
@@ -11,14 +10,13 @@
 
 enum { COLL__ADDRESS_ROOM = 300, COLL__WORLD_ROOM = 300 };
 
-/* What the environment says of the place. */
 typedef struct coll__bootstrap {
-    char address[COLL__ADDRESS_ROOM];             /* "": not said                                             */
-    char job[COLL__WORLD_ROOM];                   /* tells this job from others; "": not said                 */
-    bool is_on_one_host;                          /* the address is of use on this host only                  */
+    char address[COLL__ADDRESS_ROOM];             /* "": unknown                                              */
+    char job[COLL__WORLD_ROOM];                   /* identifies the job; "": unknown                          */
+    bool is_on_one_host;                          /* the address is valid on this host only                   */
 } coll__bootstrap;
 
-/* Entry `index` of "a:1,b:2,c:3", without the spaces around it.  false: there is none, or it is longer than the room. */
+/* Entry `index` of "a:1,b:2,c:3", without spaces.  false: missing, or too long. */
 static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t room)
 {
     for (; index > 0; index--) {
@@ -34,7 +32,7 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
-/* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
+/* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  Text after a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
 static bool coll__nodelist_first(const char *list, char *out, size_t room)
 {
@@ -58,13 +56,12 @@ static bool coll__nodelist_first(const char *list, char *out, size_t room)
     return n > 0;
 }
 
-/* A host and a number as an address. */
 static void coll__launch_at(coll__bootstrap *out, const char *host, int port)
 {
     coll__print(out->address, sizeof out->address, strchr(host, ':') && *host != '[' ? "[%.250s]:%d" : "%.250s:%d", host, port);
 }
 
-/* MASTER_ADDR and MASTER_PORT, which torchrun sets and people export by hand. */
+/* MASTER_ADDR and MASTER_PORT, set by torchrun or by hand. */
 static coll_status coll__launch_master(coll__bootstrap *out)
 {
     const char *host = coll__environment("MASTER_ADDR"), *port = coll__environment("MASTER_PORT");
@@ -74,13 +71,13 @@ static coll_status coll__launch_master(coll__bootstrap *out)
     if (!host || !port) return COLL_OK;
     if (!coll__parse_int(port, 1, 65535, &number))
         return coll__start_failed(COLL_ERR_ARGUMENT, "MASTER_PORT=%s is not a number from 1 to 65535", port);
-    /* torchrun's own store listens at MASTER_PORT when its agent serves it: ours is the port behind */
+    /* torchrun's own store may listen at MASTER_PORT: then use the next port */
     if (agent && !strcmp(agent, "True")) number++;
     coll__launch_at(out, host, number);
     return COLL_OK;
 }
 
-/* The first host of the step, and a port between 20000 and 29999 that the numbers of job and step decide. */
+/* The first host of the step, and a port from 20000 to 29999, derived from the job and step numbers. */
 static coll_status coll__launch_slurm(coll__bootstrap *out)
 {
     const char *list = coll__environment("SLURM_STEP_NODELIST"), *job = coll__environment("SLURM_JOB_ID");
@@ -96,7 +93,7 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
     return COLL_OK;
 }
 
-/* The process that has started all ranks of this host under Hydra holds the other end of PMI_FD. */
+/* Hydra: the process at the other end of PMI_FD has started all ranks of this host. */
 static void coll__launch_hydra(char *job, size_t room)
 {
     int fd = -1;
@@ -106,7 +103,7 @@ static void coll__launch_hydra(char *job, size_t room)
     if (process > 0) coll__print(job, room, "%d", process);
 }
 
-/* A directory for what the processes of one user on this host share, which nobody else may write to. */
+/* A directory shared by this user's processes on this host, writable by the user only. */
 static bool coll__private_directory(char *path, size_t room)
 {
     const char *base = coll__environment("TMPDIR");
@@ -118,7 +115,7 @@ static bool coll__private_directory(char *path, size_t room)
     return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* All ranks on this host, and a number that they share: a file with that name is where they meet. */
+/* All ranks on one host, with a common job id: use a file named after it. */
 static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
 {
     char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
@@ -134,7 +131,7 @@ static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
     out->is_on_one_host = true;
 }
 
-/* Has srun started the ranks?  With --mpi=pmi2 it sets PMI's variables too, which say the same. */
+/* Has srun started the ranks?  With --mpi=pmi2 it also sets PMI's variables, with the same values. */
 static bool coll__is_step_of_slurm(const coll__launched *l)
 {
     int rank = -1, size = -1;
@@ -143,7 +140,7 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
            && coll__parse_int(coll__variable("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
 }
 
-/* Where to meet, for a launch that has been read. */
+/* Find the address of rank 0. */
 static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
 {
     if (!COLL__HAS_NETWORKS) return COLL_OK;
@@ -154,7 +151,7 @@ static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched
     return COLL_OK;
 }
 
-/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
+/* Convert NCCL's and Gloo's lists: in NCCL's, names are prefixes unless the list begins with "=". */
 static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
 {
     const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
@@ -167,7 +164,7 @@ static void coll__network_words(const char *text, bool is_nccl, char *out, size_
     }
 }
 
-/* What other libraries are told of the network, in our words.  Gives the name of the variable; NULL: nothing. */
+/* Use the network setting of other libraries.  Returns the variable's name; NULL: none is set. */
 static const char *coll__launch_network(char *out, size_t room)
 {
     static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };

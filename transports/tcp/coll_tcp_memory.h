@@ -1,28 +1,27 @@
-/* coll_tcp_memory.h - a pipe between two processes of one host: bytes go through memory that both have mapped.
+/* coll_tcp_memory.h - a pipe between two processes of one host, through shared memory.
  *
- * The one who has called makes the memory (a memfd, sealed against any change of its length) and says, as the first thing on the
- * connection, where it is to be found: /proc/PID/fd/N.  That can be opened by processes of the same user only, which could read
- * one another's memory anyway.  So whoever asks for more than that (TLS, checks) does not get here: a pipe that has a kind
- * already keeps it.  The other one opens it, looks whether it is what it should be, and takes it; or it says no, for any
- * reason, and the bytes go over the socket after all:
+ * The caller creates a memfd, sealed against resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the
+ * connection.  Only processes of the same user can open that, and these can read each other's memory anyway.  So with TLS or
+ * checksums, which ask for more, shared memory is not used: a pipe that already has a kind keeps it.  The called side opens
+ * and checks the memory, and takes it; or it refuses, for any reason, and the bytes go over the socket:
  *
- *     caller                               the one who was called
+ *     caller                               called side
  *     OFFER: magic, PID, N
  *     puts bytes into the memory           opens it
- *                                              state OFFERED -> TAKEN, a bell:      both use it from here on
+ *                                              state OFFERED -> TAKEN, a doorbell:  both use it from here on
  *         state OFFERED -> WITHDRAWN  <-       or NO: it reads the socket from here on
- *         what is in the memory goes over the socket, and all that follows
+ *         the bytes in the memory go over the socket, and all that follow
  *
- * The caller does not wait for an answer.  The state is a word in the memory, changed by compare and swap; so a caller that
- * leaves before it has been answered (coll__memory_flush) withdraws its offer, and nothing is lost.
+ * The caller does not wait for an answer.  The state is a word in the memory, changed by compare and swap.  So a caller that
+ * leaves early (coll__memory_flush) withdraws its offer, and no bytes are lost.
  *
- * Each direction is a ring of bytes with two counters, of those put in and of those taken out.  Either side keeps its own counter
- * for itself and only tells the other one, whose counter it checks: no value in the memory is used as an index or a length
- * before it is known to fit.
+ * Each direction is a ring of bytes with two counters: bytes put in, and bytes taken out.  Each side keeps its own counter
+ * privately, publishes it, and checks the other's: no value in the memory is used as an index or a length before it is
+ * checked.
  *
- * The socket remains, as a bell and as the sign of an end.  Whoever goes to sleep says so in the memory, executes a full barrier
- * and looks again; whoever finds such a word behind a full barrier of its own clears it and sends one byte, which means no
- * more than "look". */
+ * The socket serves as a doorbell, and shows a close.  A side that sleeps sets a word in the memory, executes a full barrier,
+ * and looks again.  A side that finds this word set, after a full barrier, clears it and sends one byte; the byte only means
+ * "look". */
 #ifndef COLL_TCP_MEMORY_H
 #define COLL_TCP_MEMORY_H
 
@@ -36,19 +35,19 @@ static const unsigned char coll__memory_no = 'N';
 #if COLL__HAS_SHM
 
 enum {
-    COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */
-    COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* and with more ranks than so many */
-    COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
+    COLL__MEMORY_RING = 256 << 10,                /* bytes; two rings fit most L2 caches                      */
+    COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* if more ranks than that          */
+    COLL__MEMORY_PIECE = 16 << 10,                /* bytes published at once: the other side copies meanwhile */
     COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
-    COLL__MEMORY_LOOKS = 256                      /* in vain, before we look at the socket                    */
+    COLL__MEMORY_LOOKS = 256                      /* futile looks before reading the socket                   */
 };
 
 static const unsigned char coll__memory_bell = 'B';
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
-/* One direction.  Every word has a line of its own: those that say who sleeps are looked at often and seldom change.  The
- * counters wrap: a machine of 32 bits may have no atomic access to more, and a ring is shorter by far. */
+/* One direction.  Each word has its own cache line: the sleep words are read often and rarely change.  The counters wrap: a
+ * 32-bit machine may lack wider atomics, and a ring is much shorter. */
 typedef struct coll__memory_way {
     __attribute__((aligned(COLL__LINE))) uint32_t put;        /* bytes, by the sender                         */
     __attribute__((aligned(COLL__LINE))) uint32_t taken;      /* by the receiver                              */
@@ -56,17 +55,17 @@ typedef struct coll__memory_way {
     __attribute__((aligned(COLL__LINE))) uint32_t sender_sleeps;
 } coll__memory_way;
 
-/* What lies before the rings. */
+/* At the start of the memory. */
 typedef struct coll__memory_head {
     uint32_t magic, from, to, channel;
     unsigned char world[COLL__WORLD_LENGTH];
     __attribute__((aligned(COLL__LINE))) uint32_t state;
-    coll__memory_way ways[2];                     /* of the caller, and to it                                 */
+    coll__memory_way ways[2];                     /* from the caller, and to it                               */
 } coll__memory_head;
 
 typedef enum coll__memory_phase {
-    COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* of the caller                                            */
-    COLL__MEMORY_HEARING,                         /* of the other one: what is on offer?                      */
+    COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* caller                                                   */
+    COLL__MEMORY_HEARING,                         /* called side: waiting for the offer                       */
     COLL__MEMORY_SHARED
 } coll__memory_phase;
 
@@ -76,15 +75,15 @@ typedef struct coll__memory {
     size_t   length;                              /* bytes of a ring                                          */
     coll__memory_way *out, *in;
     unsigned char *out_ring, *in_ring;
-    uint32_t put, told_put, taken, told_taken;    /* ours                                                     */
-    uint32_t their_taken, their_put;              /* theirs, as far as we have looked                         */
-    uint32_t spilled;                             /* bytes of `put` that have gone over the socket after all  */
-    int      fd;                                  /* of the memory, until it is taken                         */
+    uint32_t put, told_put, taken, told_taken;    /* own counters                                             */
+    uint32_t their_taken, their_put;              /* the peer's, as last read                                 */
+    uint32_t spilled;                             /* bytes of `put` sent over the socket                      */
+    int      fd;                                  /* the memfd, until it is taken                             */
     unsigned looks;
-    bool     has_slept, has_ended;                /* ended: the socket                                        */
+    bool     has_slept, has_ended;                /* has_ended: the socket is closed                          */
     size_t   heard;
     unsigned char offer[COLL__MEMORY_OFFER];
-    coll__memory_head expected;                   /* but for its state                                        */
+    coll__memory_head expected;                   /* except `state`                                           */
 } coll__memory;
 
 /* ---- >>memory ---- */
@@ -104,7 +103,7 @@ static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
     return true;
 }
 
-/* Make the memory.  false: it cannot be had. */
+/* false: not available. */
 static bool coll__memory_make(coll__memory *m)
 {
     m->fd = coll__segment_make(coll__memory_size(m));
@@ -113,7 +112,6 @@ static bool coll__memory_make(coll__memory *m)
     return true;
 }
 
-/* Open the memory that is on offer. */
 static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
 {
     uint64_t id;
@@ -134,7 +132,7 @@ static void coll__memory_close(coll__pipe *p)
     coll__give(m);
 }
 
-/* From here on over the socket. */
+/* Use the socket from now on. */
 static void coll__memory_give_up(coll__pipe *p)
 {
     coll__memory_close(p);
@@ -150,7 +148,7 @@ static bool coll__memory_change(coll__memory *m, uint32_t to)
 
 /* ---- >>rings ---- */
 
-/* A full barrier.  The thread sanitizer knows of none by itself, and takes an exchange. */
+/* A full barrier.  The thread sanitizer does not understand a fence, so it gets an exchange. */
 static inline void coll__barrier_all(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -161,7 +159,7 @@ static inline void coll__barrier_all(void)
 #endif
 }
 
-/* Ring if the other side sleeps.  A byte that does not fit is one of many that have not been read. */
+/* Ring the doorbell if the other side sleeps.  If the byte does not fit, others are unread, and suffice. */
 static void coll__memory_wake(const coll__pipe *p, uint32_t *sleeps)
 {
     coll__barrier_all();
@@ -183,8 +181,7 @@ static void coll__memory_tell_taken(const coll__pipe *p, coll__memory *m)
     coll__memory_wake(p, &m->in->sender_sleeps);
 }
 
-/* Bytes for which there is room; looks again when what is known is less than `wanted`.  SIZE_MAX: the other side's counter is
- * out of its mind. */
+/* Free bytes; rereads the peer's counter if fewer than `wanted` are known.  SIZE_MAX: that counter is invalid. */
 static size_t coll__memory_room(coll__memory *m, size_t wanted)
 {
     if (m->length - (size_t)(m->put - m->their_taken) < wanted) {
@@ -195,7 +192,7 @@ static size_t coll__memory_room(coll__memory *m, size_t wanted)
     return m->length - (size_t)(m->put - m->their_taken);
 }
 
-/* The same for bytes that have come. */
+/* The same for available bytes. */
 static size_t coll__memory_there(coll__memory *m, size_t wanted)
 {
     if ((size_t)(m->their_put - m->taken) < wanted) {
@@ -206,12 +203,12 @@ static size_t coll__memory_there(coll__memory *m, size_t wanted)
     return (size_t)(m->their_put - m->taken);
 }
 
-/* Put in what there is room for, or take what has come.  Bytes, or -1 with EPROTO. */
+/* Put in, or take out, as much as possible.  Returns bytes, or -1 with EPROTO. */
 static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const struct iovec *pieces, int count, bool is_put)
 {
     uint32_t *const counter = is_put ? &m->put : &m->taken;
     const uint32_t *const told = is_put ? &m->told_put : &m->told_taken;
-    size_t moved = 0;                             /* by a counter alone, 4 GiB would look like nothing        */
+    size_t moved = 0;                             /* a counter wraps at 4 GiB                                 */
 
     for (int i = 0; i < count; i++)
         for (size_t at = 0; at < pieces[i].iov_len;) {
@@ -237,7 +234,7 @@ done:
 
 /* ---- >>socket ---- */
 
-/* Read the bells.  true: the other side has closed.  What it put in before is there then. */
+/* Read the doorbell bytes.  true: the socket is closed; all bytes put in before are visible then. */
 static bool coll__memory_drain(const coll__pipe *p, coll__memory *m)
 {
     unsigned char bells[64];
@@ -249,15 +246,15 @@ static bool coll__memory_drain(const coll__pipe *p, coll__memory *m)
     return m->has_ended;
 }
 
-/* Is it time to look at the socket, having looked into the memory in vain? */
+/* After a futile look: is the socket closed?  It is not read each time. */
 static bool coll__memory_ends(const coll__pipe *p, coll__memory *m)
 {
     return (m->has_slept || ++m->looks % COLL__MEMORY_LOOKS == 0) && coll__memory_drain(p, m);
 }
 
-/* ---- >>coming to terms ---- */
+/* ---- >>offer and answer ---- */
 
-/* The offer is withdrawn: what is in the ring goes first.  0: all of it has gone, the pipe is plain; or an errno. */
+/* The offer is withdrawn: send the ring's bytes first.  0: all are sent, and the pipe is plain; or an errno. */
 static int coll__memory_spill(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
@@ -273,8 +270,8 @@ static int coll__memory_spill(coll__pipe *p)
     return 0;
 }
 
-/* The caller: has it been taken, or refused?  0: it has been taken, or the pipe is plain; or an errno, EAGAIN for neither.  What
- * comes instead of an answer is a refusal of the whole connection, and is left for the stream. */
+/* The caller: read the answer.  0: taken, or the pipe is plain; or an errno, EAGAIN: no answer yet.  Other data is a refusal
+ * of the connection, and is left for the stream. */
 static int coll__memory_hear_answer(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
@@ -288,7 +285,7 @@ static int coll__memory_hear_answer(coll__pipe *p)
     const ssize_t n = recv(p->fd, &first, 1, MSG_DONTWAIT | MSG_PEEK);
     if (n < 0) return errno == EINTR ? EAGAIN : errno;
     if (n == 0) return ECONNRESET;
-    if (first == coll__memory_bell) return EAGAIN;            /* taken since we looked                        */
+    if (first == coll__memory_bell) return EAGAIN;            /* just taken                                   */
     if (first == coll__memory_no) {
         (void)!recv(p->fd, &first, 1, MSG_DONTWAIT);
         if (!coll__memory_change(m, COLL__MEMORY_WITHDRAWN)) return EPROTO;
@@ -299,7 +296,7 @@ static int coll__memory_hear_answer(coll__pipe *p)
     return 0;
 }
 
-/* The one who was called: what is on offer?  As above. */
+/* The called side: read the offer.  Returns as above. */
 static int coll__memory_hear_offer(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
@@ -319,12 +316,12 @@ static int coll__memory_hear_offer(coll__pipe *p)
         return 0;
     }
     const ssize_t n = pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
-    if (n != 1) return EPIPE;                     /* it was to be the first byte                              */
+    if (n != 1) return EPIPE;                     /* should be the first byte sent                            */
     coll__memory_give_up(p);
     return 0;
 }
 
-/* 0: the pipe is shared, or plain; or an errno. */
+/* 0: shared or plain; or an errno. */
 static int coll__memory_settle(coll__pipe *p)
 {
     switch (((coll__memory *)p->state)->phase) {
@@ -385,7 +382,7 @@ static short coll__memory_await(coll__pipe *p, short want)
     return has_come || ((want & POLLOUT) && coll__memory_room(m, 1) > 0) ? 0 : POLLIN;
 }
 
-/* An offer that nobody has looked at yet must not be all that there is of what we have sent. */
+/* Withdraw an offer that was not answered, so that the bytes reach the peer. */
 static void coll__memory_flush(coll__pipe *p, int64_t deadline)
 {
     coll__memory *m = (coll__memory *)p->state;
@@ -399,7 +396,7 @@ static void coll__memory_flush(coll__pipe *p, int64_t deadline)
     }
 }
 
-/* Bytes that we have put in may be refused with the rest of the offer, though we have nothing more to send: hear the answer. */
+/* Bytes in the memory may have to be sent again if the offer is refused: read the answer. */
 static int coll__memory_bring(coll__pipe *p)
 {
     const coll__memory *m = (const coll__memory *)p->state;
@@ -416,8 +413,8 @@ static const coll__pipe_kind coll__memory_kind = {
     .bring = coll__memory_bring,
 };
 
-/* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share
- * memory (`length`: of a ring) or not (0), and come to terms later.  false: no memory. */
+/* Begin, on a new connection between two ranks of one host; `from` is the caller.  Both sides call this even if they do not
+ * share memory.  length: of a ring; 0: do not share.  false: out of memory. */
 static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
                                int channel, size_t length, bool is_caller)
 {
@@ -438,18 +435,18 @@ static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, cons
     coll__put32(offer, COLL__MEMORY_MAGIC);
     coll__put32(offer + 4, is_made ? (uint32_t)getpid() : 0);
     coll__put32(offer + 8, is_made ? (uint32_t)m->fd : 0);
-    /* a new socket has room for so little; if not, the connection is of no use, and the stream finds out */
+    /* a new socket accepts 16 bytes; otherwise it is broken, and the stream detects that */
     if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
     if (!is_made) coll__memory_give_up(p);
     return true;
 }
 
-/* Do its bytes go through memory, or may they yet? */
+/* May bytes go through memory? */
 static inline bool coll__pipe_is_memory(const coll__pipe *p) { return p->kind == &coll__memory_kind; }
 
 #else
 
-/* Nothing is on offer, and what others offer is refused, as where a process does not want to share memory. */
+/* Without shared memory: offer none, and refuse offers. */
 enum { COLL__MEMORY_RING = 0, COLL__MEMORY_RING_LEAST = 0, COLL__MEMORY_MANY = 0 };
 
 typedef struct coll__memory {
@@ -459,7 +456,7 @@ typedef struct coll__memory {
 
 static void coll__memory_close(coll__pipe *p) { coll__give(p->state); }
 
-/* The one who was called: hear the offer, and say no.  0: the pipe is plain; or an errno. */
+/* The called side: read the offer, and refuse it.  0: the pipe is plain; or an errno. */
 static int coll__memory_settle(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;

@@ -1,23 +1,23 @@
-/* coll_tcp_network.h - which of this host's addresses and ports are used, where the program has a say in it.
+/* coll_tcp_network.h - which of this host's addresses and ports are used, if configured.
  *
- * `network` is a list of words with commas between them: the name of an interface ("eth1"), the beginning of such names
- * ("ib*"), an address ("10.1.0.7"), a subnet ("10.1.0.0/16").  A "^" turns the words from there on into exceptions; a list of
- * nothing but exceptions stands for all others but the loopback interface.  The addresses come in the order of the words. */
+ * `network` is a list of words, separated by commas: an interface ("eth1"), a prefix of interface names ("ib*"), an address
+ * ("10.1.0.7"), a subnet ("10.1.0.0/16").  Words after a "^" are exceptions.  A list of exceptions only selects all other
+ * addresses but loopback.  The addresses have the order of the words. */
 #ifndef COLL_TCP_NETWORK_H
 #define COLL_TCP_NETWORK_H
 
 #include <ifaddrs.h>
 #include <net/if.h>
 
-/* What a rank listens at and dials from, when it is told to. */
+/* The local addresses and ports of a rank, if configured. */
 typedef struct coll__network {
     unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
-    int count;                                    /* 0: whatever leads to rank 0                              */
-    int port_first, port_last;                    /* 0: any that is free                                      */
-    uint32_t scope;                               /* the interface on which link-local addresses are          */
+    int count;                                    /* 0: by the route to rank 0                                */
+    int port_first, port_last;                    /* 0: any free port                                         */
+    uint32_t scope;                               /* the interface of link-local addresses                    */
 } coll__network;
 
-/* The address of an entry; false: it has none that is of use. */
+/* The address of an entry; false: unusable. */
 static bool coll__interface_address(const struct ifaddrs *one, unsigned char *bytes)
 {
     coll__address a = { .length = 0 };
@@ -32,11 +32,11 @@ static bool coll__interface_address(const struct ifaddrs *one, unsigned char *by
     return !coll__is_link_local(bytes);
 }
 
-/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
- * loopback, and loopback when there is nothing else. */
+/* Addresses to publish if none is configured: those of the default route, then all others but loopback; loopback if there is
+ * no other. */
 static int coll__network_usual(unsigned char (*out)[16], int most)
 {
-    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
+    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* documentation addresses, never reached */
     static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
     struct ifaddrs *all;
     int count = 0;
@@ -47,7 +47,7 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
         if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
         if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
         coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
+        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* sends nothing; queries the route   */
         int port;
         if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
             && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
@@ -67,9 +67,9 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
     return count;
 }
 
-/* ---- >>network and ports, as the program or the environment says ---- */
+/* ---- >>configured network and ports ---- */
 
-/* Does a word of `length` characters mean this interface, or its address? */
+/* Does a word match this interface or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
 {
     char text[INET6_ADDRSTRLEN + 8];
@@ -94,7 +94,7 @@ static bool coll__network_word(const char *word, size_t length, const char *name
     return bits % 8 == 0 || ((want[bits / 8] ^ bytes[bits / 8]) & (0xff00 >> bits % 8) & 0xff) == 0;
 }
 
-/* Go through the words of a list: the next one that is, or is not, an exception.  NULL: no more. */
+/* The next word that is, or is not, an exception.  NULL: no more. */
 static const char *coll__network_next(const char **at, bool want_exception, bool *is_exception, size_t *length)
 {
     while (**at) {
@@ -122,7 +122,7 @@ static bool coll__network_excepts(const char *rules, const char *name, const uns
     return false;
 }
 
-/* The addresses that the rules choose among all of this host; gives their number. */
+/* The addresses that the rules select; returns their number. */
 static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16], int most)
 {
     bool is_exception = false, has_words = false;
@@ -170,7 +170,7 @@ static bool coll__ports_read(const char *text, int *first, int *last)
     return coll__parse_int(low, 1, 65535, first) && coll__parse_int(text[length] ? text + length + 1 : low, *first, 65535, last);
 }
 
-/* The network and the ports that a configuration asks for. */
+/* Read the configured network and ports. */
 static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
 {
     const coll_config *c = &settings->config;
@@ -178,7 +178,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     char there[200];
 
     memset(out, 0, sizeof *out);
-    if (!COLL__HAS_NETWORKS) return COLL_OK;      /* what would be said of them is refused                    */
+    if (!COLL__HAS_NETWORKS) return COLL_OK;      /* settings of it are refused elsewhere                     */
     if (c->tcp.ports && !coll__ports_read(c->tcp.ports, &out->port_first, &out->port_last))
         return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->tcp.ports);
     if (!c->tcp.network) return COLL_OK;
@@ -193,7 +193,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
                                                 coll__variable(name));
         return COLL_OK;
     }
-    if (settings->network_source) {               /* meant for others: it cannot be more than a hint          */
+    if (settings->network_source) {               /* another library's setting: only a hint                   */
         coll__say(log, COLL_LOG_WARN, "rank %d: %s names no address of this host and is not followed; there is: %s", c->rank,
                   name, there);
         return COLL_OK;

@@ -1,14 +1,14 @@
-/* coll_tcp_pipe.h - one connection, whatever its bytes go through.
+/* coll_tcp_pipe.h - a connection, independent of how its bytes are carried.
  *
- * A pipe is a connected socket, and its bytes go over that in clear, unless it has a kind: then they go through that kind's
- * functions, and the socket only tells when to look again.  Pipes never block, and are used by one thread at a time. */
+ * A pipe is a connected socket that carries bytes in clear.  If it has a kind, the kind's functions carry them, and the socket
+ * only shows when to look again.  Pipes never block; one thread at a time uses a pipe. */
 #ifndef COLL_TCP_PIPE_H
 #define COLL_TCP_PIPE_H
 
 struct coll__pipe;
 
-/* Another way for the bytes.  A send that gave EAGAIN may have taken some of them over; it is to be repeated with the same
- * bytes in front, and says only then that they have gone out.  EBADMSG: what came is not what the other side sent. */
+/* Another carrier of bytes.  If send fails with EAGAIN, it may have taken some bytes: repeat it with the same bytes first;
+ * they count as sent when it says so.  EBADMSG: received bytes were modified. */
 typedef struct coll__pipe_kind {
     const char *name;
     ssize_t (*send)(struct coll__pipe *p, const struct iovec *pieces, int count);     /* as sendmsg and recvmsg with   */
@@ -25,7 +25,7 @@ typedef struct coll__pipe {
     void *state;                                  /* of the kind                                              */
 } coll__pipe;
 
-/* A pipe whose descriptor is -1 has been taken over by somebody, with its state. */
+/* A descriptor of -1: the pipe has a new owner, or is closed. */
 static void coll__pipe_close(coll__pipe *p)
 {
     if (p->kind) p->kind->close(p);
@@ -34,7 +34,7 @@ static void coll__pipe_close(coll__pipe *p)
     p->state = NULL;
 }
 
-/* Hand a pipe over.  This is the only way to copy one: the kind and its state have one owner, as the descriptor has. */
+/* Move a pipe to a new owner.  Never copy one otherwise: descriptor, kind and state have one owner. */
 static inline coll__pipe coll__pipe_take(coll__pipe *from)
 {
     const coll__pipe pipe = *from;
@@ -43,29 +43,28 @@ static inline coll__pipe coll__pipe_take(coll__pipe *from)
     return pipe;
 }
 
-/* May a back end move the bytes at the socket by itself? */
+/* May a back end use the socket directly? */
 static inline bool coll__pipe_is_plain(const coll__pipe *p) { return !p->kind; }
 
-/* The bytes that went out, or -1 with errno; EAGAIN: none just now. */
+/* Returns bytes sent, or -1 with errno; EAGAIN: none now. */
 static inline ssize_t coll__pipe_send(coll__pipe *p, const struct msghdr *m)
 {
     return p->kind ? p->kind->send(p, m->msg_iov, (int)m->msg_iovlen) : sendmsg(p->fd, m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The same for what came in; 0: the other side has closed. */
+/* The same for receiving; 0: end of stream. */
 static inline ssize_t coll__pipe_recv(coll__pipe *p, struct msghdr *m)
 {
     return p->kind ? p->kind->recv(p, m->msg_iov, (int)m->msg_iovlen) : recvmsg(p->fd, m, MSG_DONTWAIT);
 }
 
-/* Go on with what counts as sent, and may still have to be sent again in another way.  0: there is nothing of the kind; EAGAIN:
- * there is, and it is to be asked for again; or another errno. */
+/* Continue with bytes that count as sent and may have to be sent again.  0: none; EAGAIN: call again; or another errno. */
 static inline int coll__pipe_bring(coll__pipe *p) { return p->kind && p->kind->bring ? p->kind->bring(p) : 0; }
 
-/* Before going to sleep until POLLIN or POLLOUT (`want`): what to poll the socket for.  0: do not sleep, it is possible now. */
+/* Before sleeping until `want`: what to poll the socket for.  0: do not sleep, it is ready. */
 static inline short coll__pipe_await(coll__pipe *p, short want) { return p->kind ? p->kind->await(p, want) : want; }
 
-/* The same for one piece. */
+/* The same for one buffer. */
 static inline ssize_t coll__pipe_write(coll__pipe *p, const void *bytes, size_t length)
 {
     const struct iovec piece = { coll__behind(bytes, 0), length };
@@ -78,7 +77,7 @@ static inline ssize_t coll__pipe_read(coll__pipe *p, void *bytes, size_t length)
     return p->kind ? p->kind->recv(p, &piece, 1) : recv(p->fd, bytes, length, MSG_DONTWAIT);
 }
 
-/* Either.  The bytes, or an errno below zero: -EAGAIN, and -ECONNRESET for an end. */
+/* Read or write.  Returns bytes, or a negative errno: -EAGAIN; -ECONNRESET at the end of the stream. */
 static ssize_t coll__pipe_move(coll__pipe *p, unsigned char *bytes, size_t length, bool is_write)
 {
     const ssize_t n = is_write ? coll__pipe_write(p, bytes, length) : coll__pipe_read(p, bytes, length);
@@ -87,7 +86,7 @@ static ssize_t coll__pipe_move(coll__pipe *p, unsigned char *bytes, size_t lengt
     return n == 0 ? -ECONNRESET : errno == EINTR ? -EAGAIN : -errno;
 }
 
-/* All of it, with a deadline.  0, or an errno: ETIMEDOUT, ECONNRESET for an end, ... */
+/* Move all bytes before the deadline.  Returns 0 or an errno: ETIMEDOUT, ECONNRESET at the end of the stream, ... */
 static int coll__pipe_transfer(coll__pipe *p, unsigned char *bytes, size_t length, bool is_write, int64_t deadline)
 {
     while (length > 0) {

@@ -1,23 +1,23 @@
-/* coll_tcp_probe.h - liveness probes, when rank 0 has left in good order: each rank asks those it waits for whether they live,
- * and judges by itself.
+/* coll_tcp_probe.h - liveness probes after rank 0 has left: each rank probes the ranks it waits for, and detects failures
+ * itself.
  *
- * Whoever waits for another rank calls it at its listener, the address of the table, and has a line to it then, with the notes
- * that lines to rank 0 have: heartbeats go both ways, and good-byes, and what has become of the world.  Whoever has called
- * judges: one that has been reached and sends no heartbeat for liveness_timeout_ms is dead.  One where nobody listens any more,
- * at none of its addresses for that long, has left or is dead, and will not come.  One that cannot be reached at all is not
- * judged here; that shows on the connections that there are.  Neither is one that has called: anybody may call, and fall silent.
+ * A rank that waits for another one connects to its listener.  This control connection carries heartbeats in both directions,
+ * leaves, and the decision, as those to rank 0 do.  The rank that connected detects failures: if the other one is reached and
+ * sends no heartbeat for liveness_timeout_ms, it is dead.  If all its addresses refuse connects for that long, it has left or
+ * is dead.  A rank that cannot be reached at all is not detected here, but on its data connections.  A rank that connected to
+ * this one is not watched: any rank may connect and then stay silent.
  *
- * All who wait learn the same.  If rank 3 waits for rank 2, and that for rank 1, which is stopped, then rank 2 is alive, finds
- * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.  Who has failed and leaves
- * calls those who may still wait for him, and tells them why: they would take the end of his connections for his death.
+ * All waiting ranks get the same result.  Example: rank 3 waits for rank 2, which waits for rank 1, which is suspended.  Rank
+ * 2 detects that, and tells rank 3, for each rank forwards a decision on all control connections.  A rank that failed and
+ * leaves connects to the ranks that may wait for it, and sends the reason: otherwise they would take the close for its death.
  *
- * The heartbeat's thread calls, and lets callers in (coll_tcp_accept.h), since the program may be computing for a long time.
+ * The heartbeat thread does this, and accepts probes (coll_tcp_accept.h), for the program may compute for a long time.
  *
- * The lines of a rank other than 0: [0] is to rank 0, [r] to rank r, which we call, [size + r] to rank r, which has called. */
+ * Control connections of a rank other than 0: [0] to rank 0; [r] to rank r, opened here; [size + r] to rank r, opened there. */
 #ifndef COLL_TCP_PROBE_H
 #define COLL_TCP_PROBE_H
 
-/* Make room for more lines than that to rank 0. */
+/* Make space for the control connections beyond [0]. */
 static void coll__lines_widen(coll__heartbeat *p)
 {
     if (p->line_count > 1) return;
@@ -25,7 +25,7 @@ static void coll__lines_widen(coll__heartbeat *p)
     for (int i = 1; i < p->line_count; i++) p->lines[i].pipe.fd = -1;
 }
 
-/* A line is open: who we are, and what has become of the world. */
+/* A control connection is open: send heartbeat, and decision if any. */
 static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
 {
     coll__control_line *line = &p->lines[index];
@@ -37,15 +37,15 @@ static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
     coll__line_flush(p, index);
 }
 
-/* ---- >>those who wait ---- */
+/* ---- >>probing ---- */
 
-/* Do ranks ask one another, since rank 0 has left? */
+/* Are probes in use, because rank 0 has left? */
 static inline bool coll__probes_others(const coll__tcp *tcp)
 {
     return tcp->rank != 0 && tcp->presence[0] != COLL__PRESENT && tcp->heartbeat.has_thread;
 }
 
-/* A rank is to be asked.  The caller holds the lock.  true: it had not been yet. */
+/* Request a probe.  The caller holds the lock.  true: it is new. */
 static bool coll__probe_wants(coll__tcp *tcp, int rank)
 {
     coll__control_line *line = &tcp->heartbeat.lines[rank];
@@ -54,7 +54,7 @@ static bool coll__probe_wants(coll__tcp *tcp, int rank)
     return line->is_wanted = true;
 }
 
-/* The caller's thread is going to wait: whoever it has something under way with should be asked. */
+/* Before the calling thread waits: probe all ranks that it has transfers with. */
 static void coll__probe_after_all(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -71,7 +71,7 @@ static void coll__probe_after_all(coll__tcp *tcp)
     if (is_new) coll__heartbeat_wake(p);
 }
 
-/* The same for a rank that it waits for in another way than by messages. */
+/* Probe a rank that is waited for in another way than by messages. */
 static void coll__probe_rank(coll__tcp *tcp, int rank)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -84,7 +84,7 @@ static void coll__probe_rank(coll__tcp *tcp, int rank)
     if (is_new) coll__heartbeat_wake(p);
 }
 
-/* We have failed, and leave: whoever has a stream with us is to be told why. */
+/* This rank failed, and leaves: connect to all peers of its streams, to send the reason. */
 static void coll__probe_to_tell(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -104,7 +104,7 @@ static void coll__probe_to_tell(coll__tcp *tcp)
     coll__heartbeat_wake(p);
 }
 
-/* Is somebody still to be told? */
+/* Are such connects still in progress? */
 static bool coll__is_telling(const coll__heartbeat *p)
 {
     for (int i = 1; p->rank != 0 && p->verdict.status != COLL_OK && i < p->line_count && i < p->size; i++)
@@ -112,7 +112,7 @@ static bool coll__is_telling(const coll__heartbeat *p)
     return false;
 }
 
-/* A call comes to nothing.  While somebody waits, there will be another. */
+/* Drop a connection attempt. */
 static void coll__probe_ends(coll__control_line *line)
 {
     if (!line->greet) return;
@@ -122,7 +122,7 @@ static void coll__probe_ends(coll__control_line *line)
     line->is_reached = false;
 }
 
-/* How the last call has ended, or is going: refused, or in any other way. */
+/* Record the result of the last connect: refused, or another one. */
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
     coll__control_line *line = &p->lines[rank];
@@ -156,7 +156,7 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     line->heard_at = now;
 }
 
-/* Call who is to be called.  An address from which nothing comes back is left for the next one. */
+/* Start the requested connects.  If an address does not answer, the next attempt uses the next one. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
@@ -169,7 +169,7 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
     }
 }
 
-/* The connect is decided, or the greeting can go on. */
+/* The connect has completed or failed, or the handshake can continue. */
 static void coll__probe_go_on(coll__heartbeat *p, int rank)
 {
     coll__control_line *line = &p->lines[rank];
@@ -189,12 +189,12 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
     } else if (status != COLL_PENDING) {
         coll__probe_ends(line);
     }
-    if (p->is_leaving) coll__heartbeat_news(p);   /* the caller's thread waits for it                         */
+    if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 
-/* ---- >>those who are probed ---- */
+/* ---- >>being probed ---- */
 
-/* A rank asks whether we live.  Who is leaving is not there for anybody any more: he could not say good-bye. */
+/* A probe has connected.  A leaving rank closes it, for it could not send a leave message on it. */
 static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank)
 {
     coll__heartbeat *p = &tcp->heartbeat;

@@ -1,15 +1,14 @@
-/* coll_tcp_record.h - pipes whose bytes travel in records: what they share, and the kind that finds bytes which were changed.
+/* coll_tcp_record.h - pipes whose bytes travel in records: the shared buffers, and a kind with checksums.
  *
- * Outgoing bytes are taken over as a record, or a few, and count as sent when the socket has taken all of that: a pipe that
- * says EAGAIN keeps what it has taken, and is to be called again with the same bytes in front.  Incoming bytes are kept until a
- * record is whole.
+ * send copies the bytes into records; they count as sent once the socket has taken all of these.  After EAGAIN it must be
+ * called again with the same bytes first.  Received bytes are kept until a record is complete.
  *
- * The sums are CRC32C.  They find what cables, cards and switches do to bytes that TCP's own sum of 16 bits lets pass; against
- * somebody who changes bytes on purpose they are of no use, that is what TLS is for.  A record:
+ * The checksums are CRC32C.  They detect errors of cables, cards and switches that TCP's 16-bit checksum misses.  They do not
+ * detect deliberate changes; TLS does.  A record:
  *
  *    0 u32 length, 1 to 65536   4 u32 sum of the bytes   8 u32 sum of the record's number (u64) and bytes 0 .. 7   12 bytes
  *
- * The head has a sum of its own, since a length that is wrong would have the reader wait for bytes that never come. */
+ * The head has its own checksum: with a wrong length the reader would wait for bytes that are never sent. */
 #ifndef COLL_TCP_RECORD_H
 #define COLL_TCP_RECORD_H
 
@@ -18,16 +17,16 @@ enum {
     COLL__RECORDS_OUT = COLL__RECORD_MOST + 4096, COLL__RECORDS_IN = 2 * COLL__RECORDS_OUT
 };
 
-/* ---- >>records: bytes on their way through the socket ---- */
+/* ---- >>records: buffers between pipe and socket ---- */
 
 typedef struct coll__records {
-    size_t out_at, out_length;                    /* to go out: from out_at to out_length                     */
-    size_t accepted;                              /* the caller's bytes that these stand for                  */
-    size_t in_at, in_length;                      /* come in: from in_at to in_length                         */
+    size_t out_at, out_length;                    /* to send: from out_at to out_length                       */
+    size_t accepted;                              /* the caller's bytes contained in these                    */
+    size_t in_at, in_length;                      /* received: from in_at to in_length                        */
     unsigned char out[COLL__RECORDS_OUT], in[COLL__RECORDS_IN];
 } coll__records;
 
-/* 0: everything has gone out; otherwise an errno. */
+/* 0: all is sent; otherwise an errno. */
 static int coll__records_flush(coll__records *r, int fd)
 {
     while (r->out_at < r->out_length) {
@@ -39,7 +38,7 @@ static int coll__records_flush(coll__records *r, int fd)
     return 0;
 }
 
-/* The same for a pipe's send: the caller's bytes that have gone out, or -1 with errno. */
+/* A pipe's send: returns the caller's bytes sent, or -1 with errno. */
 static ssize_t coll__records_send(coll__records *r, int fd)
 {
     const int error = coll__records_flush(r, fd);
@@ -53,7 +52,7 @@ static ssize_t coll__records_send(coll__records *r, int fd)
     return (ssize_t)accepted;
 }
 
-/* Take in what the socket has and there is room for: as recv. */
+/* Read from the socket as much as fits; returns as recv. */
 static ssize_t coll__records_fill(coll__records *r, int fd)
 {
     if (r->in_at > 0) memmove(r->in, r->in + r->in_at, r->in_length - r->in_at);
@@ -64,11 +63,11 @@ static ssize_t coll__records_fill(coll__records *r, int fd)
     return n;
 }
 
-/* ---- >>crc: CRC32C, the sum that processors have an instruction for ---- */
+/* ---- >>crc: CRC32C, by an instruction or a table ---- */
 
 typedef struct coll__crc {
     bool     has_instruction;
-    uint32_t table[8][256];                       /* without it: [k][b] is the sum of the byte b, k zeros behind it */
+    uint32_t table[8][256];                       /* without it: [k][b] is the sum of byte b and k zeros      */
 } coll__crc;
 
 static void coll__crc_open(coll__crc *crc)
@@ -106,7 +105,7 @@ static __attribute__((target("sse4.2"))) uint32_t coll__crc_by_instruction(uint3
 }
 #endif
 
-/* Go on with a sum that began as 0. */
+/* Continue a sum that started at 0. */
 static uint32_t coll__crc_add(const coll__crc *crc, uint32_t sum, const unsigned char *at, size_t length)
 {
 #if defined(__x86_64__)
@@ -115,13 +114,13 @@ static uint32_t coll__crc_add(const coll__crc *crc, uint32_t sum, const unsigned
     return ~coll__crc_by_table(crc, ~sum, at, length);
 }
 
-/* ---- >>checked: a pipe of records with sums ---- */
+/* ---- >>checked: a pipe of records with checksums ---- */
 
 typedef struct coll__checked {
     coll__records io;
-    size_t   plain;                               /* bytes at in_at that have been found right                */
-    uint64_t sent, received;                      /* records                                                  */
-    bool     is_refused;                          /* a refusal came in clear, from one that has no sums       */
+    size_t   plain;                               /* verified bytes at in_at                                  */
+    uint64_t sent, received;                      /* numbers of records                                       */
+    bool     is_refused;                          /* a refusal in clear arrived, from a peer without checksums */
     coll__crc crc;
 } coll__checked;
 
@@ -154,7 +153,7 @@ static ssize_t coll__checked_send(coll__pipe *p, const struct iovec *pieces, int
     return coll__records_send(&c->io, p->fd);
 }
 
-/* Look at what has come in.  1: there are bytes to hand out; 0: more must come first; -1: it is not what was sent. */
+/* Check received data.  1: bytes are available; 0: incomplete; -1: modified. */
 static int coll__checked_look(coll__checked *c)
 {
     const unsigned char *head = c->io.in + c->io.in_at;
@@ -208,7 +207,7 @@ static const coll__pipe_kind coll__checked_pipe = {
     "checked", coll__checked_send, coll__checked_recv, coll__checked_await, coll__checked_close, NULL, NULL
 };
 
-/* From here on the bytes of this pipe have sums.  false: no memory. */
+/* Use checksums on this pipe from now on.  false: out of memory. */
 static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
 {
     coll__checked *c = (coll__checked *)coll__allocate(memory, sizeof *c);

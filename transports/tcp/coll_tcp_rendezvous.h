@@ -1,13 +1,13 @@
-/* coll_tcp_rendezvous.h - a file that says where rank 0 is, for ranks that share a directory and know nothing else.
+/* coll_tcp_rendezvous.h - a file with the address of rank 0, for ranks that share a directory.
  *
  *     coll rendezvous 1
- *     9f86d081884c7d659a2feaa0c55ad015            drawn by rank 0; part of the world's identity
+ *     9f86d081884c7d659a2feaa0c55ad015            random, by rank 0; part of the world id
  *     10.0.0.7:40001                              one to three addresses
  *     end
  *
- * Rank 0 writes it under another name, and renames it when it is complete and on the disk, so that nobody reads half of it.
- * It removes the file when all are there.  One that an earlier job has left leads nowhere, or to a rank of another
- * world; whoever followed it looks again. */
+ * Rank 0 writes a temporary file, syncs it, and renames it, so a reader never sees a part of it.  It removes the file when all
+ * ranks are connected.  A stale file leads to no listener, or to a rank with another world id; the reader then reads the file
+ * again. */
 #ifndef COLL_TCP_RENDEZVOUS_H
 #define COLL_TCP_RENDEZVOUS_H
 
@@ -39,7 +39,7 @@ static void coll__rendezvous_nonce(char *text)
     for (int i = 0; i < 16; i++) coll__print(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Write it.  0, or an errno. */
+/* Returns 0 or an errno. */
 static int coll__rendezvous_write(const char *path, const coll__rendezvous *rendezvous)
 {
     char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
@@ -58,7 +58,7 @@ static int coll__rendezvous_write(const char *path, const coll__rendezvous *rend
     return error;
 }
 
-/* Take one from its text.  false: it is none, or not whole. */
+/* Parse the text.  false: invalid, or incomplete. */
 static bool coll__rendezvous_parse(char *text, coll__rendezvous *rendezvous)
 {
     char *next = NULL, *line = strtok_r(text, "\n", &next);
@@ -80,7 +80,7 @@ static bool coll__rendezvous_parse(char *text, coll__rendezvous *rendezvous)
     return line && rendezvous->count > 0;
 }
 
-/* Read it.  0, or an errno: ENOENT where there is none yet, EPROTO for something else. */
+/* Returns 0 or an errno; ENOENT: not written yet; EPROTO: invalid. */
 static int coll__rendezvous_read(const char *path, coll__rendezvous *rendezvous)
 {
     char text[COLL__RENDEZVOUS_MOST];
@@ -94,14 +94,14 @@ static int coll__rendezvous_read(const char *path, coll__rendezvous *rendezvous)
     return coll__rendezvous_parse(text, rendezvous) ? 0 : EPROTO;
 }
 
-/* Remove it, unless it is somebody else's by now. */
+/* Remove the file, unless another job has replaced it. */
 static void coll__rendezvous_remove(const char *path, const char *nonce)
 {
     coll__rendezvous there;
     if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
 }
 
-/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
+/* Write the file, and derive the world id from its nonce. */
 static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
 {
     memset(rendezvous, 0, sizeof *rendezvous);
@@ -114,7 +114,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
 }
 
-/* The ways to where it says that rank 0 is.  false: it says nothing, and why. */
+/* Take the addresses of rank 0 from the file.  false: none; `why` says why. */
 static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char *world, coll__ways *ways, char *why, size_t room)
 {
     coll__rendezvous rendezvous;

@@ -1,12 +1,12 @@
-/* coll_tcp_room.h - a rank's room: a segment (coll_segment.h) that the other ranks of its host may map.
+/* coll_tcp_room.h - a rank's segment (coll_segment.h), which the other ranks of its host may map.
  *
- *     head                what it is, and how the ranks of the host come to terms about their hub (coll_joined_hub.h)
- *     hub                 of the first rank of a host: the hub of all that live there
- *     staging             copies of what the others read (coll_threads_staging.h)
+ *     head                identity, and the handshake for the shared-memory domain (coll_joined_hub.h)
+ *     hub                 in the segment of the host's first rank: the domain of all ranks of the host
+ *     staging             copies of what other ranks read (coll_threads_staging.h)
  *
- * It takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for more than
- * "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  It is of one world: after a failure a
- * rank has a new one, under the same descriptor, and who opens that compares the head. */
+ * Pages are allocated on first use.  The endpoint of a rank contains the descriptor by which others open the segment.  With
+ * TLS or checksums, or if sharing memory is off, there is no segment.  A segment belongs to one job: after a shrink a rank has
+ * a new one under the same descriptor, so a rank that opens it compares the head. */
 #ifndef COLL_TCP_ROOM_H
 #define COLL_TCP_ROOM_H
 
@@ -16,24 +16,24 @@ enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
 #define COLL__ROOM_LENGTH ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 
-/* What a rank says of the hub to the first one of its host, and that one to all. */
+/* States of the domain handshake: between each rank and the first rank of its host. */
 typedef enum coll__host_room_word {
     COLL__ROOM_SILENT,
-    COLL__ROOM_OPEN,                              /* the first: come and see                                  */
-    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* another one: I am there, and can or cannot copy from your process */
-    COLL__ROOM_CANNOT,                            /* another one: I cannot; the first: so there is no hub     */
-    COLL__ROOM_AGREED                             /* the first: there is one                                  */
+    COLL__ROOM_OPEN,                              /* first rank: the domain can be mapped                     */
+    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* other rank: mapped; can or cannot read your process's memory */
+    COLL__ROOM_CANNOT,                            /* other rank: cannot map; first rank: no domain            */
+    COLL__ROOM_AGREED                             /* first rank: the domain is in use                         */
 } coll__host_room_word;
 
 typedef struct coll__host_room_head {
     uint32_t magic, rank;
     unsigned char world[COLL__WORLD_LENGTH];
-    uint64_t base;                                /* where it lies in the memory of its process               */
+    uint64_t base;                                /* its address in the owner's process                       */
     uint32_t word;                                /* coll__host_room_word                                          */
 } coll__host_room_head;
 
 typedef struct coll__host_room {
-    int            fd;                            /* -1: there is none                                        */
+    int            fd;                            /* -1: none                                                 */
     uint64_t       id;                            /* coll__fd_id                                              */
     unsigned char *at;
 } coll__host_room;
@@ -47,7 +47,7 @@ static void coll__host_room_close(coll__host_room *room)
     *room = coll__no_room;
 }
 
-/* coll__no_room: there is no memory of that sort. */
+/* coll__no_room: not available. */
 static coll__host_room coll__host_room_open(void)
 {
     coll__host_room room = { coll__segment_make(COLL__ROOM_LENGTH), 0, NULL };
@@ -65,7 +65,7 @@ static coll__host_room coll__host_room_open(void)
     return room;
 }
 
-/* Whose room it is, and in which world: by this others know that they have found it. */
+/* Write the owner and the world id, by which others recognize the segment. */
 static void coll__host_room_sign(const coll__host_room *room, int rank, const unsigned char *world)
 {
     coll__host_room_head *head = (coll__host_room_head *)(void *)room->at;
@@ -76,8 +76,8 @@ static void coll__host_room_sign(const coll__host_room *room, int rank, const un
     memcpy(head->world, world, sizeof head->world);
 }
 
-/* A new world: the room takes the descriptor of the one before, by which the others know it.  Where there is none the descriptor
- * is closed, for they would wait until they find a room of the new world there. */
+/* A new job: move the segment to the old descriptor, which the others know.  Without a new segment close that descriptor:
+ * otherwise the others would wait for the new head. */
 static void coll__host_room_follow(coll__host_room *room, coll__host_room *before)
 {
     if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
@@ -91,7 +91,7 @@ static void coll__host_room_follow(coll__host_room *room, coll__host_room *befor
     before->fd = -1;
 }
 
-/* As an endpoint says it; 0: there is none. */
+/* The number in an endpoint; 0: none. */
 static inline uint32_t coll__host_room_number(const coll__host_room *room) { return (uint32_t)(room->fd + 1); }
 
 #else

@@ -1,15 +1,14 @@
-/* coll_tcp_seal.h - pipes that nobody can read or change on the way: TLS 1.3 by OpenSSL, compiled in with COLL_WITH_OPENSSL.
+/* coll_tcp_seal.h - encrypted pipes: TLS 1.3 by OpenSSL, compiled in with COLL_WITH_OPENSSL.
  *
- * There are no certificates: both ends hold a secret that they have made from the key and from the two hellos (see
- * coll_tcp_greet.h), and TLS takes it as its external pre-shared key, with a fresh Diffie-Hellman exchange beside it, so that
- * what was recorded stays unreadable when the key becomes known.  The ranks at both ends, the world and the purpose are in the
- * hellos, hence in the secret.  TLS begins only after both ends have proved that they know the key.  Somebody on the path can
- * still pass that greeting on, and then speak TLS himself, so a handshake counts only if it has used the secret: OpenSSL would
- * also take a certificate instead, and asks nobody whose it is unless it is told to.
+ * There are no certificates.  Both ends derive a secret from the key and the two hellos (coll_tcp_greet.h).  TLS uses it as an
+ * external pre-shared key, with a fresh Diffie-Hellman exchange: recorded traffic stays unreadable if the key leaks.  The
+ * hellos, hence the secret, contain both ranks, the world id and the purpose.  TLS begins after both ends have proved the key.
+ * A host on the path could relay that handshake and then speak TLS itself.  So a TLS handshake must have used the secret:
+ * OpenSSL would otherwise also take a certificate, by default from anyone.
  *
- * OpenSSL gets its bytes from our buffers and leaves its bytes there; it never sees the socket, so there is no SIGPIPE.  The
- * end of a connection is not marked (no close_notify): that a rank leaves in good order is said in the notes inside.  OpenSSL
- * has global state and an exit handler of its own; without COLL_WITH_OPENSSL nothing of it is there. */
+ * OpenSSL reads and writes memory buffers, never the socket, so there is no SIGPIPE.  No close_notify is sent: control
+ * messages announce an orderly leave.  OpenSSL has global state and an exit handler, so it is absent without
+ * COLL_WITH_OPENSSL. */
 #ifndef COLL_TCP_SEAL_H
 #define COLL_TCP_SEAL_H
 
@@ -41,12 +40,12 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
 #include <openssl/ssl.h>
 
 #if !defined(COLL__SEAL_RENEW)
-#define COLL__SEAL_RENEW (UINT64_C(1) << 36)      /* bytes under one key: AES-GCM is good for some 2^38       */
+#define COLL__SEAL_RENEW (UINT64_C(1) << 36)      /* bytes per key; the limit of AES-GCM is about 2^38        */
 #endif
 
-/* What the connections of a world share; after a shrink those of the new world, too, which has connections of the old one. */
+/* Shared by all connections of a job, also after a shrink, when the new job keeps old connections. */
 typedef struct coll__seal {
-    int         users;                            /* atomic: worlds                                           */
+    int         users;                            /* atomic: number of jobs                                   */
     SSL_CTX    *context;
     BIO_METHOD *method;
 } coll__seal;
@@ -55,10 +54,10 @@ typedef struct coll__sealed {
     coll__records io;
     SSL     *ssl;
     int      fd;
-    int      error;                               /* why the last look at the socket gave nothing: an errno; 0: its end */
-    bool     is_dry;                              /* it gave nothing                                          */
-    uint64_t under_key;                           /* bytes sent under the present key                         */
-    unsigned char secret[COLL__SHA_LENGTH];       /* wiped when the handshake is over                         */
+    int      error;                               /* if is_dry: errno of the last read; 0: end of stream      */
+    bool     is_dry;                              /* the last read of the socket gave nothing                 */
+    uint64_t under_key;                           /* bytes sent with the current key                          */
+    unsigned char secret[COLL__SHA_LENGTH];       /* wiped after the handshake                                */
 } coll__sealed;
 
 /* ---- >>between OpenSSL and the buffers ---- */
@@ -99,9 +98,9 @@ static long coll__seal_ctrl(BIO *bio, int what, long number, void *pointer)
     return what == BIO_CTRL_FLUSH;
 }
 
-/* ---- >>the secret, as OpenSSL wants to be told of it ---- */
+/* ---- >>the secret as a pre-shared key ---- */
 
-static const unsigned char coll__seal_name[] = { 'c', 'o', 'l', 'l' };     /* of the secret, and of its sessions */
+static const unsigned char coll__seal_name[] = { 'c', 'o', 'l', 'l' };     /* identity of the key, and session context */
 
 static SSL_SESSION *coll__seal_session(SSL *ssl)
 {
@@ -119,7 +118,7 @@ static SSL_SESSION *coll__seal_session(SSL *ssl)
 
 static int coll__seal_use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *length, SSL_SESSION **session)
 {
-    (void)digest;                                 /* there is but one suite, with SHA-256                     */
+    (void)digest;                                 /* the only suite uses SHA-256                              */
     *session = coll__seal_session(ssl);
     *name = coll__seal_name;
     *length = sizeof coll__seal_name;
@@ -134,7 +133,7 @@ static int coll__seal_find(SSL *ssl, const unsigned char *name, size_t length, S
     return !is_known || *session;
 }
 
-/* There are no certificates: whoever shows one is not the one that was greeted. */
+/* Reject every certificate. */
 static int coll__seal_verify(X509_STORE_CTX *store, void *argument)
 {
     (void)argument;
@@ -142,7 +141,7 @@ static int coll__seal_verify(X509_STORE_CTX *store, void *argument)
     return 0;
 }
 
-/* ---- >>worlds ---- */
+/* ---- >>context: shared by jobs ---- */
 
 static coll__seal *coll__seal_share(coll__seal *seal)
 {
@@ -158,7 +157,7 @@ static void coll__seal_free(coll__seal *seal)
     coll__give(seal);
 }
 
-/* NULL: OpenSSL has no memory, or cannot do it. */
+/* NULL: OpenSSL is out of memory, or lacks a feature. */
 static coll__seal *coll__seal_new(const coll_allocator *memory)
 {
     coll__seal *seal = (coll__seal *)coll__take_zeros(memory, 1, sizeof *seal);
@@ -187,10 +186,10 @@ static coll__seal *coll__seal_new(const coll_allocator *memory)
     return seal;
 }
 
-/* ---- >>sealed: the pipe ---- */
+/* ---- >>the pipe ---- */
 
-/* Calls into OpenSSL leave the program's own queue of errors as it was.  What failed is known without it: either the socket
- * had nothing more (is_dry), or somebody else has had a hand in it. */
+/* Calls leave the program's OpenSSL error queue unchanged.  It is not needed: either the socket has no data (is_dry), or the
+ * data was modified. */
 static ssize_t coll__sealed_send(coll__pipe *p, const struct iovec *pieces, int count)
 {
     coll__sealed *s = (coll__sealed *)p->state;
@@ -257,8 +256,7 @@ static const coll__pipe_kind coll__sealed_pipe = {
     "tls", coll__sealed_send, coll__sealed_recv, coll__sealed_await, coll__sealed_close, NULL, NULL
 };
 
-/* From here on this pipe speaks TLS; coll__seal_advance must have said COLL_OK before bytes can go through it.  false: no
- * memory. */
+/* Use TLS on this pipe.  coll__seal_advance must return COLL_OK before data is moved.  false: out of memory. */
 static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__seal *seal, const unsigned char *secret,
                             bool is_caller)
 {
@@ -288,7 +286,7 @@ static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__s
     return true;
 }
 
-/* Go on with the handshake.  COLL_PENDING: *want is what to poll the socket for. */
+/* Continue the TLS handshake.  COLL_PENDING: *want is what to poll for. */
 static coll_status coll__seal_advance(coll__pipe *p, short *want)
 {
     coll__sealed *s = (coll__sealed *)p->state;
@@ -296,7 +294,7 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
     s->is_dry = false;
     (void)ERR_set_mark();
     const bool is_over = SSL_do_handshake(s->ssl) == 1;
-    const bool has_secret = is_over && SSL_session_reused(s->ssl) == 1;   /* the only session there is holds the secret */
+    const bool has_secret = is_over && SSL_session_reused(s->ssl) == 1;   /* the only session holds the secret */
     (void)ERR_pop_to_mark();
     if (is_over && !has_secret) return COLL_ERR_DENIED;
     const bool is_waiting = !is_over && s->is_dry && s->error == EAGAIN;

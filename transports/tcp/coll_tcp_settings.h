@@ -1,10 +1,10 @@
-/* coll_tcp_settings.h - what is asked of the network: by the program, by the environment, by the launcher. */
+/* coll_tcp_settings.h - the network settings, from the program, the environment and the launcher. */
 #ifndef COLL_TCP_SETTINGS_H
 #define COLL_TCP_SETTINGS_H
 
 #include <fcntl.h>
 
-/* What both ends of a connection must agree upon. */
+/* Security of a connection; the same at both ends. */
 enum { COLL__AUTH_NONE, COLL__AUTH_KEY, COLL__AUTH_TLS, COLL__AUTH_KIND = 3, COLL__AUTH_CHECK = 4 };
 enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
@@ -30,21 +30,21 @@ static bool coll__tcp_defaults(coll_config *c)
     return false;
 }
 
-/* The configuration of a rank with nothing of the network left open.  It holds the key: coll__tcp_settings_free wipes it. */
+/* The resolved network configuration of a rank.  It contains the key, which coll__tcp_settings_free wipes. */
 typedef struct coll__tcp_settings {
     coll_config config;
-    coll__bootstrap place;                        /* what the environment says of it, where it was asked      */
+    coll__bootstrap place;                        /* from the launcher's variables                            */
     char        world[COLL__WORLD_ROOM];
-    char        network[COLL__NETWORK_ROOM];      /* of another library's variable, in our words              */
-    const char *network_source;                   /* that variable; NULL: ours, or the configuration          */
-    uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
-    int         auth;                             /* what a connection begins with: COLL__AUTH_...            */
+    char        network[COLL__NETWORK_ROOM];      /* converted from another library's variable                */
+    const char *network_source;                   /* that variable; NULL: not used                            */
+    uint32_t    arithmetic;                       /* coll__arithmetic of this program                         */
+    int         auth;                             /* COLL__AUTH_...                                           */
     bool        is_open;                          /* public addresses may be used without a key               */
-    bool        lacks_tls;                        /* there is a key, `security` is unset, and this program has no TLS */
+    bool        lacks_tls;                        /* with a key, but `security` unset and no TLS compiled in  */
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
-/* What of them a rank keeps: numbers, for the texts are the caller's. */
+/* The settings that a rank keeps: no texts, for the caller owns these. */
 static coll_tcp coll__tcp_kept(coll_tcp c)
 {
     c.io = c.hosts = c.network = c.ports = c.key = c.security = NULL;
@@ -59,9 +59,9 @@ static void coll__tcp_settings_free(coll__tcp_settings *s)
     coll__give(s);
 }
 
-/* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
+/* ---- >>address of rank 0, list of hosts, network ---- */
 
-/* A list of hosts says where rank 0 is, and how many ranks there are. */
+/* The list of hosts gives the address of rank 0, and must have one entry per rank. */
 static coll_status coll__settle_hosts(coll__tcp_settings *s, const coll__settings *of, const char *address)
 {
     coll_config *c = &s->config;
@@ -114,7 +114,7 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
                               by && by->where ? " (" : "", by && by->where ? by->where : "", by && by->where ? ")" : "");
 }
 
-/* The name of the job comes before the world's where it was the job that said where to meet. */
+/* If the launcher's job gave the address, its name becomes part of the world name. */
 static void coll__settle_world(coll__tcp_settings *s)
 {
     if (!*s->place.job) return;
@@ -130,16 +130,16 @@ static void coll__settle_network(coll__tcp_settings *s)
     if (!c->tcp.network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->tcp.network = s->network;
 }
 
-/* ---- >>security: the key, and what it is for ---- */
+/* ---- >>security: the key and its use ---- */
 
-/* The value of `security` that stands for these COLL__AUTH_... bits. */
+/* The value of `security` for COLL__AUTH_... bits. */
 static const char *coll__security_name(int auth)
 {
     static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
     return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
 }
 
-/* The first line of a file that nobody else may use. */
+/* The first line of a file that only the user may access. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
 {
     struct stat about;
@@ -162,7 +162,7 @@ static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
     return COLL_OK;
 }
 
-/* "open", "key" or "tls", "check" beside it or alone: as bits, 0: not said. */
+/* Parse "open", "key" or "tls", with "check" or alone.  Sets COLL__AUTH_... bits; 0: unset. */
 static bool coll__read_security(const char *text, int *auth, bool *is_open)
 {
     static const struct { const char *name; int auth; } words[] = {
@@ -189,7 +189,7 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
-    if (!COLL__HAS_SECURITY) {                    /* who has a key means to keep others out                   */
+    if (!COLL__HAS_SECURITY) {                    /* a key must not be ignored                                */
         s->is_open = text && !strcmp(text, "open");
         if (!key && !(path && *path) && (!text || s->is_open)) return COLL_OK;
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
@@ -221,12 +221,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
                                   "COLL_WITH_OPENSSL", text);
 #endif
     if (has_key && !(s->auth & COLL__AUTH_KIND)) s->auth |= COLL__AUTH_KEY;
-    if (s->auth & COLL__AUTH_TLS) s->auth &= ~COLL__AUTH_CHECK;           /* it sees every change by itself   */
+    if (s->auth & COLL__AUTH_TLS) s->auth &= ~COLL__AUTH_CHECK;           /* TLS detects every change         */
     s->config.tcp.key = NULL;
     return COLL_OK;
 }
 
-/* Is nothing wanted that was left out of this program? */
+/* Reject settings of features that are not compiled in. */
 static coll_status coll__settle_left_out(const coll_config *of)
 {
     const coll_tcp *c = &of->tcp;
@@ -260,7 +260,7 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     return COLL_OK;
 }
 
-/* On the heap, for they are long and stacks may be small.  NULL: *status, with its sentence. */
+/* On the heap, for it is large and stacks may be small.  NULL: error in *status. */
 static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll_status *status)
 {
     coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(of->config.allocator, sizeof *s);

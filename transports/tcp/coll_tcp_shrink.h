@@ -1,15 +1,15 @@
-/* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
+/* coll_tcp_shrink.h - after a failure: the surviving ranks form a new job.
  *
- * They have agreed on who they are (coll_tcp_agree.h).  The new world takes over the listener, and the connections to the host,
- * which is its rank 0.  Its name is made of that of the agreement, and of who goes on: what is late of the old world, or of
- * another agreement, is turned away. */
+ * They have agreed on the members (coll_tcp_agree.h).  The new job keeps the listener, and the connections to the proposer,
+ * which becomes rank 0.  Its world id is a hash of the agreement's id and the members: so late connections for the old job, or
+ * for another agreement, are refused. */
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
 
 /* ---- >>the agreement: open, close ---- */
 
-/* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
- * those who belong here call again. */
+/* Handshakes are for the agreement while it runs, and for the job otherwise.  Handshakes under way when this changes are
+ * dropped; ranks of this job connect again. */
 static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
 {
     coll__tcp *tcp = h->old;
@@ -60,9 +60,9 @@ static void coll__agreement_close(coll__agreement *h)
     coll__give(h->fds);
 }
 
-/* ---- >>the new world ---- */
+/* ---- >>the new job ---- */
 
-/* The name of a world made of `ranks`, or of those of them that are there. */
+/* The world id of a job of `ranks`, or of those present. */
 static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
                                  const unsigned char *is_there, int count)
 {
@@ -76,21 +76,21 @@ static void coll__agreement_name(unsigned char *world, const unsigned char *befo
     coll__digest(world, text);
 }
 
-/* What the new world tells those who still call for the agreement.  NULL: no memory. */
+/* The decision, kept for ranks that still connect for the agreement.  NULL: out of memory. */
 static coll__past *coll__agreement_past(const coll__agreement *h)
 {
     coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + (size_t)h->count);
 
     if (!past) return NULL;
     past->us = h->us;
-    h->old->us.past = NULL;                       /* what came before that goes along                         */
+    h->old->us.past = NULL;                       /* now owned by past->us                                    */
     past->table = coll__behind(past, sizeof *past);
     memcpy(past->table, h->table, (size_t)h->count);
     return past;
 }
 
-/* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  Where one is missing, this world fails
- * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed. */
+/* The control connections: rank 0 takes those to its acceptors, other ranks the one to rank 0.  If one is missing, the new job
+ * fails at once: it was lost during the agreement, or the rank got the decision from another rank. */
 static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 {
     int missing = 0;
@@ -110,14 +110,14 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* The context of this rank in it; it takes the listener and the pipes over.  NULL: no memory, or no descriptors. */
+/* This rank's context in the new job; it owns the listener and the pipes.  NULL: out of memory or descriptors. */
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
                                     .is_open = old->is_open };
-    if (old->room.fd < 0) settings.config.tcp.hub = -1;       /* nobody had one, or its security was against it       */
+    if (old->room.fd < 0) settings.config.tcp.hub = -1;       /* no segment was possible                      */
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 

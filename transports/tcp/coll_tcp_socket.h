@@ -1,9 +1,9 @@
-/* coll_tcp_socket.h - sockets: listening, dialling one address or several at once. */
+/* coll_tcp_socket.h - sockets: listening, and connecting to one or several addresses. */
 #ifndef COLL_TCP_SOCKET_H
 #define COLL_TCP_SOCKET_H
 
-/* What every connection of ours is set to: no delay, and probes after 10 s without traffic.  Where no heartbeats are watched a
- * host that vanishes is noticed by these after 25 s, or after the kernel's 15 minutes if data was on the way. */
+/* Options of all connections: no delay, and keepalive probes after 10 s without traffic.  Without heartbeats, these detect a
+ * vanished host after 25 s.  If data was in flight, the kernel takes 15 minutes. */
 static void coll__tune_socket(int fd)
 {
     enum { IDLE = 10, INTERVAL = 5, PROBES = 3 };
@@ -13,9 +13,8 @@ static void coll__tune_socket(int fd)
     coll__keep_alive(fd, IDLE, INTERVAL, PROBES);
 }
 
-/* A connection that stays within this kernel meets no congestion.  bbr, which many systems choose, paces it all the same, and so
- * does every other control that comes after bbr on a connection; reno alone does not, and every program may have it.  So it has
- * to be there before the connection is.  Where it may not be had all stays as it is. */
+/* A connection within one kernel has no congestion.  bbr, the default of many systems, paces it nevertheless, and so does any
+ * other algorithm set after bbr.  reno does not, and needs no privilege.  So it is set before the connect; failure is ignored. */
 static void coll__congest_unpaced(int fd)
 {
 #if defined(TCP_CONGESTION)
@@ -24,7 +23,7 @@ static void coll__congest_unpaced(int fd)
     (void)fd;
 }
 
-/* The same taken back: as the system has it for all, unless a route has given it another one. */
+/* Restore the system's default, unless a route has set another one. */
 static void coll__congest_as_usual(int fd)
 {
 #if defined(TCP_CONGESTION)
@@ -40,8 +39,8 @@ static void coll__congest_as_usual(int fd)
     (void)fd;
 }
 
-/* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
- * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
+/* A listening socket, or -1 with errno.  SO_REUSEADDR allows ports of jobs that ended recently; SO_REUSEPORT is not set, for
+ * two jobs could share a port.  The IPv6 wildcard address includes IPv4. */
 static int coll__listen_at(const coll__address *a)
 {
     const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
@@ -49,7 +48,7 @@ static int coll__listen_at(const coll__address *a)
     if (fd < 0) return -1;
     coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    coll__congest_unpaced(fd);                    /* who is accepted starts like that                         */
+    coll__congest_unpaced(fd);                    /* inherited by accepted sockets                            */
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
@@ -57,7 +56,7 @@ static int coll__listen_at(const coll__address *a)
     return -1;
 }
 
-/* Is this an address of this host? */
+/* Is the address local? */
 static bool coll__is_ours(const coll__address *a)
 {
     const coll__address at = coll__with_port(*a, 0);
@@ -68,7 +67,7 @@ static bool coll__is_ours(const coll__address *a)
     return is_ours;
 }
 
-/* Listen at every address of this host, also where there is no IPv6. */
+/* Listen on all local addresses; works without IPv6, too. */
 static int coll__listen_widely(int port)
 {
     const coll__address both = coll__address_wide(port);
@@ -81,7 +80,7 @@ static int coll__listen_widely(int port)
     return coll__listen_at(&only);
 }
 
-/* The same at one address, or widely when `a` is NULL, at any port of the network's range; `start` spreads ranks over it. */
+/* Listen at `a`, or on all addresses if NULL, on a port of the configured range; `start` spreads the ranks. */
 static int coll__listen_within(const coll__network *network, const coll__address *a, int start)
 {
     const int count = network->port_first > 0 ? network->port_last - network->port_first + 1 : 1;
@@ -104,7 +103,7 @@ static coll__address coll__name_of(int fd, bool of_peer)
     return a;
 }
 
-/* Begin to connect, from the address `from` if that is not NULL; the socket is writable when it is decided.  -1: errno. */
+/* Begin to connect, from `from` if not NULL; the socket becomes writable when the connect ends.  -1: errno. */
 static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
     const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
@@ -122,7 +121,7 @@ static int coll__dial_from(const coll__address *a, const coll__address *from)
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
 
-/* Who has been accepted: from afar, or from an address of this host? */
+/* Restore the default for an accepted connection from another host. */
 static void coll__congest_accepted(int fd)
 {
     const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
@@ -130,7 +129,7 @@ static void coll__congest_accepted(int fd)
     if (!coll__is_same_address(&here, &there)) coll__congest_as_usual(fd);
 }
 
-/* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
+/* Result of a connect: 0 or an errno.  A socket connected to itself, with the same port at both ends, counts as refused. */
 static int coll__dial_result(int fd)
 {
     int error = 0;
@@ -143,15 +142,15 @@ static int coll__dial_result(int fd)
     return coll__is_same_address(&here, &there) ? ECONNREFUSED : 0;
 }
 
-/* ---- >>ways: several addresses of which one is to be reached ---- */
+/* ---- >>ways: connecting to one of several addresses ---- */
 
 enum { COLL__WAYS_MOST = 2 * COLL__ADDRESSES_MOST, COLL__STAGGER_MS = 250 };
 
 typedef struct coll__way {
-    coll__address to, from;                       /* from.length 0: whatever the routes say                   */
+    coll__address to, from;                       /* from.length 0: any local address                         */
     int  fd;                                      /* while connecting                                         */
     bool is_begun, is_over;
-    char why[200];                                /* what became of it                                        */
+    char why[200];                                /* result                                                   */
 } coll__way;
 
 typedef struct coll__ways {
@@ -159,7 +158,7 @@ typedef struct coll__ways {
     int count;
 } coll__ways;
 
-/* All addresses, from each address of ours that the network prescribes for their family. */
+/* Combine each address with the configured local addresses of its family. */
 static void coll__ways_make(coll__ways *ways, const coll__address *list, int count, const coll__network *network)
 {
     unsigned char bytes[16];
@@ -194,7 +193,7 @@ static void coll__way_begin(coll__way *way)
     if (way->fd < 0) coll__way_ends(way, strerror(errno));
 }
 
-/* Look at those that are connecting, for as long as `ms`.  Gives one that is connected, or -1. */
+/* Wait at most `ms`.  Returns a connected way, or -1. */
 static int coll__ways_look(coll__ways *ways, int ms)
 {
     struct pollfd fds[COLL__WAYS_MOST];
@@ -210,9 +209,9 @@ static int coll__ways_look(coll__ways *ways, int ms)
     return -1;
 }
 
-/* Begin them one after the other, the next one as soon as those before have failed or COLL__STAGGER_MS have passed, and give the
- * first that is connected; its socket is the caller's then.  Those that have been over before stay so.  -1: none until `limit`,
- * and each says why. */
+/* Start the connects in turn: the next one once the earlier ones have failed or COLL__STAGGER_MS have passed.  Returns the
+ * first that connects; the caller owns its socket.  Ways that are over are skipped.  -1: none before `limit`; each `why` says
+ * why. */
 static int coll__ways_connect(coll__ways *ways, int64_t limit)
 {
     int64_t next = 0;
@@ -234,7 +233,7 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
     return -1;
 }
 
-/* Give up those that are still connecting; they may be begun again. */
+/* Cancel the connects in progress; they may be started again. */
 static void coll__ways_rest(coll__ways *ways)
 {
     for (int i = 0; i < ways->count; i++) {
@@ -257,13 +256,13 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
     }
 }
 
-/* Calls say themselves when they must not block; both back ends then use the same socket. */
+/* Calls use MSG_DONTWAIT where needed; so both back ends share the socket. */
 static void coll__make_blocking(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/* Ended by the other side, whatever the kernel calls it; or of no use any more, for its bytes were changed on the way. */
+/* Text for a closed connection, whatever its errno, or for modified bytes. */
 static const char *coll__ending_text(int error)
 {
     if (error == EBADMSG) return "what came from it is not what it sent";
@@ -271,7 +270,7 @@ static const char *coll__ending_text(int error)
     return is_closed ? "connection closed" : strerror(error);
 }
 
-/* What is the matter with a peer whose connection has ended.  An end that is only silence may be the link's. */
+/* Text about a peer whose connection ended.  If it only stopped answering, the link may have failed. */
 static const char *coll__gone_text(int error, int rank, int peer, char *text, size_t room)
 {
     if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)

@@ -1,8 +1,8 @@
-/* coll_tcp_stream.h - one connection to one peer for one channel: two queues of messages, moved as far as sockets go.
+/* coll_tcp_stream.h - one connection to one peer for one channel: a queue of sends and one of receives.
  *
- * A stream is made by the lower of the two ranks when it first has something to send or to receive; the higher one waits for
- * it.  push and pull do the moving with plain calls that do not block; a back end (coll_tcp_io.h) is asked only when there
- * is nothing left to do but wait, and may then move bytes too: coll__stream_pushed and _pulled account for them. */
+ * The lower of the two ranks connects when it first has a transfer; the higher rank waits for that.  push and pull move bytes
+ * by calls that do not block.  A back end (coll_tcp_io.h) is used only for waiting, and may then move bytes too;
+ * coll__stream_pushed and _pulled account for them. */
 #ifndef COLL_TCP_STREAM_H
 #define COLL_TCP_STREAM_H
 
@@ -10,40 +10,40 @@ typedef struct coll__chain { coll_xfer *first, **end; } coll__chain;
 
 typedef enum coll__stream_state {
     COLL__STREAM_NONE, COLL__STREAM_DIALLING, COLL__STREAM_OPEN,
-    COLL__STREAM_ENDED,                           /* the connection is closed, or never came about            */
-    COLL__STREAM_ASTRAY,                          /* something else came than was expected                    */
-    COLL__STREAM_REFUSED                          /* the first that came is a control note that says why      */
+    COLL__STREAM_ENDED,                           /* closed, or failed to connect                             */
+    COLL__STREAM_ASTRAY,                          /* an unexpected head arrived                               */
+    COLL__STREAM_REFUSED                          /* the first data is a refusal                              */
 } coll__stream_state;
 
 enum {
-    COLL__VECTOR_MOST = 32,                       /* pieces that one call moves                               */
-    COLL__EAGER_MOST = 4096,                      /* bytes of a message that is copied into one piece: cheaper than two */
-    COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
+    COLL__VECTOR_MOST = 32,                       /* buffers per call                                         */
+    COLL__EAGER_MOST = 4096,                      /* shorter messages are copied next to their head: cheaper  */
+    COLL__PULL_MOST   = 128 << 10                 /* body bytes per receive: then the sender's window opens   */
 };
 
-/* Short messages on their way out, or in, while a call moves them: on the stack, for a stream is kept for every peer. */
+/* A short message, or several, during a call.  On the stack, for there is a stream for every peer. */
 typedef struct coll__piece { unsigned char bytes[COLL_HEAD_LENGTH + COLL__EAGER_MOST]; } coll__piece;
 
 typedef struct coll__stream {
     coll__pipe pipe;
     int   peer, channel;
-    int   tried;                                  /* while dialling: the address of the peer                  */
+    int   tried;                                  /* connecting: index of the peer's address                  */
     coll__stream_state state;
-    struct coll__bundle *bundle;                  /* of several connections (coll_tcp_lanes.h); NULL: one     */
-    struct coll__greet *greet;                    /* while dialling                                           */
-    int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
-    int64_t dial_until;                           /* no answer is no verdict before; 0: no attempt is under way */
-    bool  is_unanswered;                          /* one address at least has given no answer                 */
+    struct coll__bundle *bundle;                  /* its lanes (coll_tcp_lanes.h); NULL: one connection       */
+    struct coll__greet *greet;                    /* while connecting                                         */
+    int64_t dial_at;                              /* do not connect earlier, after a failed attempt           */
+    int64_t dial_until;                           /* no answer is no error before; 0: not connecting          */
+    bool  is_unanswered;                          /* an address has not answered                              */
     int   dial_pause_ms;
-    int64_t refused_at;                           /* since when by one who has not proved the key; 0: not     */
-    bool  is_active;                              /* in the list of streams with something to do              */
-    bool  owes;                                   /* what counts as sent may have to be sent again            */
-    bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */
-    bool  is_watched;                             /* the back end will tell when to look again                */
+    int64_t refused_at;                           /* since when refused without proof of the key; 0: not      */
+    bool  is_active;                              /* in the list of streams with transfers                    */
+    bool  owes;                                   /* bytes that count as sent may be sent again               */
+    bool  is_push_posted, is_pull_posted;         /* the back end has a transfer in flight                    */
+    bool  is_watched;                             /* the back end polls the socket                            */
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
-    unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
-    unsigned char came[COLL_HEAD_LENGTH];         /* instead of it, where the stream has gone astray          */
+    unsigned char expected[COLL_HEAD_LENGTH];     /* head of the first receive, which is overwritten          */
+    unsigned char came[COLL_HEAD_LENGTH];         /* the head that arrived instead, if ASTRAY                 */
     struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
     struct msghdr push_message, pull_message;
 } coll__stream;
@@ -55,7 +55,7 @@ static void coll__chain_put(coll__chain *c, coll_xfer *x)
     c->end = &x->next;
 }
 
-/* The first of a chain is finished.  Its owner may free it as soon as the status is set. */
+/* Complete the first transfer.  Its owner may free it once the status is set. */
 static void coll__chain_finish(coll__chain *c, coll_status status)
 {
     coll_xfer *x = c->first;
@@ -67,7 +67,7 @@ static void coll__chain_finish(coll__chain *c, coll_status status)
     x->status = status;
 }
 
-/* The pieces of a message that are still to be moved, head first; gives their number, at most 2. */
+/* The parts of a message still to be moved, head first; returns their number, at most 2. */
 static int coll__pieces(coll_xfer *x, struct iovec *at)
 {
     int n = 0;
@@ -78,7 +78,7 @@ static int coll__pieces(coll_xfer *x, struct iovec *at)
     return n;
 }
 
-/* What the socket is to be polled for. */
+/* Poll events of the socket. */
 static inline short coll__stream_query(const coll__stream *s)
 {
     return (short)((s->in.first || s->owes ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
@@ -104,10 +104,10 @@ static struct msghdr *coll__push_message(coll__stream *s)
     return &s->push_message;
 }
 
-/* Add to a number that other threads may read. */
+/* Add to a counter that other threads read. */
 static inline void coll__tally(uint64_t *at, size_t more) { __atomic_store_n(at, *at + more, __ATOMIC_RELAXED); }
 
-/* `moved` bytes have gone out: finish the messages that they complete. */
+/* Account for `moved` bytes sent, and complete messages. */
 static void coll__stream_pushed(coll__stream *s, size_t moved)
 {
     coll__tally(&s->sent, moved);
@@ -122,13 +122,13 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
     COLL__ASSERT(moved == 0, "%zu bytes more have gone to rank %d than were to go", moved, s->peer);
 }
 
-/* Is this message to go, or to come, in one piece? */
+/* Is the message moved by one copy? */
 static inline bool coll__is_eager(const coll_xfer *x)
 {
     return x->moved == 0 && x->length > 0 && x->length <= COLL__EAGER_MOST;
 }
 
-/* One call's worth of what is queued: one eager message, or as many messages as fit. */
+/* Send once: one short message, or as many messages as fit. */
 static ssize_t coll__stream_send(coll__stream *s)
 {
     const coll_xfer *x = s->out.first;
@@ -140,7 +140,7 @@ static ssize_t coll__stream_send(coll__stream *s)
     return coll__pipe_write(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
 }
 
-/* Send what the socket takes.  Gives the bytes moved; *error becomes an errno when the connection is gone. */
+/* Send as much as the socket takes.  Returns bytes; *error is set if the connection failed. */
 static size_t coll__stream_push(coll__stream *s, int *error)
 {
     size_t total = 0;
@@ -160,7 +160,6 @@ static size_t coll__stream_push(coll__stream *s, int *error)
     return total;
 }
 
-/* Has it something to do? */
 static inline bool coll__stream_is_busy(const coll__stream *s) { return s->out.first || s->in.first || s->owes; }
 
 /* ---- >>receiving ---- */
@@ -173,7 +172,7 @@ static struct msghdr *coll__pull_message(coll__stream *s)
     return &s->pull_message;
 }
 
-/* `moved` bytes of the first receive are here. */
+/* Account for `moved` bytes of the first receive. */
 static void coll__stream_pulled(coll__stream *s, size_t moved)
 {
     coll_xfer *x = s->in.first;
@@ -191,13 +190,13 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
         memcpy(s->came, x->head, COLL_HEAD_LENGTH);
         coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
-        s->state = COLL__STREAM_ASTRAY;           /* what follows would be read as something that it is not   */
+        s->state = COLL__STREAM_ASTRAY;           /* the following bytes cannot be interpreted                */
         return;
     }
     if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);
 }
 
-/* One call's worth of the first message. */
+/* Receive once, for the first receive. */
 static ssize_t coll__stream_recv(coll__stream *s)
 {
     coll_xfer *x = s->in.first;
@@ -221,7 +220,7 @@ static ssize_t coll__stream_recv(coll__stream *s)
     return n;
 }
 
-/* Bytes of the next receives, as far as they have not begun and fit into a coll__piece; 0: of fewer than two. */
+/* Total length of the next receives that fit into a coll__piece; 0: fewer than two. */
 static size_t coll__stream_awaits(const coll__stream *s)
 {
     size_t room = sizeof(coll__piece), length = 0;
@@ -234,7 +233,7 @@ static size_t coll__stream_awaits(const coll__stream *s)
     return count > 1 ? length : 0;
 }
 
-/* Several short messages by one call: what has come is dealt out to them.  Behind a head that is wrong nothing is. */
+/* Receive several short messages by one call.  After an unexpected head the rest is dropped. */
 static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
 {
     coll__piece piece;
@@ -254,7 +253,7 @@ static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
     return n;
 }
 
-/* Receive what the socket has.  Gives the bytes moved; *error is an errno, or 0 when the other side has closed. */
+/* Receive what the socket has.  Returns bytes; *error is an errno, or 0 at the end of the stream. */
 static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;

@@ -1,6 +1,6 @@
-/* coll_tcp_system.h - what TCP asks of the system beyond the sockets of POSIX: descriptors that no child inherits, limits of the
- * connection, what the kernel knows of it, and who else is on this host.  One half is for Linux, the other for any POSIX system
- * (COLL_PORTABLE, see coll_system.h), where some of these questions have no answer. */
+/* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, connection state, and the holder of
+ * a port.  One half is for Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not
+ * available. */
 #ifndef COLL_TCP_SYSTEM_H
 #define COLL_TCP_SYSTEM_H
 
@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 
 #if !defined(MSG_NOSIGNAL)
-#define MSG_NOSIGNAL 0                            /* there SO_NOSIGPIPE says the same, once for the socket    */
+#define MSG_NOSIGNAL 0                            /* SO_NOSIGPIPE replaces it                                 */
 #endif
 
 static const char coll__holder_unknown[] = " (does another job use this port?)";
@@ -27,13 +27,13 @@ static void coll__socket_number(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Probes after `idle` seconds without traffic, and then each `interval`; so many without an answer end the connection. */
+/* Probe after `idle` seconds without traffic, then every `interval`; that many without an answer end the connection. */
 static void coll__keep_alive(int fd, int idle, int interval, int probes)
 {
 #if defined(TCP_KEEPIDLE)
     coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
 #elif defined(TCP_KEEPALIVE)
-    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPALIVE, idle);                    /* as macOS calls it        */
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPALIVE, idle);                    /* the name on macOS        */
 #endif
 #if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
     coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
@@ -42,7 +42,7 @@ static void coll__keep_alive(int fd, int idle, int interval, int probes)
     (void)fd, (void)idle, (void)interval, (void)probes;
 }
 
-/* The kernel takes so many bytes that have not gone out yet, and no more. */
+/* Limit the unsent bytes in the kernel's buffer. */
 static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
 {
 #if defined(TCP_NOTSENT_LOWAT)
@@ -57,7 +57,7 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
 
 /* ---- >>Linux ---- */
 
-/* Calls that must not wait say so themselves (MSG_DONTWAIT); connect and accept wait unless the socket does not. */
+/* Non-blocking calls use MSG_DONTWAIT; connect and accept block unless the socket does not. */
 static int coll__socket(int family, int kind, bool waits)
 {
     return coll__fd_above(socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0));
@@ -68,26 +68,25 @@ static int coll__accept(int listener)
     return coll__fd_above((int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC));
 }
 
-/* What is sent from here on is acknowledged within so many milliseconds, or the connection ends; 0: the kernel decides. */
+/* End the connection if sent data is not acknowledged within `ms`; 0: the kernel's default. */
 static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
 
-/* The kernel asks for an acknowledgement again after so many milliseconds at the latest. */
+/* Limit the interval of retransmissions. */
 static void coll__ask_again_within(int fd, int ms)
 {
-    enum { RTO_MAX_MS = 44 };                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack; older kernels ask
-                                                     less often */
+    enum { RTO_MAX_MS = 44 };                     /* TCP_RTO_MAX_MS of Linux 6.15; older kernels ignore it    */
     coll__socket_number(fd, IPPROTO_TCP, RTO_MAX_MS, ms);
 }
 
-/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
+/* The start of the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
 typedef struct coll__tcp_info {
     uint8_t  state, ca_state, retransmits, probes, others[4];
     uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
     uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
 } coll__tcp_info;
 
-/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
- * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
+/* For how long, in ms, has the peer's kernel not answered a retransmission?  -1: no answer is due.  A slow reader or a
+ * suspended process does not count, for its kernel answers. */
 static int64_t coll__unanswered_ms(int fd)
 {
     coll__tcp_info info;
@@ -98,23 +97,23 @@ static int64_t coll__unanswered_ms(int fd)
     return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
-/* Bytes that were sent, and that the other side's kernel has not acknowledged. */
+/* Bytes sent and not acknowledged by the peer's kernel. */
 static int coll__unacknowledged(int fd)
 {
     int count = 0;
     return ioctl(fd, SIOCOUTQ, &count) ? 0 : count;
 }
 
-/* The process at the other end of a socket of this host; 0: it is not known. */
+/* The process at the other end of a local socket; 0: unknown. */
 static int coll__process_behind(int fd)
 {
-    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
+    int who[3] = { 0, 0, 0 };                     /* struct ucred, declared for _GNU_SOURCE only              */
     socklen_t length = sizeof who;
 
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0 ? 0 : who[0];
 }
 
-/* This machine and its network, as a text that no other has. */
+/* A text that identifies the host and its network. */
 static void coll__host_text(char *text, size_t room)
 {
     char line[64] = "";
@@ -130,7 +129,7 @@ static void coll__host_text(char *text, size_t room)
     coll__print(text, room, "%s %llu", line, inode);
 }
 
-/* The inode of the socket that listens at a port, 0: none is seen. */
+/* The inode of the socket that listens on a port; 0: not found. */
 static unsigned long coll__listener_inode(int port)
 {
     static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
@@ -151,7 +150,7 @@ static unsigned long coll__listener_inode(int port)
     return inode;
 }
 
-/* Does a process, by its directory in /proc, hold the socket? */
+/* Does a process, given by its directory in /proc, hold the socket? */
 static bool coll__holds_socket(const char *pid, unsigned long inode)
 {
     char path[300], want[40], got[40];
@@ -170,7 +169,7 @@ static bool coll__holds_socket(const char *pid, unsigned long inode)
     return is_found;
 }
 
-/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
+/* " (held by process 4711, trainer)", if the system permits; otherwise a question. */
 static void coll__holder_text(int port, char *text, size_t room)
 {
     const unsigned long inode = coll__listener_inode(port);
@@ -194,7 +193,7 @@ static void coll__holder_text(int port, char *text, size_t room)
 
 /* ---- >>any POSIX system ---- */
 
-/* A fork between the two calls hands the descriptor on. */
+/* A fork between the two calls would inherit the descriptor. */
 static int coll__socket_kept(int made, bool waits)
 {
     const int fd = coll__fd_above(made);
@@ -216,7 +215,7 @@ static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
 static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
 static int coll__process_behind(int fd) { return (void)fd, 0; }
 
-/* Each system has its own word for that.  Where there is none a rank that leaves does not wait for what it has sent. */
+/* The call differs between systems.  Without one, a leaving rank does not wait for acknowledgments. */
 static int coll__unacknowledged(int fd)
 {
     int count = 0;
@@ -232,7 +231,7 @@ static int coll__unacknowledged(int fd)
 #endif
 }
 
-/* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
+/* Two hosts may share a name, or an address behind routers, but not both. */
 static void coll__host_text(char *text, size_t room)
 {
     struct ifaddrs *all = NULL;

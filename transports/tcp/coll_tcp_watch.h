@@ -1,8 +1,8 @@
-/* coll_tcp_watch.h - descriptors that are watched beside the transfers: the listener, greetings, control lines, the bell.
+/* coll_tcp_watch.h - descriptors watched beside the transfers: listener, handshakes, control connections, doorbell.
  *
- * Each has a tag, by which a look tells that it is ready.  On Linux the kernel keeps the list (epoll), and one descriptor stands
- * for all of them.  Elsewhere (COLL_PORTABLE) the list is ours, and is handed to poll each time.  The heartbeat's thread may
- * change it while the caller's thread waits, which then does not wait for what is new; that thread watches it itself. */
+ * Each has a tag that identifies it.  On Linux an epoll descriptor stands for all of them.  Elsewhere (COLL_PORTABLE) a list
+ * is passed to poll each time.  The heartbeat thread may change the list while the calling thread waits; that wait misses new
+ * entries, which the heartbeat thread polls itself. */
 #ifndef COLL_TCP_WATCH_H
 #define COLL_TCP_WATCH_H
 
@@ -12,11 +12,11 @@ enum { COLL__EVENTS_AT_ONCE = 32 };
 
 #include <sys/epoll.h>
 
-typedef struct coll__watched { int fd; } coll__watched;       /* readable when one of them is ready                       */
+typedef struct coll__watched { int fd; } coll__watched;       /* readable if one of them is ready             */
 
 static const coll__watched coll__none_watched = { -1 };
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
     (void)memory;
@@ -26,7 +26,7 @@ static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 
 static void coll__watched_close(coll__watched *w) { coll__close_fd(&w->fd); }
 
-/* Watch a descriptor for these events of poll, which have the same numbers here. */
+/* Watch a descriptor for poll events; epoll's have the same values. */
 static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag)
 {
     struct epoll_event e = { .events = (uint32_t)want, .data = { .u64 = tag } };
@@ -35,10 +35,10 @@ static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag
     (void)epoll_ctl(w->fd, EPOLL_CTL_ADD, fd, &e);
 }
 
-/* To be called before the descriptor is closed. */
+/* Call this before the descriptor is closed. */
 static void coll__watched_remove(coll__watched *w, int fd) { (void)epoll_ctl(w->fd, EPOLL_CTL_DEL, fd, NULL); }
 
-/* The tags of those that are ready, without waiting; gives how many. */
+/* Store the tags of ready descriptors without waiting; returns their number. */
 static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
 {
     struct epoll_event events[COLL__EVENTS_AT_ONCE];
@@ -48,23 +48,23 @@ static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ON
     return count;
 }
 
-/* Wait until one of them is ready, or one of `others`, of which the first place is left free for us. */
+/* Wait until one of them, or one of others[1 .. count - 1], is ready; others[0] is overwritten. */
 static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
 {
     others[0] = (struct pollfd){ .fd = w->fd, .events = POLLIN };
-    (void)poll(others, (nfds_t)count, wait_ms);   /* a signal or an error only means: look again              */
+    (void)poll(others, (nfds_t)count, wait_ms);   /* after a signal or an error the caller looks again        */
 }
 
 #else
 
 typedef struct coll__watched {
-    pthread_mutex_t lock;                         /* guards all but `polled`, which belongs to who waits      */
+    pthread_mutex_t lock;                         /* guards all but `polled`, which the waiting thread owns   */
     bool      has_lock;
     struct pollfd *fds, *polled;
     uint64_t *tags;
     int       count, room, polled_room;
     const coll_allocator *memory;
-    unsigned  turn;                               /* where the next look begins: all get theirs               */
+    unsigned  turn;                               /* rotates the start of a look, for fairness                */
 } coll__watched;
 
 static const coll__watched coll__none_watched = { .count = 0 };
@@ -87,7 +87,7 @@ static void coll__watched_close(coll__watched *w)
     memset(w, 0, sizeof *w);
 }
 
-/* Room for one more; false: no memory. */
+/* Make space for one more; false: out of memory. */
 static bool coll__watched_grow(coll__watched *w)
 {
     const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
@@ -101,7 +101,7 @@ static bool coll__watched_grow(coll__watched *w)
     return true;
 }
 
-/* Where a descriptor stands; w->count: nowhere. */
+/* Index of a descriptor; w->count: not found. */
 static int coll__watched_place(const coll__watched *w, int fd)
 {
     int i = 0;
@@ -110,7 +110,7 @@ static int coll__watched_place(const coll__watched *w, int fd)
     return i;
 }
 
-/* The last one takes the place. */
+/* Remove an entry; the last one replaces it. */
 static void coll__watched_drop(coll__watched *w, int place)
 {
     w->count--;
@@ -138,7 +138,7 @@ static void coll__watched_remove(coll__watched *w, int fd)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* A descriptor that somebody has closed is not watched any more. */
+/* Closed descriptors are removed. */
 static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
 {
     int found = 0;
@@ -168,7 +168,7 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
     for (; has_room && n < w->count; n++) w->polled[n] = w->fds[n];
     pthread_mutex_unlock(&w->lock);
     for (int i = 1; has_room && i < count; i++) w->polled[n++] = others[i];
-    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* no memory: look again soon */
+    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* out of memory: look again soon */
 }
 
 #endif

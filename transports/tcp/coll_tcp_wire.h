@@ -1,7 +1,7 @@
-/* coll_tcp_wire.h - the bytes that ranks exchange to meet and to part, and their parsers.  Pure functions.
+/* coll_tcp_wire.h - the bytes of hellos, control messages and endpoints, and their parsers.  Pure functions.
  *
- * Everything has a fixed length, numbers are little-endian, and nothing in it sizes an allocation or indexes memory before
- * it has been checked against what the reader knows already. */
+ * Everything has a fixed length, and numbers are little-endian.  No value sizes an allocation or indexes memory before it has
+ * been checked against known limits. */
 #ifndef COLL_TCP_WIRE_H
 #define COLL_TCP_WIRE_H
 
@@ -12,30 +12,29 @@ enum {
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
-/* ---- >>hello: the first bytes on every connection, from the one who dials, and where there is a key the answer too ----
+/* ---- >>hello: the first bytes on every connection, from the caller; with a key, the answer too ----
  *
  *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
  *   40 u16 purpose   42 u16 channel   44 u16 port   46 u16 to   48 host[16]   64 u32 epoch   68 u16 auth   70 zero[2]
- *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 u32 arithmetic   96 proof[32]
- */
+ *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 u32 arithmetic   96 proof[32] */
 
 typedef enum coll__purpose { COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE } coll__purpose;
 
 typedef struct coll__hello {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
     int rank, size;
-    int to;                                       /* the rank that is called                                  */
+    int to;                                       /* the called rank                                          */
     coll__purpose purpose;
-    int channel;                                  /* data: which                                              */
-    int port;                                     /* not in use: an endpoint says it (below)                  */
-    int auth;                                     /* COLL__AUTH_...: how to go on                             */
-    int more_lanes, lane;                         /* connections to a peer beside the first; data: which of all */
-    uint32_t epoch;                               /* how often the world has shrunk                           */
-    uint32_t arithmetic;                          /* coll__arithmetic: 0 is what IEEE 754 says                */
-    char     why[96];                             /* what is wrong with it, where that takes numbers          */
+    int channel;                                  /* for COLL__PURPOSE_DATA                                   */
+    int port;                                     /* unused; see endpoint below                               */
+    int auth;                                     /* COLL__AUTH_...                                           */
+    int more_lanes, lane;                         /* connections to a peer minus one; index for DATA          */
+    uint32_t epoch;                               /* number of shrinks                                        */
+    uint32_t arithmetic;                          /* coll__arithmetic; 0: IEEE 754                            */
+    char     why[96];                             /* error text with numbers                                  */
 } coll__hello;
 
-enum { COLL__HELLO_PROOF = 96 };                  /* where it stands                                          */
+enum { COLL__HELLO_PROOF = 96 };                  /* its offset                                               */
 
 static const unsigned char coll__hello_magic[8] = { 0x89, 'C', 'O', 'L', 'L', 0x0d, 0x0a, 0x1a };
 
@@ -71,13 +70,13 @@ static void coll__hello_write(unsigned char *at, const coll__hello *hello)
     coll__put32(at + 92, hello->arithmetic);
 }
 
-/* Can these first bytes, however few, become a hello of any version? */
+/* Can these first bytes be the start of a hello of any version? */
 static bool coll__hello_may_begin(const unsigned char *at, size_t length)
 {
     return !memcmp(at, coll__hello_magic, coll__least(length, sizeof coll__hello_magic));
 }
 
-/* Read a hello of a world that we know; the proof is somebody else's business.  NULL: it is good; otherwise what is wrong. */
+/* Parse a hello for a known world id; the proof is checked elsewhere.  Returns NULL, or the error. */
 static const char *coll__hello_read(const unsigned char *at, const unsigned char *world, int size, coll__hello *hello)
 {
     const uint32_t version = coll__get16(at + 8), count = coll__get32(at + 36);
@@ -125,29 +124,28 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     return NULL;
 }
 
-/* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
+/* ---- >>control: messages between rank 0 and other ranks; if rank 0 has left, between ranks that wait for each other ----
  *
- *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a beat,
- *                                                                        or u64 ballot, u64 promise
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a
+ *                                                                        heartbeat, or u64 ballot, u64 promise
  *
- * A refusal that answers a hello where there is a key: the text ends before 224, and 224 proof[32] follows (coll_tcp_greet.h).
- */
+ * With a key, a refusal of a hello has a shorter text, and proof[32] at 224 (coll_tcp_greet.h). */
 
 typedef enum coll__control_note {
-    COLL__CONTROL_WELCOME = 1,                    /* rank 0 has taken the hello; the table follows when all are there */
-    COLL__CONTROL_TABLE,                          /* the endpoints of all ranks follow; the text is rank 0's tuning file */
-    COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
-    COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
-    COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */
-    COLL__CONTROL_WAITING,                        /* this rank waits: the text has the heads of this call and the last */
-    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank listens at the endpoint in the text */
-    COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
-    COLL__CONTROL_MISSING,                        /* from rank 0, while it waits: the ranks that have not come */
-    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says for what */
-    COLL__CONTROL_HEARTBEAT,                      /* `rank` lives, and does what the beat in the text says    */
-    COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a beat   */
-    COLL__CONTROL_HOLD,                           /* coll_shrink: the proposal that `rank` holds (coll_tcp_agree.h)  */
-    COLL__CONTROL_AGREED,                         /* the same: who goes on is decided; the table follows      */
+    COLL__CONTROL_WELCOME = 1,                    /* hello accepted; the table follows once it is complete    */
+    COLL__CONTROL_TABLE,                          /* the endpoints of all ranks follow; text: rank 0's tuning */
+    COLL__CONTROL_REFUSE,                         /* refused, or the start failed: status, text               */
+    COLL__CONTROL_FAIL,                           /* the job has failed: status, blamed rank, text            */
+    COLL__CONTROL_BYE,                            /* `rank` has left in order                                 */
+    COLL__CONTROL_WAITING,                        /* the rank waits: heads of this call and of the previous one */
+    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
+    COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses                   */
+    COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
+    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` failed; text: how                      */
+    COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
+    COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
+    COLL__CONTROL_HOLD,                           /* coll_shrink: promise, and proposal accepted by `rank`    */
+    COLL__CONTROL_AGREED,                         /* coll_shrink: decided; the table follows                  */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 
@@ -158,7 +156,7 @@ typedef struct coll__control {
 
 enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224 };
 
-/* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
+/* Copy a received text, ended by a zero or by `length`; unprintable characters become "?". */
 static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)
 {
     size_t n = 0;
@@ -177,13 +175,13 @@ static void coll__control_write(unsigned char *at, coll__control_note note, coll
     coll__print((char *)at + COLL__CONTROL_TEXT, COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT, "%s", text);
 }
 
-/* Do these four bytes begin a refusal?  The one word that may come in clear where something else is expected. */
+/* Do these four bytes begin a refusal?  Only a refusal may come in clear in place of another answer. */
 static inline bool coll__begins_refusal(const unsigned char *at)
 {
     return coll__get16(at) == COLL__CONTROL_MAGIC && coll__get16(at + 2) == COLL__CONTROL_REFUSE;
 }
 
-/* Read a control note; false: it is none.  The text comes out printable. */
+/* Parse a control message; false: invalid. */
 static bool coll__control_read(const unsigned char *at, int size, coll__control *control)
 {
     const uint32_t note = coll__get16(at + 2);
@@ -203,27 +201,25 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     return true;
 }
 
-/* ---- >>beat: what a rank tells of itself with every heartbeat, and rank 0 of others when it is asked ----
+/* ---- >>beat: the content of a heartbeat, also forwarded by rank 0 for others ----
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
- *  120 u32 number of the beat   124 u32 turn of its list of communicators; 0: nothing is known
- *  128 u64 comms[8]: which these are, a bit for each (coll__comm_bit)
- */
+ *  120 u32 number of the heartbeat   124 u32 turn of its list of communicators; 0: unknown
+ *  128 u64 comms[8]: set of communicators, one bit each (coll__comm_bit) */
 
 enum { COLL__COMMS_WORDS = 8 };
 
 typedef struct coll__beat {
-    bool          is_inside;                      /* it waits in the call `now`; else the program computes    */
-    uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
-    unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
+    bool          is_inside;                      /* in the call `now`; else outside the library              */
+    uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing was received                              */
+    unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: last completed collective  */
     char          name[COLL__NAME_LENGTH];
-    uint32_t      number, turn;                   /* of its beats; of its list of communicators, 0: nothing is known */
-    uint64_t      comms[COLL__COMMS_WORDS];       /* a set of these, which may also hold others               */
+    uint32_t      number, turn;                   /* of heartbeats; of its list of communicators, 0: unknown  */
+    uint64_t      comms[COLL__COMMS_WORDS];       /* Bloom filter of communicators                            */
 } coll__beat;
 
-/* The bit of a communicator in the set of a beat.  It is another one in each beat: one that is not there is found missing soon,
- * however many there are. */
+/* The bit of a communicator in the set.  It differs in each heartbeat, so a freed communicator is soon seen to be missing. */
 static inline unsigned coll__comm_bit(uint64_t id, uint32_t beat)
 {
     return (unsigned)(coll__mix64(id + beat * UINT64_C(0x9e3779b97f4a7c15)) % (COLL__COMMS_WORDS * 64));
@@ -235,7 +231,7 @@ static COLL__UNUSED bool coll__beat_has(const coll__beat *beat, uint64_t id)
     return beat->comms[bit / 64] >> bit % 64 & 1;
 }
 
-/* The next beat, with the communicators that this rank has. */
+/* Update the heartbeat: number, and this rank's communicators. */
 static void coll__beat_fill(coll__beat *beat, coll__session *session)
 {
     beat->number++;
@@ -282,22 +278,21 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
     for (int i = 0; i < COLL__COMMS_WORDS; i++) beat->comms[i] = coll__get64(at + 128 + 8 * i);
 }
 
-/* ---- >>endpoint: where a rank listens, and what it is ----
+/* ---- >>endpoint: where a rank listens, and its host ----
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
- *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
- *   84 name[40] of its host, ended by a zero   124 u32 number of its room (coll_tcp_room.h), 0: it has none
- *  128 u32 site: equal for those who give it the same name
- */
+ *   56 host[16]   72 u64 usable processors (coll__processor_set)   80 u32 pid
+ *   84 name[40] of its host, ended by a zero   124 u32 number of its segment (coll_tcp_room.h), 0: none
+ *  128 u32 site: digest of coll_config.site */
 
 typedef struct coll__endpoint {
     unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16], host[COLL__HOST_LENGTH];
-    int port, count;                              /* port 0: not known yet; count of the addresses            */
-    int processors;                               /* that its process may use                                 */
+    int port, count;                              /* port 0: unknown; count: of addresses                     */
+    int processors;                               /* usable by its process                                    */
     uint64_t processor_set;
-    uint32_t pid;                                 /* 0: not known                                             */
-    uint32_t room;                                /* 0: it has none                                           */
-    uint32_t site;                                /* coll_config.site, digested                               */
+    uint32_t pid;                                 /* 0: unknown                                               */
+    uint32_t room;                                /* number of its segment; 0: none                           */
+    uint32_t site;                                /* digest of coll_config.site                               */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
 
@@ -318,7 +313,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put32(at + 128, endpoint->site);
 }
 
-/* false: it claims to have more addresses, or processors, than there are. */
+/* false: too many addresses or processors. */
 static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoint)
 {
     const uint32_t count = coll__get16(at + 50), processors = coll__get32(at + 52);
@@ -340,13 +335,13 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
 
 /* ---- >>identities ---- */
 
-/* 128 bits of a text.  It tells jobs and hosts apart; it is no secret. */
+/* 128 bits of a text, to tell jobs and hosts apart; not secret. */
 static void coll__digest(unsigned char *out, const char *text)
 {
     for (uint32_t k = 0; k < 4; k++) coll__put32(out + 4 * k, coll__text_hash(text, k * 0x9e3779b9u));
 }
 
-/* What keeps this world apart from others: its size, its name, and what else there may be. */
+/* The world id: digest of size, name and more. */
 static void coll__world_id(unsigned char *out, int size, const char *name, const char *more)
 {
     char text[400];
@@ -355,7 +350,7 @@ static void coll__world_id(unsigned char *out, int size, const char *name, const
     coll__digest(out, text);
 }
 
-/* Split "host:port", "[v6]:port" or ":port".  false: it is none. */
+/* Split "host:port", "[v6]:port" or ":port".  false: malformed. */
 static bool coll__address_split(const char *text, char *host, size_t room, int *port)
 {
     const char *colon = strrchr(text, ':'), *start = text, *end = colon;
@@ -366,7 +361,7 @@ static bool coll__address_split(const char *text, char *host, size_t room, int *
         start = text + 1;
         end = colon - 1;
     } else if (memchr(text, ':', (size_t)(colon - text))) {
-        return false;                             /* a bare IPv6 address: where would the port begin?         */
+        return false;                             /* a bare IPv6 address: ambiguous                           */
     }
     if (end < start || (size_t)(end - start) >= room) return false;
     memcpy(host, start, (size_t)(end - start));

@@ -1,93 +1,93 @@
-/* coll_tcp_world.h - what a rank holds of its world: the endpoints of all ranks, a stream for each peer and channel, the
- * control connections, the unauthenticated peers that are being greeted. */
+/* coll_tcp_world.h - the state of a rank: endpoints of all ranks, a stream for each peer and channel, control connections,
+ * handshakes. */
 #ifndef COLL_TCP_WORLD_H
 #define COLL_TCP_WORLD_H
 
 enum {
-    COLL__GREETING_MS = 5000,                     /* a connection must have said who it is by then            */
+    COLL__GREETING_MS = 5000,                     /* time limit of a handshake                                */
     COLL__DIAL_MS = 20000,
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
-    COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in */
-    COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one try; the last address; then */
-    COLL__YOUNG_MS = 20,                          /* a connection may stay so long without a word, in any crowd */
+    COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while accepting fails */
+    COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one attempt; at last address; pause */
+    COLL__YOUNG_MS = 20,                          /* no handshake is evicted earlier                          */
     COLL__TABLE_MS = 5000,
-    COLL__REFUSED_TELL_MS = 5000,                 /* the same refusal is told again                           */
-    COLL__ANSWERS_A_SECOND = 200,                 /* to hellos of those who have not proved the key, and one a rank */
+    COLL__REFUSED_TELL_MS = 5000,                 /* interval to log the same refusal again                   */
+    COLL__ANSWERS_A_SECOND = 200,                 /* to hellos without a proof of the key, plus one per rank  */
     COLL__LOOKS_AN_EVENT = 64
 };
 
-#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a table that is beyond proposals                      */
+#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
 
-/* In which turn of its communicators a rank was last seen, what it has sent us, and since which of its beats, and when, that has
- * been so. */
+/* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
+ * when it is unchanged. */
 typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* What this rank has promised and accepted in one agreement (coll_tcp_agree.h): the memory of an acceptor of Paxos.  It lasts as
- * long as the world, for the program may call coll_shrink again after an error, on any communicator with the same ranks. */
+/* Paxos acceptor state of this rank in one agreement (coll_tcp_agree.h).  It lives as long as the job: the program may repeat
+ * a failed coll_shrink on any communicator with the same ranks. */
 typedef struct coll__acceptor {
     struct coll__acceptor *next;
-    unsigned char world[COLL__WORLD_LENGTH];      /* the name of the agreement                                */
+    unsigned char world[COLL__WORLD_LENGTH];      /* world id of the agreement                                */
     int           count;
-    uint64_t      promised;                       /* it accepts no proposal below this                        */
-    uint64_t      ballot;                         /* of the table; 0: none; COLL__BALLOT_DECIDED              */
-    bool          is_bound;                       /* it may have been agreed on at another host: a host must propose it */
-    unsigned char *table;                         /* the proposal that it has accepted last, or what is decided */
+    uint64_t      promised;                       /* it accepts no lower proposal                             */
+    uint64_t      ballot;                         /* of `table`; 0: none                                      */
+    bool          is_bound;                       /* accepted from another rank: a proposer must propose it   */
+    unsigned char *table;                         /* the last accepted proposal, or the decision              */
 } coll__acceptor;
 
 typedef struct coll__tcp {
     int  rank, size, listener;
-    coll__network network;                        /* which addresses and ports of ours to use                 */
-    bool is_bootstrapping;                        /* rank 0, until all are there                              */
-    coll_tcp options;                             /* the numbers of them                                      */
-    bool shares;                                  /* memory, with ranks of other processes of this host       */
-    coll__host_room room;                              /* in which they may be                                     */
-    bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
+    coll__network network;                        /* local addresses and ports to use                         */
+    bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
+    coll_tcp options;                             /* only its numbers                                         */
+    bool shares;                                  /* memory with other processes of this host                 */
+    coll__host_room room;                              /* this rank's segment                                 */
+    bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
     bool            lacks_tls;                    /* see coll__tcp_settings                                   */
-    bool            has_warned;                   /* that the security in force leaves ranks of other hosts unprotected */
-    int             dropped;                      /* greetings that had to make room, since it was last told  */
-    int64_t         dropped_at;                   /* when it was                                              */
-    unsigned char   refused_like[16];             /* the last refusal that was told: whose, and why           */
+    bool            has_warned;                   /* that remote ranks are unprotected                        */
+    int             dropped;                      /* handshakes evicted since the last log line               */
+    int64_t         dropped_at;                   /* time of that line                                        */
+    unsigned char   refused_like[16];             /* digest of the last refusal logged                        */
     int64_t         refused_at;
-    int             redials;                      /* streams that will be dialled again in a moment           */
-    coll__endpoint *endpoints;                    /* of every rank                                            */
-    int            *homes;                        /* the first rank of each rank's host; NULL: nobody has asked yet */
+    int             redials;                      /* streams that wait to connect again                       */
+    coll__endpoint *endpoints;                    /* by rank                                                  */
+    int            *homes;                        /* first rank of each rank's host; NULL: not computed yet   */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
-    coll__control_line *controls;                 /* rank 0: one for every rank; the others: [0], to rank 0   */
-    coll__heartbeat heartbeat;                    /* which has them once all are there                        */
+    coll__control_line *controls;                 /* rank 0: one for each rank; others: [0], to rank 0        */
+    coll__heartbeat heartbeat;                    /* owns `controls` after the start                          */
     unsigned char  *presence;
-    struct coll__quiet *quiet;                    /* of every rank (coll_tcp_control.h)                       */
+    struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
     int             bye_count, ended_count, present_count;
-    pthread_mutex_t accept_lock;                  /* guards what follows; taken before the heartbeat's        */
-    coll__greet    *greetings;                    /* with unauthenticated peers                               */
+    pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
+    coll__greet    *greetings;                    /* handshakes under way, as the called side                 */
     int             greeting_count, greeting_room;
-    coll__budget    budget;                       /* for answers to them                                      */
-    bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
-    bool            has_deferred;                 /* it has left us some                                      */
-    struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
-    coll__acceptor *acceptors;                    /* one for each agreement that this rank has taken part in  */
-    const coll__identity *greets_as;              /* who we are to those who connect to us                    */
-    bool            is_deaf;                      /* the caller's thread does not watch the listener          */
-    int64_t         deaf_until;                   /* then: nobody accepts before                              */
-    int             short_of;                     /* what was missing the last time, an errno; 0: nothing yet */
-    int64_t         short_since, short_at, short_told_at;             /* first in a run, last, on the log     */
+    coll__budget    budget;                       /* bounds the answers to unauthenticated hellos             */
+    bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
+    bool            has_deferred;                 /* it has left work to the calling thread                   */
+    struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
+    coll__acceptor *acceptors;                    /* one for each agreement joined                            */
+    const coll__identity *greets_as;              /* identity for incoming connections                        */
+    bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
+    int64_t         deaf_until;                   /* until then                                               */
+    int             short_of;                     /* errno of the last failed accept; 0: none                 */
+    int64_t         short_since, short_at, short_told_at;             /* first and last of a series; last logged */
     unsigned        looks;
-    coll_failure    suspicion;                    /* what this rank thinks has happened                       */
-    bool            is_sentence;                  /* that: otherwise the name of the rank belongs before it   */
-    coll_failure    failure;                      /* what is agreed to have happened                          */
+    coll_failure    suspicion;                    /* failure as seen by this rank                             */
+    bool            is_sentence;                  /* it is a sentence; otherwise the rank's name precedes it  */
+    coll_failure    failure;                      /* failure as decided                                       */
     char            description[200];
-    char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
-    void           *joined;                       /* the hubs of this rank (coll_joined.h); NULL: there are none */
+    char            tuning[COLL__TUNING_ROOM];    /* values of rank 0's tuning file; "": none                 */
+    void           *joined;                       /* domains of this rank (coll_joined.h); NULL: none         */
 } coll__tcp;
 
-/* What an event is about: in the upper half of its tag, with an index in the lower. */
+/* Kind of an event: the upper half of its tag; the lower half is an index. */
 typedef enum coll__event {
     COLL__EVENT_LISTENER, COLL__EVENT_GREETING, COLL__EVENT_CONTROL, COLL__EVENT_DIALLED, COLL__EVENT_BELL
 } coll__event;
@@ -115,7 +115,7 @@ static void coll__activate(coll__tcp *tcp, coll__stream *s)
     tcp->active.streams[tcp->active.count++] = s;
 }
 
-/* A note to the other end of a control connection, or to one that is turned away. */
+/* Send a control message. */
 static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_status status, int rank, const char *text)
 {
     unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -126,7 +126,7 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_agree.h) ---- */
 
-/* The acceptor of this agreement, which is empty when it is first asked for.  NULL: no memory. */
+/* The acceptor of this agreement, created on first use.  NULL: out of memory. */
 static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
 {
     coll__acceptor *a = tcp->acceptors;
@@ -142,8 +142,7 @@ static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *u
     return tcp->acceptors = a;
 }
 
-/* A note with the number of a proposal, what is promised, and the table of the proposal.  Whoever does not
- * take it in that time has an end of his connection.  false: that is so. */
+/* Send a control message with ballot, promise and table.  false: it could not be sent in SEND_MS; close the connection. */
 static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
                              const unsigned char *table, int count)
 {
@@ -158,17 +157,17 @@ static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank
     return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
 }
 
-/* Somebody calls for the agreement that this world comes of: its host has died before it could tell him, or has not waited for
- * him. */
+/* A rank connects for the agreement that made this job: send the decision.  The proposer died before it sent that, or did not
+ * wait. */
 static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 {
     (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
     coll__pipe_close(pipe);
 }
 
-/* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
+/* ---- >>errors: recorded here, settled in coll_tcp_fail.h ---- */
 
-/* What is the matter with a peer: the text goes behind its name. */
+/* Blame a peer; its name precedes the text. */
 static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     const char *left = "has left the communicator, and another rank still waits for it";
@@ -183,7 +182,7 @@ static bool coll__has_active_transfer(const coll__stream *s)
     return false;
 }
 
-/* The connection has ended.  That is trouble only for transfers that somebody counts on, unless bytes were changed. */
+/* The connection is closed.  That is an error only if a transfer needs it, or if bytes were modified. */
 static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 {
     const bool is_changed = coll__ending_status(error) == COLL_ERR_PROTOCOL;
@@ -197,8 +196,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
 }
 
-/* What came does not fit, and is still to be looked at by whoever asked for it; but what is to be sent stays here, and he may be
- * waiting for others who need that. */
+/* An unexpected head arrived.  The receive reports that; but if this rank also has to send, report it here. */
 static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 {
     if (!s->out.first || tcp->suspicion.status != COLL_OK) return;
@@ -206,7 +204,7 @@ static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
     tcp->is_sentence = true;
 }
 
-/* Can this stream never be what is wanted of it?  Its connection has ended, or the peer left without making one. */
+/* Can the stream no longer carry its transfers?  It is closed, or the peer left before it was opened. */
 static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 {
     const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE;
@@ -248,7 +246,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp);
 }
 
-/* This machine and its network: ranks that agree on it may use loopback addresses. */
+/* Identify the host and its network: ranks with the same value may use loopback addresses. */
 static void coll__host_identity(unsigned char *host)
 {
     char text[256];
@@ -257,7 +255,7 @@ static void coll__host_identity(unsigned char *host)
     coll__digest(host, text);
 }
 
-/* Who this is, and how it will prove that.  false: TLS cannot be had. */
+/* Set rank, world id and key.  false: TLS cannot be set up. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     const coll_config *c = &settings->config;
@@ -299,7 +297,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
     tcp->streams = (coll__stream *)coll__allocate(c->allocator, streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(c->allocator, streams * sizeof *tcp->active.streams);
-    /* of what may never be needed no page is touched */
+    /* large and rarely used: zero pages stay unallocated */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
     tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
