@@ -10,8 +10,8 @@
  * calls of a communicator, by number, have one.  The others use messages, and so do stages of hierarchical calls, whose orders
  * are created in the middle of a call.
  *
- * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in
- * a later one then fails. */
+ * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in a
+ * later one then fails. */
 #ifndef COLL_MPI_GROUP_H
 #define COLL_MPI_GROUP_H
 
