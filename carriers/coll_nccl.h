@@ -16,7 +16,7 @@
  *
  * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
  * reports failures, detects ranks that wait in different calls, splits and shrinks.  A call has a number and a fingerprint like
- * any other, and stays in the queue of its order until its event is complete.
+ * any other.  It stays in the queue of its order until its event is complete.
  *
  * A derived communicator has its own of NCCL: its rank 0 creates an id, which the host broadcasts. */
 #ifndef COLL_NCCL_H
@@ -232,7 +232,7 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     return status;
 }
 
-/* ---- >>making ---- */
+/* ---- >>creation ---- */
 
 /* The device of another communicator of the session, or a new one; held by the caller. */
 static coll__gpu *coll__nccl_gpu(const coll__session *session, int ordinal, char *why, size_t room)

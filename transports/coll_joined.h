@@ -381,8 +381,8 @@ static const coll__internals coll__joined_internals = {
 
 /* ---- >>open ---- */
 
-/* One joining rank.  The world is complete once all ranks are, so the ranks of a process join at the same time, each in a thread
- * that ends when it has joined. */
+/* One joining rank.  The world is complete only with all ranks, so the ranks of a process join at the same time.  Each joins in a
+ * thread, which then ends. */
 typedef struct coll__comer {
     pthread_t      thread;
     struct coll__arrival *arrival;

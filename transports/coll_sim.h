@@ -8,8 +8,8 @@
  *   polling    coll_init_threads gives all communicators to one thread, which starts operations on all of them and polls:
  *              every poll of a rank without news processes the next event.
  *
- * Nothing waits in real time.  If a rank waits and no event is left, that is a deadlock, and every rank gets a sentence about it.
- * Costs and order of events are in sim/coll_sim_wire.h.  After a failure the survivors continue in the next world
+ * Nothing waits in real time.  If a rank waits and no event is left, that is a deadlock, which every rank reports.  Costs and
+ * order of events are in sim/coll_sim_wire.h.  After a failure the survivors continue in the next world
  * (sim/coll_sim_shrink.h). */
 #ifndef COLL_SIM_H
 #define COLL_SIM_H

@@ -30,8 +30,8 @@
  * A failing rank waits until no rank of its process accesses its memory before it returns.  Ranks of other processes only read;
  * they check for a failure afterwards.
  *
- * The engine waits: it polls the slots for a while, and then sleeps on the domain's doorbell, a word that every publisher rings
- * while there are sleepers. */
+ * The engine waits: it polls the slots for a while, and then sleeps on the domain's doorbell.  Every publisher rings that while
+ * there are sleepers. */
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
 

@@ -2,9 +2,9 @@
  *
  * Both are loaded at run time (coll_nccl_load.h), so none of their headers is included and nothing is linked.  Handles have the
  * names of the structs in nccl.h and cuda.h; enumerations are the `unsigned` that they are in the ABI.  Lists hold the functions:
- * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers, the loading, and a
- * test that compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared
- * twice may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers and the loading.  A
+ * test compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared twice
+ * may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
  * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *

@@ -45,7 +45,7 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
     const size_t unit = coll_type_size(call->type);
     const bool is_many = coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE);
     const bool is_one = coll__kind_is(call->kind, COLL__NEIGHBORS)
-        && coll__kind_shape_of(call->kind)->send.over == COLL__OVER_ONE;      /* the same for all neighbours    */
+        && coll__kind_shape_of(call->kind)->send.over == COLL__OVER_ONE;      /* the same for all neighbors     */
     const int sends = !send->is_used ? 0 : is_one ? comm->graph.destinations : send->blocks;
     size_t at;
 
@@ -121,7 +121,7 @@ static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
     return true;
 }
 
-/* ---- >>the others ---- */
+/* ---- >>other kinds ---- */
 
 static void coll__nccl_allgatherv(coll__nccl *me, const coll_call *call)
 {

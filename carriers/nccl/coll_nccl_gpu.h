@@ -1,7 +1,7 @@
 /* coll_nccl_gpu.h - the device: its context, the library's kernels, memory, and events.
  *
- * All communicators of one session that use a device share it; the session admits one thread at a time.  A thread that calls the
- * driver first enters the device's primary context, which the CUDA runtime uses as well, and then leaves it. */
+ * All communicators of one session that use a device share it; the session admits one thread at a time.  For a call of the
+ * driver, a thread enters the device's primary context, which the CUDA runtime also uses, and leaves it. */
 #ifndef COLL_NCCL_GPU_H
 #define COLL_NCCL_GPU_H
 

@@ -135,7 +135,7 @@ static void coll__nccl_ungroup(coll__nccl *me)
     coll__nccl_said(me, "ncclGroupEnd", is);
 }
 
-/* ---- >>begin and end of a call ---- */
+/* ---- >>start and end of a call ---- */
 
 static bool coll__nccl_is_captured(const coll__nccl *me)
 {

@@ -122,7 +122,7 @@ static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *
     return plan;
 }
 
-/* ---- >>the two ways ---- */
+/* ---- >>at once, by shards ---- */
 
 /* Copies the result to recv, converted if needed. */
 static void coll__sums_deliver(coll__nccl *me, const coll_call *call, const coll__sums *s, const void *result, size_t count)

@@ -17,7 +17,7 @@
  *
  * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
  * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  If a thread is inside at the end of a nap, it wakes
- * the progress thread when it leaves, if operations are pending.  A start wakes it from its sleep; other calls do not pay for it.
+ * the progress thread when it leaves with operations pending.  A start wakes it from its sleep; other calls do not pay for it.
  * While it sleeps, and there is one communicator only, an entering thread need not take the session. */
 #ifndef COLL_BACKGROUND_H
 #define COLL_BACKGROUND_H
@@ -127,7 +127,7 @@ static void *coll__background_main(void *at)
     return NULL;
 }
 
-/* ---- >>from the program's threads ---- */
+/* ---- >>called by the program's threads ---- */
 
 /* The caller holds the lock, which the new thread takes first. */
 static void coll__background_begin(coll__session *session)

@@ -80,7 +80,7 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 #if COLL__HAS_NETWORKS && COLL__HAS_ENV
 
 /* Variables that are set if several processes are started, but do not give the number of ranks.  A pod of an indexed Job of
- * Kubernetes does not get that number, and the one with index 0 must not run alone. */
+ * Kubernetes does not get that number.  The one with index 0 must not run alone. */
 static coll_status coll__launch_signs(void)
 {
     static const struct { const char *name, *one, *also_one, *says; } signs[] = {
@@ -100,8 +100,8 @@ static coll_status coll__launch_signs(void)
     return COLL_OK;
 }
 
-/* Returns whether a row with size `other` may describe the agents of the launcher that was read, and not its ranks.  Slurm starts
- * an agent of Open MPI, Hydra or torchrun on each host, and so does a start of torchrun by hand. */
+/* Returns whether a row with size `other` may describe the agents of the launcher that was read, not its ranks.  Slurm starts an
+ * agent of Open MPI, Hydra or torchrun on each host.  A start of torchrun by hand does so, too. */
 static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
 {
     if (!out->by || out->by == l) return false;

@@ -1,8 +1,8 @@
 /* coll_record.h - the flight recorder: the last operations of each communicator, and how they are written when it fails.
  *
- * An operation takes the next entry of a ring when it is launched, and completes it when it ends.  Blocking calls that a
- * transport carries out at once are not recorded, because reading the clock takes longer than some of them.  They count in the
- * sequence, and one that waits, or fails, is recorded like any other. */
+ * An operation takes the next entry of a ring when it is launched, and completes it when it ends.  Blocking calls that complete
+ * at once are not recorded: reading the clock takes longer than some of them.  They count in the sequence, and one that waits, or
+ * fails, is recorded like any other. */
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 

@@ -156,7 +156,7 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     return status;
 }
 
-/* ---- >>who has failed ---- */
+/* ---- >>failed ranks ---- */
 
 /* The rank that caused the failure, those known to the transport, and those lost in a shrink. */
 static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)

@@ -1,8 +1,8 @@
 /* coll_mpi_fail.h - agreement on the first failure; ranks that wait in different calls; ranks that have left.
  *
  * Rank 0 is the failure detector.  A rank with an error reports it and waits for the decision, which rank 0 sends to all.  If
- * none arrives in time, because rank 0 has left or does not call the library, the rank decides itself, and sends that to all.  If
- * a process dies, MPI's launcher ends the job. */
+ * none arrives in time (rank 0 has left, or does not call the library), the rank decides itself and informs all.  If a process
+ * dies, MPI's launcher ends the job. */
 #ifndef COLL_MPI_FAIL_H
 #define COLL_MPI_FAIL_H
 

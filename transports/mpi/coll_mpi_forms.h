@@ -16,8 +16,8 @@
  * form.  That is not a later one, which would need the words of all ranks that still wait.
  *
  * WITHDRAWAL.  A rank that fails while it waits publishes WAVERS and reads all words.  If a member has not arrived, it becomes
- * FREE: a rank selects the blocking form after reading all words twice, the second time after that member has arrived, and so has
- * seen WAVERS.  If all have arrived, the blocking form may have begun, and the rank takes part in it; that is short.
+ * FREE: a rank selects the blocking form after reading all words twice.  The second time is after that member has arrived, so the
+ * rank has seen WAVERS.  If all have arrived, the blocking form may have begun, and the rank takes part in it; that is short.
  *
  * Ranks of several hosts use the non-blocking form, and so do ranks that share processors: MPI spins while it waits. */
 #ifndef COLL_MPI_FORMS_H

@@ -1,14 +1,14 @@
-/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives have an order
- * of their own, so that MPI can carry these out, too.
+/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives have their own
+ * order.
  *
  * MPI matches collectives by the order in which a communicator's ranks start them, including the creation of communicators.  So
  * every group has two: one for its collectives, and its mother, from which those of its prepared calls are created: all ranks
- * prepare in one order.  A derived communicator is created while all its members are inside a call that creates it, and this may
- * block (MPI_Comm_create_group).  Preparing a call must not block (MPI_Comm_idup), but its restarts may.
+ * prepare in one order.  A derived communicator is created while all its members are inside that call.  So this may block
+ * (MPI_Comm_create_group).  Preparing a call must not block (MPI_Comm_idup), but its restarts may.
  *
  * MPI has some thousands of communicators.  If none is left, MPICH 4.0.2 crashes in MPI_Comm_idup.  So only the first prepared
- * calls of a communicator, by number, have one.  The others use messages, and so do stages of hierarchical calls, whose orders
- * are created in the middle of a call.
+ * calls of a communicator, by number, have one.  The others use messages.  So do stages of hierarchical calls, whose orders are
+ * created during a call.
  *
  * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in a
  * later one then fails. */
@@ -91,7 +91,7 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, in
     mpi->words = w;
 }
 
-/* ---- >>making ---- */
+/* ---- >>creation ---- */
 
 /* For a derived communicator: all members are inside the call that creates it.  Returns MPI's code. */
 static int coll__mpi_make_derived(coll__mpi_group *g)

@@ -17,7 +17,7 @@ static void coll__mpi_part_done(coll_xfer *x)
     if (x && --x->moved == 0) x->status = COLL_OK;
 }
 
-/* ---- >>out ---- */
+/* ---- >>send ---- */
 
 /* Sends head and body together, if there is a slot. */
 static bool coll__mpi_send_eager(coll__mpi *mpi, const coll_xfer *x)
@@ -65,7 +65,7 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* ---- >>in ---- */
+/* ---- >>receive ---- */
 
 /* Posts the receive of the next eager message. */
 static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)

@@ -150,7 +150,7 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
     }
 }
 
-/* ---- >>starting ---- */
+/* ---- >>start ---- */
 
 /* One of the two forms of a call; the same on all ranks. */
 #define COLL__MPI_RUN(name, i_name, ...)                                                                    \
@@ -242,7 +242,7 @@ static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
     if (length) memcpy(c->recv, g->stage, length);
 }
 
-/* ---- >>offering ---- */
+/* ---- >>offload ---- */
 
 /* A member that has left before this collective never takes part in it. */
 static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failure *failure)

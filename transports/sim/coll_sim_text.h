@@ -11,7 +11,7 @@ typedef struct coll__sim_settings {
     int            size;                          /* ranks                                                    */
 } coll__sim_settings;
 
-/* ---- >>COLL_SIM: its words ---- */
+/* ---- >>COLL_SIM: its keywords ---- */
 
 static bool coll__sim_rank_of(const char **at, int size, int *out)
 {

@@ -168,7 +168,7 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
     coll__lane_close(w, lane);
 }
 
-/* ---- >>travelling ---- */
+/* ---- >>transfer ---- */
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {

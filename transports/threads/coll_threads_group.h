@@ -1,8 +1,8 @@
 /* coll_threads_group.h - groups: some ranks of a domain, with slots and operation numbers of their own.
  *
  * The first rank that enters creates the group.  The others find it by id, number and members: two groups without a common member
- * may have the same id and number.  If some ranks have left a group that others have not entered yet, its successor has the same
- * name.  So a rank enters the oldest group in which its slot is free. */
+ * may have the same id and number.  So may a group that some ranks have left and others have not entered yet, and its successor.
+ * A rank enters the oldest group in which its slot is free. */
 #ifndef COLL_THREADS_GROUP_H
 #define COLL_THREADS_GROUP_H
 

@@ -240,8 +240,8 @@ static inline void coll__hub_unlock(coll__hub *hub)
 
 /* ---- >>doorbell: waking sleeping ranks ---- */
 
-/* This process's own end of another process's doorbell pipe.  It is opened at the start, because the right to open it may be lost
- * (seteuid, PR_SET_DUMPABLE), or else when needed. */
+/* This process's own end of another process's doorbell pipe.  It is opened at the start, or else when needed: the right to open
+ * it may be lost (seteuid, PR_SET_DUMPABLE). */
 static const coll__bell *coll__rope_to(const coll__thread *me, int number)
 {
     const coll__desk *desk = &coll__hub_desks(me->hub)[number];

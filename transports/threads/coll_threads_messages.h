@@ -223,7 +223,7 @@ static inline bool coll__inboxes_open(const coll__hub *hub) { return (void)hub, 
 
 #endif
 
-/* ---- >>who has left ---- */
+/* ---- >>ranks that have left ---- */
 
 /* A rank leaves after all its messages were received.  So a rank that had left before this progress sends nothing more. */
 static bool coll__threads_has_left(const void *context, int peer)

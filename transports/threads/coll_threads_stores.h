@@ -2,8 +2,8 @@
  *
  * A streaming store avoids reading a line before it is overwritten.  It is slower if the line would have stayed in a cache.  A
  * rank does not know its part of the cache: a virtual machine has less than the processor reports, and others use it, too.  So a
- * rank times its shares of some long calls, first one way and then the other, and continues with the faster one.  It repeats that
- * after many calls.  Ranks may differ: only the time does. */
+ * rank times its shares of some long calls in both ways, and continues with the faster one.  It repeats that after many calls.
+ * Ranks may differ: only the time does. */
 #ifndef COLL_THREADS_STORES_H
 #define COLL_THREADS_STORES_H
 

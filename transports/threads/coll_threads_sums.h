@@ -246,7 +246,7 @@ static coll_status coll__probe_shares(const coll__turn *t)
 COLL__FOR_SPEED
 
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has checked its share.  No rank begins a later share before this rank
- * publishes that operation, so the slots have values of this one or older. */
+ * publishes that operation.  So the slots have values of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
 {
     bool overflows = false;
@@ -362,8 +362,8 @@ static size_t coll__elements_before(const coll__turn *t, int rank)
     return before;
 }
 
-/* With uneven blocks a result at the start of its input would overwrite what others still read, also within a process.  In its
- * own block it is safe: the rank that combines an element is the only one that reads it. */
+/* With uneven blocks a result at the start of its input would overwrite what others still read, even within a process.  In its
+ * own block it is safe: only the rank that combines an element reads it. */
 static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *view)
 {
     return coll__begin_own_block(t, view, coll__elements_before(t, t->m->rank), view->recv_counts[t->m->rank],

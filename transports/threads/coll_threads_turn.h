@@ -1,7 +1,7 @@
 /* coll_threads_turn.h - a shared-memory operation: publish, wait for the required peers, do this rank's share.  If the share
  * accessed peers' memory, wait until they are done, too.
  *
- * Between processes all ranks of a direct operation wait for one another after each phase, even a rank that has all its data:
+ * Between processes all ranks of a direct operation wait for one another after each phase, also with all data:
  *
  *     probed    only if a result overwrites an input (careful): every rank has tried to read what it needs
  *     done      every rank has done its share, in its own memory
