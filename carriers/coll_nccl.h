@@ -62,7 +62,7 @@ static void coll__nccl_opened(coll__session *session)
     if (coll__library_find(driver, "cuPointerGetAttribute", &session->inspector)) session->inspect = coll__nccl_inspect;
     dlclose(driver);                              /* its owner and GPUs keep it loaded                        */
     for (coll_comm *comm = session->comms; comm && session->inspect; comm = comm->next)
-        coll__plans_forget(comm);                 /* calls are checked again, from now on                     */
+        coll__plans_forget(comm);                 /* drops plans that lack this check                         */
 }
 
 /* ---- >>communicators ---- */

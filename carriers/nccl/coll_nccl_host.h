@@ -44,7 +44,6 @@ static void *coll__imaged(const coll__image *image, const void *at)
     return (void *)((uintptr_t)image->host + ((uintptr_t)at - (uintptr_t)image->at));
 }
 
-/* Copy the blocks of a side. */
 static void coll__image_copy(coll__nccl *me, const coll__image *image, const coll__side *side, size_t unit, bool to_host)
 {
     for (int i = 0; side->is_used && i < side->blocks; i++) {

@@ -143,7 +143,6 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
                               "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
 }
 
-/* Settings of every transport. */
 static bool coll__settle_common(coll_config *c)
 {
     if ((c->log_level = coll__log_level(c)) == 0) {

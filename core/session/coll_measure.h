@@ -39,7 +39,7 @@ static bool coll__measure_ping(coll__round *now, int k)
     return true;
 }
 
-/* Message i goes to rank 1 + i, modulo the others; each rank that receives any answers once. */
+/* Message i goes to rank 1 + i, modulo the others; each rank that receives any sends one answer. */
 static bool coll__measure_burst(coll__round *now, int k)
 {
     const int others = now->size - 1, answers = coll__less(now->radix, others);

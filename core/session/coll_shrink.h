@@ -49,7 +49,6 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     return o;
 }
 
-/* One attempt. */
 static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;

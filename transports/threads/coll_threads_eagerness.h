@@ -7,7 +7,7 @@
  * first to the start of the one after the last.  This includes the costs of a protocol between two calls.
  *
  * All ranks must use the same protocol in an operation.  So a new one holds from an operation `abreast` after the one that the
- * first member is about to publish: a rank there has seen what was written before that (coll__turn_before()).  The word also has
+ * first member is about to publish: a rank in it has seen what was written before that (coll__turn_before()).  The word also has
  * the previous protocol, for ranks that are not there yet; so it does not change again until all are.
  *
  * If ranks share processors nothing is measured: a saved wait outweighs all else. */

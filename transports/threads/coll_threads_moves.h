@@ -73,7 +73,6 @@ static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int ran
 
 static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
 
-/* The slot of an operation. */
 static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) { return (unsigned)(turn & m->slot_mask); }
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)

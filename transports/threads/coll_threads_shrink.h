@@ -77,7 +77,6 @@ static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, boo
     if (hub->has_bells) coll__word_wake(&hub->bell);              /* ranks that wait here sleep on the word   */
 }
 
-/* Enters the new domain. */
 static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *out, coll_failure *failure)
 {
     int there = 0;

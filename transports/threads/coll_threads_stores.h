@@ -3,7 +3,7 @@
  * A streaming store avoids reading a line before it is overwritten.  It is slower if the line would have stayed in a cache.  A
  * rank does not know its part of the cache: a virtual machine has less than the processor reports, and others use it, too.  So a
  * rank times its shares of some long calls in both ways, and continues with the faster one.  It repeats that after many calls.
- * Ranks may differ: only the time does. */
+ * Ranks may differ: this changes the time only. */
 #ifndef COLL_THREADS_STORES_H
 #define COLL_THREADS_STORES_H
 
@@ -50,7 +50,6 @@ static inline bool coll__trial_other(coll__trial *s, bool is_second)
     return is_try ? phase >= COLL__TRIAL_TRIES : s->best[1] < s->best[0] * 0.95f;
 }
 
-/* Records the time of a call. */
 static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, size_t length)
 {
     float *const best = &s->best[is_other];
@@ -58,7 +57,7 @@ static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, s
     if (*best == 0 || each < *best) *best = each;
 }
 
-/* This rank's share of the work. */
+/* This rank's share of the work, timed in a trial. */
 static coll_status coll__stored_share(coll__turn *t)
 {
     size_t length = 0;

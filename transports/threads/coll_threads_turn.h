@@ -1,7 +1,7 @@
 /* coll_threads_turn.h - a shared-memory operation: publish, wait for the required peers, do this rank's share.  If the share
  * accessed peers' memory, wait until they are done, too.
  *
- * Between processes all ranks of a direct operation wait for one another after each phase, also with all data:
+ * Between processes, a direct operation has a barrier after each phase, also for ranks that have all data:
  *
  *     probed    only if a result overwrites an input (careful): every rank has tried to read what it needs
  *     done      every rank has done its share, in its own memory
@@ -18,7 +18,6 @@ enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_PROBED, C
 
 enum { COLL__PHASES = 4 };                        /* phases of an operation (coll__seat.done)                 */
 
-/* The phase number of a state. */
 static inline uint64_t coll__phase(uint64_t turn, uint64_t state) { return turn * COLL__PHASES + state - COLL__TURN_POSTED; }
 
 enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buffer for it                     */
