@@ -260,7 +260,7 @@ static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
 }
 
 /* All ranks have agreed on a failure.  No rank begins to access another one's memory, and ranks of this process end such
- * accesses. Other processes only read, and check for a failure afterwards. */
+ * accesses.  Other processes only read, and check for a failure afterwards. */
 static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed)
 {
     coll__hub *hub = thread->hub;

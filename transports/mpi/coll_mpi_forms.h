@@ -151,7 +151,7 @@ static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t
 
 /* ---- >>a collective ---- */
 
-enum { COLL__MPI_LONG = 64 << 10 };               /* longer ones wait for the receiver in MPI                 */
+enum { COLL__MPI_LONG = 64 << 10 };               /* bytes: messages of this length wait for the receiver     */
 
 /* Returns whether every rank waits for every rank.  Rooted kinds and scans do if blocks are long, because a send of a long block
  * waits for its receiver.  All ranks know the length, except in v forms. */

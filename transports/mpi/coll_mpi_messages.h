@@ -4,7 +4,7 @@
  *     long     the head alone; then the body, in pieces of 1 GiB at most, straight from buffer to buffer
  *
  * The receive of a body is posted when its head has arrived and matches: pieces of a wrong one would cause a truncation error in
- * MPI. Eager messages arrive in a buffer of their stream.  One receive is posted at a time, and only if a message is expected.
+ * MPI.  Eager messages arrive in a buffer of their stream.  One receive is posted at a time, and only if a message is expected.
  * Until then MPI keeps the message, which delays no other.  The sender selects one of both forms, and the length shows it. */
 #ifndef COLL_MPI_MESSAGES_H
 #define COLL_MPI_MESSAGES_H

@@ -259,7 +259,7 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
 }
 
 /* Tests the request of a collective.  Open MPI passes its error to the error handler of MPI_COMM_WORLD, which usually ends the
- * process. So that handler is replaced meanwhile, unless other threads may use it. */
+ * process.  So that handler is replaced meanwhile, unless other threads may use it. */
 static int coll__mpi_test(const coll__mpi *mpi, MPI_Request *request, int *is_done)
 {
 #if defined(OPEN_MPI)

@@ -1,7 +1,7 @@
 /* coll_mpi_notes.h - what ranks send besides messages: failures, that they leave, in which call they wait.
  *
  * Notes have their own tag, and one receive that is always posted, from any rank.  They are few, and short enough to be sent at
- * once. They are sent as raw memory: all ranks are builds of one program for one kind of processor, which MPI assumes, too. */
+ * once.  They are sent as raw memory: all ranks are builds of one program for one kind of processor, which MPI assumes, too. */
 #ifndef COLL_MPI_NOTES_H
 #define COLL_MPI_NOTES_H
 

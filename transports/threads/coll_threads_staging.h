@@ -5,7 +5,7 @@
  *
  * The staging area is a part of the rank's segment, which the peers have mapped.  Copies there stay in the caches, where the
  * kernel (process_vm_readv) takes 0.5 us per page.  But their lines move between processors each time, and some processors are
- * far apart. So timings select the faster way (as in coll_threads_stores.h).  Inputs longer than the area use the kernel, and so
+ * far apart.  So timings select the faster way (as in coll_threads_stores.h).  Inputs longer than the area use the kernel, and so
  * do blocks that only move: the kernel copies them once instead of twice. */
 #ifndef COLL_THREADS_STAGING_H
 #define COLL_THREADS_STAGING_H

@@ -159,8 +159,8 @@ static bool coll__may_make_own(const coll__turn *t)
 
 enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads from others instead of writing to them */
 
-/* Returns whether each rank computes its own sum.  A share's lines are written to all ranks, and fetched when they use the
- * result: all ranks rather read short inputs.  Between processes those are eager. */
+/* Returns whether each rank computes its own sum.  A share's lines are written to all ranks, and fetched again when they use the
+ * result.  So every rank reads short inputs itself.  Between processes those are eager. */
 static inline bool coll__makes_own_sum(const coll__turn *t)
 {
     const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
