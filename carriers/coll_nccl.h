@@ -1,24 +1,24 @@
-/* coll_nccl.h - buffers in the memory of GPUs: calls go into a stream, carried out by NCCL.
+/* coll_nccl.h - buffers in the memory of GPUs: calls are enqueued in a stream, and NCCL carries them out.
  *
- *   nccl/coll_nccl_abi.h     what is called in NCCL and in the driver, declared by itself
+ *   nccl/coll_nccl_abi.h     the functions of NCCL and of the driver, with own declarations
  *   nccl/coll_nccl_ptx.h     the kernels, from coll_nccl_kernels.cu
  *   nccl/coll_nccl_load.h    both libraries, loaded at run time
  *   nccl/coll_nccl_gpu.h     the device: its context, kernels, memory, events
- *   nccl/coll_nccl_state.h   a communicator of NCCL under one of ours; its failures
- *   nccl/coll_nccl_ways.h    which way a call goes, and why
+ *   nccl/coll_nccl_state.h   a communicator of NCCL that extends one of the library; its failures
+ *   nccl/coll_nccl_ways.h    which method a call uses, and why
  *   nccl/coll_nccl_calls.h   by NCCL alone
  *   nccl/coll_nccl_sums.h    by NCCL and kernels
  *   nccl/coll_nccl_host.h    by the host
- *   nccl/coll_nccl_checks.h  what is refused
- *   nccl/coll_nccl_begin.h   calls are put into the stream, and looked at
- *   nccl/coll_nccl_meet.h    the ranks of a communicator of NCCL's join over TCP
- *   this file                communicators are made, derived and ended; the public functions
+ *   nccl/coll_nccl_checks.h  what is rejected
+ *   nccl/coll_nccl_begin.h   calls are enqueued in the stream, and polled
+ *   nccl/coll_nccl_meet.h    the ranks of an NCCL communicator join over TCP
+ *   this file                communicators are created, derived and ended; the public functions
  *
- * This is no transport but an extension of communicators (coll_comm.h): their ranks are connected by some transport already.
- * That one tells everybody of a failure, finds ranks that wait in different calls, splits and shrinks.  A call has its number and
- * its fingerprint like any other, and is in the queue of its order until its event has come.
+ * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
+ * reports failures, detects ranks that wait in different calls, splits and shrinks.  A call has a number and a fingerprint like
+ * any other.  It stays in the queue of its order until its event is complete.
  *
- * A derived communicator gets one of NCCL's of its own: its rank 0 makes an id, which goes round by the host. */
+ * A derived communicator has its own of NCCL: its rank 0 creates an id, which the host broadcasts. */
 #ifndef COLL_NCCL_H
 #define COLL_NCCL_H
 
@@ -52,7 +52,7 @@ static const char *coll__nccl_inspect(const coll__session *session, const void *
            "GPUs";
 }
 
-/* In a program that has loaded the driver, buffers in the memory of a GPU are found out before they are read. */
+/* If the program has loaded the driver, buffers in the memory of a GPU are detected before they are read. */
 static void coll__nccl_opened(coll__session *session)
 {
     const char *asked = coll__variable("COLL_CUDA_LIB");
@@ -60,14 +60,14 @@ static void coll__nccl_opened(coll__session *session)
 
     if (!driver) return;
     if (coll__library_find(driver, "cuPointerGetAttribute", &session->inspector)) session->inspect = coll__nccl_inspect;
-    dlclose(driver);                              /* its owner keeps it, and so do GPUs                       */
+    dlclose(driver);                              /* its owner and GPUs keep it loaded                        */
     for (coll_comm *comm = session->comms; comm && session->inspect; comm = comm->next)
-        coll__plans_forget(comm);                 /* what was not looked at is to be, from now on                 */
+        coll__plans_forget(comm);                 /* drops plans that lack this check                         */
 }
 
 /* ---- >>communicators ---- */
 
-/* The session has failed: kernels that wait for others would wait for ever. */
+/* The session has failed: aborts, because kernels would wait for other ranks forever. */
 static void coll__nccl_end(coll_comm *comm)
 {
     coll__nccl *me = coll__nccl_of(comm);
@@ -80,7 +80,7 @@ static void coll__nccl_end(coll_comm *comm)
     coll__gpu_leave(me->gpu);
 }
 
-/* Has all that was begun come to its end?  It is waited for a little. */
+/* Returns whether all that was begun is complete, after a short wait. */
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
@@ -94,7 +94,7 @@ static bool coll__nccl_is_idle(const coll__nccl *me)
     }
 }
 
-/* In good order: what is begun is finished first. */
+/* Ends without a failure: what was begun completes first. */
 static void coll__nccl_finalize(coll__nccl *me)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
@@ -158,7 +158,7 @@ static const coll__extension coll__nccl_extension = {
     .opened = coll__nccl_opened,
 };
 
-/* Give `comm` a device: memory that every call needs is there from now on.  Takes over a hold on the device.  NULL: no memory. */
+/* Adds a device to `comm`, with the memory that every call needs.  Takes over a hold on the device.  NULL: no memory. */
 static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUstream_st *stream)
 {
     coll__nccl *me = (coll__nccl *)coll__allocate(coll__like(comm), sizeof *me);
@@ -183,7 +183,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
     return me;
 }
 
-/* Make the communicator of NCCL's: rank 0's id goes round by the host. */
+/* Creates the communicator of NCCL: the host broadcasts rank 0's id. */
 static coll_status coll__nccl_join(coll_comm *comm)
 {
     coll__nccl *me = coll__nccl_of(comm);
@@ -200,11 +200,11 @@ static coll_status coll__nccl_join(coll_comm *comm)
     if (status < 0) return status;
     me->comm = NULL;
     const coll__nccl_now before = coll__nccl_enter(me, comm->session->start_timeout_ms, &failure);
-    me->now.status = COLL_OK;                     /* there is no communicator yet, which is no mistake        */
+    me->now.status = COLL_OK;                     /* no communicator yet, which is no error                   */
     failure = (coll_failure){ COLL_OK, -1, "" };
     if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_blame(me, "ncclGetUniqueId", note.is);
     if (me->now.status == COLL_OK) {
-        me->now.is_in_group = true;               /* in progress is to be asked about below, when it is known */
+        me->now.is_in_group = true;               /* in progress: polled below, when it is known              */
         const coll__nccl_result is = me->gpu->nccl.CommInitRankConfig(&me->comm, comm->size, note.id, comm->rank, &config);
         coll__nccl_said(me, "ncclCommInitRankConfig", is);
         me->now.is_in_group = false;
@@ -232,9 +232,9 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     return status;
 }
 
-/* ---- >>making ---- */
+/* ---- >>creation ---- */
 
-/* The device of another communicator of the session, or opened; held by the caller. */
+/* The device of another communicator of the session, or a new one; held by the caller. */
 static coll__gpu *coll__nccl_gpu(const coll__session *session, int ordinal, char *why, size_t room)
 {
     for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
@@ -246,7 +246,7 @@ static coll__gpu *coll__nccl_gpu(const coll__session *session, int ordinal, char
     return coll__gpu_open(ordinal, why, room);
 }
 
-/* Is the stream one of the device's?  NULL is one of every device. */
+/* Returns whether a stream belongs to the device.  NULL is a stream of every device. */
 static bool coll__nccl_has_stream(const coll__gpu *gpu, struct CUstream_st *stream)
 {
     struct CUctx_st *context = NULL;
@@ -258,10 +258,10 @@ static bool coll__nccl_has_stream(const coll__gpu *gpu, struct CUstream_st *stre
     return is_ours;
 }
 
-/* What a rank says before anything is made. */
+/* A rank's status before anything is created. */
 typedef struct coll__nccl_word { int32_t status; char why[220]; } coll__nccl_word;
 
-/* All ranks tell whether they have what it takes; where one has not, all say which. */
+/* All ranks exchange their status; if one has an error, all report which. */
 static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine, coll_comm *tell)
 {
     coll__nccl_word *all = (coll__nccl_word *)coll__take_zeros(coll__like(comm), (size_t)comm->size, sizeof *all);
@@ -282,7 +282,7 @@ static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine
     return status;
 }
 
-/* Inside a call on `host`: the same ranks again, with a device. */
+/* Inside a call on `host`: a communicator of the same ranks, with a device. */
 static coll_status coll__init_nccl_inside(coll_comm *host, int device, struct CUstream_st *stream, struct ncclComm *given,
                                           coll_comm **out)
 {
@@ -374,7 +374,7 @@ static coll_status coll__nccl_enter_comm(coll_comm *comm, const char *what)
     return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: this communicator has no device", what));
 }
 
-/* Put off no longer what has been put off. */
+/* Enqueues deferred messages. */
 static coll_status coll__nccl_flush_now(coll_comm *comm)
 {
     coll__nccl *me = coll__nccl_of(comm);

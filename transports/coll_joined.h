@@ -1,23 +1,23 @@
-/* coll_joined.h - ranks that share memory with some and not with others, in one communicator.
+/* coll_joined.h - communicators in which some ranks share memory and others do not.
  *
- * Every rank has sockets of its own (coll_tcp.h), by which it reaches all the others, and up to two hubs (coll_threads.h): one
- * with the ranks of its process, for their messages, where there are several; and one with all ranks of its host, for whole
- * collectives, where their processes share memory (coll_joined_hub.h).  A collective whose ranks are all of one hub is carried
- * out there, by loads and stores, as if there were no others; the engine has the rest, by messages.
+ * Every rank has its own sockets (coll_tcp.h) to all the others, and up to two domains (coll_threads.h).  One has the ranks of
+ * its process, if there are several, and carries their messages.  The other has all ranks of its host, if their processes share
+ * memory (coll_joined_hub.h), and carries whole collectives.  If all ranks of a collective belong to one domain, it is carried
+ * out there, by loads and stores.  Otherwise the engine uses messages.
  *
  *            process 0           process 1               process 2          ranks first .. first + count - 1 of each process
  *     rank 0   rank 1        rank 2   rank 3         rank 4   rank 5
  *       |        |             |        |              |        |
- *     --+--------+--         --+--------+--          --+--------+--         the hubs of processes
- *     --+--------+-------------+--------+--          --+--------+--         the hubs of hosts
+ *     --+--------+--         --+--------+--          --+--------+--         domains of processes
+ *     --+--------+-------------+--------+--          --+--------+--         domains of hosts
  *       |        |             |        |              |        |
  *     ==+========+=============+========+==============+========+==         sockets, from every rank to every rank elsewhere
  *
- * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So a hub rings a bell that the sockets
- * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
+ * A rank sleeps in its sockets, because it cannot wait for sockets and a word at once.  So a domain rings a doorbell that the
+ * sockets watch, for ranks that have set is_asleep: coll__joined_sleep here and coll__hub_wake there.
  *
- * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs.  Ranks of our process that are at
- * work in our memory let go of it, and all return the same cause.  Survivors make a world over TCP (coll_shrink), then hubs. */
+ * A failure is decided over TCP, as in a world without domains; the decision then ends the domains.  Ranks of this process stop
+ * accessing this rank's memory, and all return the same cause.  Survivors create a world over TCP (coll_shrink), then domains. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -33,15 +33,15 @@ enum { COLL__HUB_OF_PROCESS, COLL__HUB_OF_HOST, COLL__HUBS };
 
 typedef struct coll__joined {
     coll__tcp    *tcp;
-    coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
-    void         *mapped;                         /* of the host's                                            */
-    coll__lent   *lent;                           /* memory that the others of the host read in place; NULL: there is none */
-    bool          has_met;                        /* the ranks of this host have a hub, or had one in a world before  */
-    bool          is_crowded;                     /* they share processors                                    */
+    coll__thread *hubs[COLL__HUBS];               /* this rank's side of each; NULL: none                     */
+    void         *mapped;                         /* mapping of the host's                                    */
+    coll__lent   *lent;                           /* exported memory of this rank; NULL: none                 */
+    bool          has_met;                        /* the ranks of this host have a domain, or had one in an earlier world */
+    bool          is_crowded;                     /* ranks share processors                                   */
     char          description[200];
 } coll__joined;
 
-/* The context is that of the sockets, so that what goes by sockets alone needs no function here. */
+/* The context is that of the sockets: functions that only use sockets need none here. */
 static inline coll__joined *coll__joined_of(const void *context)
 {
     return (coll__joined *)((const coll__tcp *)context)->joined;
@@ -78,7 +78,7 @@ static bool coll__joined_has_left(const void *context, int peer)
 
 /* ---- >>failure ---- */
 
-/* What a hub knows already is the cause, for it was first among its ranks.  The others may have agreed on another. */
+/* A failure that a domain has is the cause, because it was first among its ranks.  The others may have agreed on another. */
 static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
 {
     coll__joined *me = coll__joined_of(context);
@@ -92,14 +92,14 @@ static const coll_failure *coll__joined_fail(void *context, const coll_failure *
 
 /* ---- >>progress ---- */
 
-/* Let the hubs know whether we sleep. */
+/* Tells the domains whether this rank sleeps. */
 static void coll__joined_doze(const coll__joined *me, uint32_t is_asleep)
 {
     for (int i = 0; i < COLL__HUBS; i++)
         if (me->hubs[i]) __atomic_store_n(&me->hubs[i]->desk->is_asleep, is_asleep, __ATOMIC_SEQ_CST);
 }
 
-/* Sleep in the sockets, unless the bell of a hub has rung since it was last looked at. */
+/* Sleeps in the sockets, unless the doorbell of a domain has rung since it was last checked. */
 static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
     bool has_rung = false;
@@ -129,9 +129,9 @@ static coll_status coll__joined_progress(void *context, int wait_ms)
     return status;
 }
 
-/* ---- >>whole collectives: where all ranks are of one hub ---- */
+/* ---- >>whole collectives: if all ranks belong to one domain ---- */
 
-/* Our side of the hub that has the ranks of a task; NULL: there is none. */
+/* This rank's side of the domain that has the ranks of a task; NULL: none. */
 static inline coll__thread *coll__joined_side(const coll__joined *me, const coll_task *task)
 {
     return task->group ? ((const coll__member *)task->group)->thread : me->hubs[COLL__HUB_OF_HOST];
@@ -149,7 +149,7 @@ static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, 
     return side ? coll__threads_bind(side, task, bound) : NULL;
 }
 
-/* Of calls that are offered: those of groups, and of all ranks where these have a hub. */
+/* Of offered calls: those of groups, and of all ranks if these have a domain. */
 static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
     const coll__joined *me = coll__joined_of(context);
@@ -172,7 +172,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
     return 1;
 }
 
-/* What one alone cannot make ends the world. */
+/* If one rank alone cannot create a group, the world fails. */
 static void *coll__joined_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__joined *joined = coll__joined_of(context);
@@ -211,7 +211,7 @@ static const coll_allocator *coll__joined_memory(void *context)
     return me->lent ? &me->lent->allocator : NULL;
 }
 
-/* ---- >>seeing ---- */
+/* ---- >>description ---- */
 
 /* "4 ranks in one memory; 2 threads x io_uring; network to 4 ranks". */
 static const char *coll__joined_describe(const void *context)
@@ -230,7 +230,7 @@ static const char *coll__joined_describe(const void *context)
 
 /* ---- >>open, close ---- */
 
-/* Meet the ranks of the host.  `party`: the first of those of our process. */
+/* Enters the domain of the host.  `party`: the lowest rank of this process. */
 static coll_status coll__joined_meet(coll__joined *me, int party, bool is_crowded)
 {
     coll_status status;
@@ -252,7 +252,7 @@ static void coll__joined_close(void *context)
     coll__give(me);
 }
 
-/* The sockets of a rank are there. */
+/* The sockets of a rank are open. */
 static void coll__joined_with(coll__joined *me, coll__tcp *tcp)
 {
     me->tcp = tcp;
@@ -261,8 +261,8 @@ static void coll__joined_with(coll__joined *me, coll__tcp *tcp)
 
 /* ---- >>shrink ---- */
 
-/* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
- * for a hub has no gaps.  Gives how many, and which is the first. */
+/* Ranks of this process in the new world, *out, if they are consecutive there.  Otherwise this rank alone, because a domain has
+ * no gaps.  Returns their number, and the first one. */
 static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
 {
     int count = 0, last = -1;
@@ -278,10 +278,10 @@ static int coll__joined_neighbours(const coll__joined *me, const coll_survivors 
     return 1;
 }
 
-/* A neighbour that the host has not told of the new world, since it has died, asks us. */
+/* If a rank of this process has not received the new world, because the sender died, it requests it here. */
 static void coll__joined_serve(void *context) { coll__events((coll__tcp *)context); }
 
-/* This rank's place in the hub that the neighbours have in the new world.  NULL: *failure. */
+/* This rank's side of its process's domain in the new world.  NULL: *failure. */
 static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, const coll_survivors *world, int timeout_ms,
                                        coll_failure *failure)
 {
@@ -297,7 +297,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, c
                                                 coll__joined_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) thread->desk->bell = coll__bell_share(&tcp->io.bell);
-    const bool is_whole = here.count == count;    /* else the others may have given one up while we were stopped */
+    const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
     if (thread && (!is_whole || thread->desk->bell.fd < 0)) {
         coll__blame(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
                     is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
@@ -309,7 +309,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, c
     return thread;
 }
 
-/* The hubs of the new world, for a rank whose sockets are there. */
+/* The domains of the new world, for a rank whose sockets are open. */
 static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *fresh, const coll_survivors *world, int timeout_ms,
                                          coll_failure *failure)
 {
@@ -323,11 +323,11 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
     if (!me->has_met) return COLL_OK;
     const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
     status = coll__joined_meet(fresh, party, me->is_crowded);
-    fresh->has_met = true;                        /* also where somebody died meanwhile: the next world may have one */
+    fresh->has_met = true;                        /* also if a rank died meanwhile: the next world may have one */
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
-/* The survivors meet over TCP, as processes do, and then in memory. */
+/* The survivors agree over TCP, as processes do, and then in memory. */
 static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
@@ -381,28 +381,28 @@ static const coll__internals coll__joined_internals = {
 
 /* ---- >>open ---- */
 
-/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a
- * thread that ends when it is in. */
+/* One joining rank.  The world is complete only with all ranks, so the ranks of a process join at the same time.  Each joins in a
+ * thread, which then ends. */
 typedef struct coll__comer {
     pthread_t      thread;
     struct coll__arrival *arrival;
     coll__tcp_settings settings;                  /* of this rank                                             */
-    coll__opened   opened;                        /* what it has learnt                                       */
-    coll__joined  *joined;                        /* itself: its sockets, and its side of the host's hub      */
+    coll__opened   opened;                        /* the outcome                                              */
+    coll__joined  *joined;                        /* its sockets, and its side of the host's domain           */
     coll_status    status;
 } coll__comer;
 
 typedef struct coll__arrival {
-    pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
-    bool            is_off;                       /* there are not enough threads: nobody is to come          */
+    pthread_mutex_t lock;                         /* guards the rest, and blocks all threads until each is created */
+    bool            is_off;                       /* there are not enough threads: no rank joins              */
     coll_status     status;                       /* the first error                                          */
     char            sentence[COLL__START_ROOM];
-    coll__tcp_settings *settings;                 /* of the first rank, of which the others' are copies that point into it */
+    coll__tcp_settings *settings;                 /* of the first rank; those of the others are copies that point into it */
     int             count;
     coll__comer    *comers;
 } coll__arrival;
 
-/* Meet all ranks of the world, and then those of the host. */
+/* Joins the world, and then the domain of the host. */
 static coll_status coll__comer_comes(coll__comer *comer)
 {
     coll__joined *joined = comer->joined;
@@ -427,7 +427,7 @@ static void *coll__comer_main(void *at)
     if (is_off) return NULL;
     comer->status = coll__comer_comes(comer);
     pthread_mutex_lock(&all->lock);
-    if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
+    if (comer->status < 0 && all->status == COLL_OK) {        /* the caller returns the first error           */
         all->status = comer->status;
         coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
     }
@@ -435,7 +435,7 @@ static void *coll__comer_main(void *at)
     return NULL;
 }
 
-/* All ranks of this process meet the others: the first in this thread.  The signals of the program are not for the threads. */
+/* All ranks of this process join: the first in this thread.  The other threads block the program's signals. */
 static coll_status coll__arrival_run(coll__arrival *all)
 {
     sigset_t every, before;
@@ -469,8 +469,8 @@ static void coll__arrival_free(coll__arrival *all)
     coll__give(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets
- * and its side of the host's hub.  NULL: an error, with its sentence. */
+/* Joins ranks rank .. rank + count - 1 to a world, by the settings of the first.  Each then has its settings, its sockets and its
+ * side of the host's domain.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
     const coll_allocator *const memory = s->config.allocator;
@@ -500,7 +500,7 @@ static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count,
     return NULL;
 }
 
-/* A hub for the ranks that have arrived. */
+/* A domain for the ranks that have joined. */
 static coll__hub *coll__joined_hub(const coll__arrival *all)
 {
     const coll__opened *first = &all->comers[0].opened;
@@ -509,7 +509,7 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     if (!hub) return NULL;
     for (int i = 0; i < all->count; i++) coll__hub_desks(hub)[i].bell = coll__no_bell;
     hub->has_bells = true;
-    for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
+    for (int i = 0; i < all->count; i++) {        /* duplicated: a peer may ring after this rank has left     */
         coll__hub_desks(hub)[i].bell = coll__bell_share(&all->comers[i].joined->tcp->io.bell);
         if (coll__hub_desks(hub)[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
@@ -518,7 +518,7 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     return hub;
 }
 
-/* The context of a rank that has arrived, which now has a side of the hub of its process, if there is one.  NULL: no memory. */
+/* The context of a rank that has joined, with its side of its process's domain, if there is one.  NULL: no memory. */
 static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
 {
     coll__comer *comer = &all->comers[index];
@@ -535,7 +535,7 @@ static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub 
     return me;
 }
 
-/* All ranks, where there is one of each process, may be of one hub. */
+/* If each process has one rank, all ranks may belong to one domain. */
 static void coll__joined_opened(coll__opened *opened, coll__joined *me, const coll__comer *comer)
 {
     *opened = comer->opened;
@@ -565,7 +565,7 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
 
-/* One rank of a process: without a hub it is as any over TCP. */
+/* One rank of a process: without a domain it uses TCP only. */
 static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
 {
     const coll_status status = coll__joined_open(s, count, out);

@@ -1,28 +1,27 @@
-/* coll_mpi.h - ranks that MPI has started: messages of MPI under the engine, and MPI's own collectives for what they do right.
+/* coll_mpi.h - ranks started by MPI: the engine over messages of MPI, and MPI's own collectives where they are correct.
  *
- *   mpi/coll_mpi_world.h      what a rank holds: communicators, streams, operations of MPI in flight
+ *   mpi/coll_mpi_world.h      the state of a rank: communicators, streams, pending operations of MPI
  *   mpi/coll_mpi_messages.h   messages
- *   mpi/coll_mpi_notes.h      what ranks tell one another beside them
- *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective takes
+ *   mpi/coll_mpi_notes.h      what ranks send besides them
+ *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
  *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
- *   mpi/coll_mpi_cells.h      which calls are MPI's, and which are the engine's: the table
+ *   mpi/coll_mpi_cells.h      which calls MPI carries out, and which the engine: the table
  *   mpi/coll_mpi_native.h     whole collectives
- *   mpi/coll_mpi_fail.h       the first failure becomes everyone's
+ *   mpi/coll_mpi_fail.h       agreement on the first failure
  *   this file                 progress, opening and closing, the transport's functions
  *
- * Nothing of the program's communicator is used but to make three of our own: one for messages, one for collectives, and one from
- * which others are made, so that neither tags nor orders can meet the program's.  All have MPI_ERRORS_RETURN.
+ * The program's communicator is used only to create three others: one for messages, one for collectives, and one from which
+ * others are created.  So neither tags nor orders conflict with the program's.  All have MPI_ERRORS_RETURN.
  *
- * There is no thread: ranks hear of one another only inside calls of the library, or of MPI where it moves things by itself.
- * Below MPI_THREAD_SERIALIZED calls may come from the thread alone that opened it.  With SERIALIZED the program sees to it that
- * no two threads are inside MPI or this library at once; with MULTIPLE the library's own rules are enough.
+ * There is no thread: ranks receive notes only inside calls of the library, or of MPI if it progresses by itself.  Below
+ * MPI_THREAD_SERIALIZED only the thread that opened it may call.  With SERIALIZED the program must ensure that no two threads are
+ * inside MPI or this library at once; with MULTIPLE the library's own rules are enough.
  *
- * WAITING.  MPI has no way to sleep.  Where ranks have a processor each, one looks again and again, and gives others a turn now
- * and then; where they share processors, after a few looks with turns between them one sleeps for moments, so that those run
- * who are waited for.
+ * WAITING.  MPI cannot sleep.  If each rank has a processor, a rank polls, and yields now and then.  If ranks share processors,
+ * it polls a few times and yields between the polls; then it sleeps for short times, so that its peers run.
  *
- * THE END.  MPI_Finalize first deletes the attributes of MPI_COMM_SELF, of which one is ours: whatever has not been freed is
- * given back then, and what comes later is refused with a sentence. */
+ * FINALIZING.  MPI_Finalize first deletes the attributes of MPI_COMM_SELF, and one is the library's: all that was not freed is
+ * released then, and later calls fail. */
 #ifndef COLL_MPI_H
 #define COLL_MPI_H
 
@@ -42,14 +41,14 @@ enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 /* ---- >>progress ---- */
 
 enum {
-    COLL__MPI_TURNS = 200,                        /* looks before one sleeps, where ranks share processors    */
-    COLL__MPI_LOOKS = 1 << 20,                    /* and where they do not: some tenths of a second           */
-    COLL__MPI_NAP_US = 20, COLL__MPI_NAP_MOST_US = 200,   /* how long then                                    */
-    COLL__MPI_WAIT_MS = 5,                        /* the longest sleep as others see it                       */
-    COLL__MPI_VAIN_MS = 500                       /* after a farewell, until what its rank has not taken is given up */
+    COLL__MPI_TURNS = 200,                        /* polls before a sleep, if ranks share processors          */
+    COLL__MPI_LOOKS = 1 << 20,                    /* and if they do not: some tenths of a second              */
+    COLL__MPI_NAP_US = 20, COLL__MPI_NAP_MOST_US = 200,   /* length of a sleep                                */
+    COLL__MPI_WAIT_MS = 5,                        /* the longest wait of a call                               */
+    COLL__MPI_VAIN_MS = 500                       /* after a rank has left, until messages that it has not received fail */
 };
 
-/* Look at everything once; true: something has moved. */
+/* Tests everything once.  Returns whether anything has moved. */
 static bool coll__mpi_look_around(coll__mpi *mpi)
 {
     if (mpi->quiet < INT_MAX) mpi->quiet++;
@@ -63,7 +62,7 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     return mpi->quiet == 0;
 }
 
-/* Nothing has moved: let others run. */
+/* Nothing has moved: yields or sleeps. */
 static void coll__mpi_rest(const coll__mpi *mpi)
 {
     const int beyond = mpi->quiet - (mpi->is_crowded ? COLL__MPI_TURNS : COLL__MPI_LOOKS);
@@ -78,7 +77,7 @@ static void coll__mpi_rest(const coll__mpi *mpi)
     nanosleep(&nap, NULL);
 }
 
-/* Wakes when something has moved, when it is told to, and soon. */
+/* Returns when something has moved, when woken, or after COLL__MPI_WAIT_MS. */
 static coll_status coll__mpi_progress(void *context, int wait_ms)
 {
     coll__mpi *mpi = (coll__mpi *)context;
@@ -95,10 +94,10 @@ static coll_status coll__mpi_progress(void *context, int wait_ms)
     return mpi->failure.status;
 }
 
-/* From any thread. */
+/* Called from any thread. */
 static void coll__mpi_wake(void *context) { __atomic_store_n(&((coll__mpi *)context)->is_woken, 1, __ATOMIC_RELEASE); }
 
-/* ---- >>seeing ---- */
+/* ---- >>description ---- */
 
 static int coll__mpi_host(void *context, int rank) { return ((coll__mpi *)context)->homes[rank]; }
 static int coll__mpi_site(void *context, int rank)
@@ -132,7 +131,7 @@ static void coll__mpi_set_description(coll__mpi *mpi)
 
 /* ---- >>closing ---- */
 
-/* Give back all that MPI has of ours. */
+/* Releases all that MPI has. */
 static void coll__mpi_let_go(coll__mpi *mpi)
 {
     int ended = 0;
@@ -146,8 +145,8 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
     coll__mpi_sweep(mpi);
     mpi->is_finalized = true;
-    if (mpi->failure.status != COLL_OK) return;   /* what is still on its way must not arrive in a later communicator, which
-                                                     may have the same context in MPI: MPI_Finalize takes ours */
+    if (mpi->failure.status != COLL_OK) return;   /* pending messages must not arrive in a later communicator, which may have
+                                                     the same context in MPI: MPI_Finalize frees ours         */
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
         if (!coll__mpi_is_at_rest(g)) continue;
         if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
@@ -158,7 +157,7 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
-/* Memory.  Eager messages and notes that MPI still reads keep theirs. */
+/* Frees memory, unless MPI still reads eager messages or notes. */
 static void coll__mpi_free(coll__mpi *mpi)
 {
     bool is_busy = false;
@@ -187,7 +186,7 @@ static void coll__mpi_free(coll__mpi *mpi)
 
 enum { COLL__MPI_FLUSH_MS = 300 };
 
-/* Wait until MPI has taken what was sent, and all others have left, too; true: both. */
+/* Waits until MPI has sent all, and all others have left.  Returns whether both are true. */
 static bool coll__mpi_see_off(coll__mpi *mpi)
 {
     const int64_t deadline = coll__deadline(COLL__MPI_FLUSH_MS);
@@ -205,7 +204,7 @@ static bool coll__mpi_see_off(coll__mpi *mpi)
     }
 }
 
-/* MPI_Finalize, to which all ranks come: what is still to come does, and then all that is ours is given back. */
+/* MPI_Finalize on all ranks: completes what is pending, then releases everything. */
 static int coll__mpi_attribute_deleted(MPI_Comm self, int keyval, void *value, void *extra)
 {
     coll__mpi *mpi = (coll__mpi *)value;
@@ -218,7 +217,7 @@ static int coll__mpi_attribute_deleted(MPI_Comm self, int keyval, void *value, v
     return MPI_SUCCESS;
 }
 
-/* Where the others do not leave at the same time, MPI_Finalize does the rest: what they have to say must find somebody. */
+/* If the others do not leave at the same time, MPI_Finalize does the rest: their notes need a receiver. */
 static void coll__mpi_leave(coll__mpi *mpi)
 {
     int keyval = mpi->keyval;
@@ -242,7 +241,7 @@ static void coll__mpi_close(void *context)
         if (owns) MPI_Finalize();
         return;
     }
-    mpi->is_left = true;                          /* another thread may not: MPI_Finalize will                */
+    mpi->is_left = true;                          /* this thread may not call MPI: MPI_Finalize does it       */
     while (is_finalized && mpi->groups) coll__mpi_ungroup(mpi, mpi->groups);
     while (is_finalized && mpi->orphans) {
         coll__mpi_group *g = mpi->orphans;
@@ -274,7 +273,7 @@ static const coll_transport coll__mpi_transport = {
 
 /* ---- >>opening ---- */
 
-/* Why no communicator can be made of this one; NULL: it can. */
+/* Why no communicator can be created from this one; NULL: one can. */
 static const char *coll__mpi_refuses(MPI_Comm comm)
 {
     int is_initialized = 0, is_finalized = 0, is_inter = 0, level = MPI_THREAD_SINGLE, is_main = 0;
@@ -292,7 +291,7 @@ static const char *coll__mpi_refuses(MPI_Comm comm)
     return "MPI was initialised for calls from the main thread only (MPI_THREAD_FUNNELED), and this is another one";
 }
 
-/* Who shares our host, and its processors. */
+/* Determines the ranks of this host, and its processors. */
 static int coll__mpi_meet_host(coll__mpi *mpi)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -333,7 +332,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
         && coll__mpi_grow(mpi, 64 + 2 * mpi->size);
 }
 
-/* Our communicators and what is agreed about the world, by all ranks of `comm`. */
+/* Creates the library's communicators; called by all ranks of `comm`. */
 static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 {
     int code = MPI_Comm_dup(comm, &mpi->comm);
@@ -346,7 +345,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
     return code;
 }
 
-/* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
+/* Fails on all ranks unless all are without error, and have the same mode and arithmetic. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
     const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS | COLL__OTHER_SIZES);
@@ -365,7 +364,7 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
     return COLL_OK;
 }
 
-/* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
+/* Rank and size in a communicator of the program; NULL: no memory, or an error, with its sentence. */
 static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
 {
     const char *refusal = coll__mpi_refuses(comm);
@@ -385,13 +384,13 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     return mpi;
 }
 
-/* All ranks of `comm` come here; `own`: this one is well so far.  Gives an error with its sentence. */
+/* Called by all ranks of `comm`; `own`: status of this rank so far.  Returns an error with its sentence. */
 static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own)
 {
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
     if (own == COLL_OK && !coll__settle_choice(&mpi->mode, "COLL_MPI", "auto, native, messages, blocking"))
-        own = COLL_ERR_ARGUMENT;                  /* as coll__mpi_mode                                        */
+        own = COLL_ERR_ARGUMENT;                  /* values of coll__mpi_mode                                 */
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
@@ -407,7 +406,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
     return COLL_OK;
 }
 
-/* It could not be opened. */
+/* Releases everything after an error. */
 static void coll__mpi_give_up(coll__mpi *mpi)
 {
     coll__mpi_let_go(mpi);
@@ -415,7 +414,7 @@ static void coll__mpi_give_up(coll__mpi *mpi)
     coll__mpi_free(mpi);
 }
 
-/* The ranks of an MPI communicator.  MPI is initialised. */
+/* Opens the ranks of an MPI communicator.  MPI is initialized. */
 static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
     coll__numbers numbers = s->numbers;
@@ -435,7 +434,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
         return status;
     }
     mpi->owns_mpi = owns_mpi;
-    (void)MPI_Bcast(&numbers, (int)sizeof numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
+    (void)MPI_Bcast(&numbers, (int)sizeof numbers, MPI_BYTE, 0, mpi->comm);         /* all use those of rank 0 */
     *out = coll__opened_as(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);
     out->numbers = numbers;
     coll__opened_at(out, mpi->local_rank, mpi->local_size);
@@ -449,7 +448,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
     return COLL_OK;
 }
 
-/* All ranks of MPI_COMM_WORLD.  Whoever has initialised MPI finalises it. */
+/* All ranks of MPI_COMM_WORLD.  If MPI is initialized here, coll_free finalizes it. */
 static coll_status coll__mpi_open_world(const coll__settings *s, int count, coll__opened *out)
 {
     int is_initialized = 0, level = 0;
@@ -467,7 +466,7 @@ static const coll__transport_row coll__mpi_row = { .name = "mpi", .traits = COLL
 
 static coll_status coll__wrap_mpi(const coll__program *program, MPI_Comm comm, coll_comm **out)
 {
-    const coll_config alone = { .size = 1 };      /* for MPI says rank and size                               */
+    const coll_config alone = { .size = 1 };      /* MPI has rank and size                                    */
     const coll__transport_row *const rows[] = { &coll__mpi_row, NULL };
     const coll__program only = { rows, program->extension };
     coll__settings s;

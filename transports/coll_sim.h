@@ -1,16 +1,16 @@
 /* coll_sim.h - the real engine and the real algorithms for many ranks in one thread, under a virtual clock.
  *
- * One world, shared by the ranks' contexts, holds everything: lanes between ranks, NICs of hosts, events to come.  There are
- * two ways to run it:
+ * One world, shared by the ranks' contexts, holds everything: lanes between ranks, NICs of hosts, pending events.  There are two
+ * ways to run it:
  *
- *   fibers     coll_spawn gives each rank a stack of its own; a rank that waits hands over to the scheduler, which lets time
- *              pass.  A program of blocking calls runs as it is.  A rank that waits in anything but the library stops all.
+ *   fibers     coll_spawn gives each rank its own stack; a rank that waits switches to the scheduler, which advances time.
+ *              Programs with blocking calls run unchanged.  A rank that blocks outside the library blocks all.
  *   polling    coll_init_threads gives all communicators to one thread, which starts operations on all of them and polls:
- *              every poll of a rank for which nothing has happened lets the next thing happen.
+ *              every poll of a rank without news processes the next event.
  *
- * Nothing ever waits in real time.  When nothing can happen any more and somebody still waits, that is a deadlock, and is told
- * to every rank in a sentence.  Costs and order of events are in sim/coll_sim_wire.h.  After a failure the survivors make the
- * next world out of this one (sim/coll_sim_shrink.h). */
+ * Nothing waits in real time.  If a rank waits and no event is left, that is a deadlock, which every rank reports.  Costs and
+ * order of events are in sim/coll_sim_wire.h.  After a failure the survivors continue in the next world
+ * (sim/coll_sim_shrink.h). */
 #ifndef COLL_SIM_H
 #define COLL_SIM_H
 
@@ -24,9 +24,9 @@ enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB 
 #include "sim/coll_sim_shrink.h"
 #include "sim/coll_sim_text.h"
 
-/* ---- >>standstill ---- */
+/* ---- >>deadlock ---- */
 
-/* Ranks that wait, and two of them in different calls of the same number, if there are such. */
+/* Ranks that wait, and two of them in different calls of the same number, if there are any. */
 static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int *one, int *other)
 {
     int count = 0, first = -1;
@@ -63,7 +63,7 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
 }
 
-/* Wake all who wait, once: whom they wait for may have freed the communicator. */
+/* Wakes all waiting ranks, once: a peer may have freed the communicator. */
 static bool coll__sim_ask(coll__sim *w)
 {
     if (w->is_asking) return false;
@@ -73,7 +73,7 @@ static bool coll__sim_ask(coll__sim *w)
     return true;
 }
 
-/* Somebody waits, and nothing can happen any more. */
+/* A rank waits, and no event is left. */
 static void coll__sim_stuck(coll__sim *w)
 {
     if (coll__sim_ask(w)) return;
@@ -105,7 +105,7 @@ static void coll__sim_stuck(coll__sim *w)
 
 /* ---- >>calls of a rank ---- */
 
-/* May this call go on?  Not after the end of the world, nor after that of the rank. */
+/* Returns whether this call may continue: not after the end of the world, or of the rank. */
 static bool coll__sim_begin_call(coll__sim_rank *r)
 {
     coll__sim *w = r->world;
@@ -116,12 +116,12 @@ static bool coll__sim_begin_call(coll__sim_rank *r)
     w->idle = 0;
     if (w->config.fault_count > 0) coll__sim_count_call(r);
     if (r->state < COLL__SIM_FINISHED) return w->failure.status == COLL_OK;
-    if (w->running == r) coll__fiber_leave(r, false);     /* never to return                                  */
+    if (w->running == r) coll__fiber_leave(r, false);     /* never returns                                    */
     return false;
 }
 
-/* The first poll after something was begun is free.  Then other ranks get their turn at the same instant; then time passes,
- * more and more of it, for a program may poll as long as it likes. */
+/* The first poll after a start is free.  Then other ranks run at the same time; then time advances, by growing steps, because a
+ * program may poll for long. */
 static double coll__sim_next_look(const coll__sim_rank *r)
 {
     const int doublings = r->polls - 3 < 20 ? r->polls - 3 : 20;
@@ -149,9 +149,9 @@ static coll_status coll__sim_progress_fiber(coll__sim_rank *r, int wait_ms)
 
 enum { COLL__SIM_FREE_POLLS = 3 };
 
-/* Poll without fibers.  Time stands still while ranks have news that their program has not looked at, for what they do next
- * belongs to this moment; but not for ever, since it may never look.  It stands still, too, for the polls with which a call
- * begins: the program may be about to begin the same on other ranks. */
+/* Polls without fibers.  Time stops while ranks have news that the program has not seen, because their next calls belong to this
+ * moment.  That is limited, because it may never look.  Time also stops for the first polls of a call: the program may be about
+ * to begin the same call on other ranks. */
 static coll_status coll__sim_progress_poll(coll__sim_rank *r, int wait_ms)
 {
     coll__sim *w = r->world;
@@ -189,7 +189,7 @@ static coll_status coll__sim_progress(void *context, int wait_ms)
     r->polls = polls;
     w->idle = idle;
     if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
-    if (w->running) return COLL_OK;               /* of a rank that is not the one whose turn it is            */
+    if (w->running) return COLL_OK;               /* called for a rank that does not run now                  */
     return coll__sim_progress_poll(r, wait_ms);
 }
 
@@ -208,7 +208,7 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
     return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r) : NULL;
 }
 
-/* A peer has left when it has closed and nothing it sent is still to be received. */
+/* A peer has left when it has closed and all that it sent is received. */
 static bool coll__sim_has_left(const void *context, int peer)
 {
     const coll__sim_rank *r = (const coll__sim_rank *)context;
@@ -233,7 +233,7 @@ static void coll__sim_report_stall(void *context, const unsigned char *head)
 
 static void coll__sim_watch(void *context, coll__session *session) { ((coll__sim_rank *)context)->session = session; }
 
-/* Nothing is on its way when it is asked. */
+/* Nothing is in flight when this is called. */
 static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
 {
     const coll__sim *w = ((const coll__sim_rank *)context)->world;
@@ -243,14 +243,14 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t id)
     return !other->has_closed && other->session && coll__comm_is_freed(other->session, id);
 }
 
-/* The first rank of a world that parts is the one with which its others are compared. */
+/* The other ranks are compared with the first rank that leaves a world. */
 static coll_status coll__sim_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
     (void)group;
-    if (r->over) return COLL_OK;                  /* its world has ended, and another one has taken its place */
+    if (r->over) return COLL_OK;                  /* its world has ended and was replaced                     */
     if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
     w->has_parted = true;
     if (!coll__heads_disagree(w->made, made)) return COLL_OK;
@@ -281,7 +281,7 @@ static const char *coll__sim_describe(const void *context) { return ((const coll
 static void coll__sim_release(coll__sim *w)
 {
     if (--w->holders > 0) return;
-    w->failure.status = COLL_OK;                  /* once more, for the memory of what was never received     */
+    w->failure.status = COLL_OK;                  /* once more, for the memory of unreceived messages         */
     const coll_failure over = { COLL_ERR_ABORTED, -1, "" };
     if (w->ranks) coll__sim_end(w, &over);
     for (void *chunk = w->chunks, *next; chunk; chunk = next) {
@@ -309,7 +309,7 @@ static void coll__sim_close(void *context)
     coll__sim_release(w);
 }
 
-/* What is to be believed of the machine as it is in the beginning. */
+/* The numbers of the machine at the start. */
 static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
 {
     const coll_sim *c = &w->config;
@@ -325,7 +325,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
         coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
 }
 
-/* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
+/* A world of `size` ranks; the caller holds it until coll__sim_release.  All defaults of `config` are filled in. */
 static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
 {
     const size_t n = (size_t)size, faults = (size_t)config->fault_count;
@@ -333,7 +333,7 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
 
     if (!w) return NULL;
     w->config = *config;
-    w->config.faults = NULL;                      /* copied; the caller's may go                              */
+    w->config.faults = NULL;                      /* copied; the caller's may be freed                        */
     w->size = w->places = size;
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
@@ -418,7 +418,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
 
 static void coll__sim_body(void *arg, int rank) { (void)coll__worker_main((coll__worker *)arg + rank); }
 
-/* Free what killed and stopped ranks have left open: the communicators of each world in which they were, and those derived. */
+/* Frees what killed and stopped ranks have left open: communicators of each of their worlds, and derived ones. */
 static void coll__sim_bury(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++)
@@ -426,7 +426,7 @@ static void coll__sim_bury(coll__sim *w)
             coll__session *const session = r->session;
             before = r->before;
             if (r->has_closed || !session) continue;
-            session->is_held = false;             /* whoever was inside will not come out                     */
+            session->is_held = false;             /* a rank that was inside never leaves                      */
             for (bool is_last = false; !is_last;) {
                 is_last = session->comms->next == NULL;
                 coll__comm_close(session->comms);
@@ -449,7 +449,7 @@ static const coll__transport_row coll__sim_row = {
     .name = "sim", .traits = COLL__SIM_TRAITS, .open = coll__sim_open_ranks, .spawn = coll__sim_spawn
 };
 
-/* ---- >>seeing ---- */
+/* ---- >>virtual time ---- */
 
 COLL_API double coll_sim_time(const coll_comm *comm)
 {

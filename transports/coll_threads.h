@@ -1,38 +1,37 @@
-/* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  All of them are threads of
- * one process here; coll_joined.h has hubs of several processes, too.
+/* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  Here all ranks are threads
+ * of one process; coll_joined.h also has domains of several processes.
  *
- *   threads/coll_threads_hub.h        what the ranks share: the bell, the first failure
+ *   threads/coll_threads_hub.h        what the ranks share: the doorbell, the first failure
  *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
- *   threads/coll_threads_group.h      groups of ranks, with a seat for each member
- *   threads/coll_threads_reach.h      how a rank reaches the memory of another
- *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
+ *   threads/coll_threads_group.h      groups of ranks, with a slot for each member
+ *   threads/coll_threads_reach.h      how a rank reads the memory of another
+ *   threads/coll_threads_moves.h      what a rank does in an operation: moves blocks
  *   threads/coll_threads_sums.h       or combines them
- *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
- *   threads/coll_threads_stores.h       long results: through the caches, or past them
- *   threads/coll_threads_staging.h    copies that other processes can reach
- *   threads/coll_threads_eagerness.h  what is neither short nor long: eagerly or directly
- *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
- *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
+ *   threads/coll_threads_kinds.h      the table of kinds: which ranks wait for which
+ *   threads/coll_threads_stores.h     long results: ordinary or streaming stores
+ *   threads/coll_threads_staging.h    copies that other processes can read
+ *   threads/coll_threads_eagerness.h  neither short nor long: eager or direct
+ *   threads/coll_threads_turn.h       operations: publish, wait, work, wait
+ *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
  *   this file                         progress, opening and closing, the transport's functions
  *
- * All ranks share a hub.  In each group, and the group of all ranks is one of them, every rank has a seat.  A collective is a
- * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
+ * All ranks share a domain.  In each group, also in that of all ranks, every rank has a slot.  A collective is an operation of
+ * its group, numbered from 1 on every rank.  Operations of different groups are independent.
  *
- *   EAGER, short vectors, and longer ones where that has proved quicker.  Each rank copies its input into its seat and
- *   publishes the number of the turn beside it; whoever needs the input reads it there.  One phase: nobody waits for the
- *   readers, because a seat has many slots, used in turns.  A slot is written again once all have published a later turn, for
- *   then they are through with what is in it.
+ *   EAGER, for short vectors, and longer ones if that has proved faster.  Each rank copies its input into its slot and
+ *   publishes the number of the operation beside it; ranks that need the input read it there.  One phase: no rank waits for
+ *   its readers, because there are many slots, used in turn.  A slot is reused once all have published a later operation,
+ *   which they do after they have read it.
  *
- *   DIRECT, long vectors and those whose lengths only some know.  Each rank publishes where its buffers are; when those have
- *   whom it waits for, each does its share of the work, in the memory of the others; when all are done who work in a rank's
- *   memory, it returns.  Among processes a rank writes into its own memory alone, and the others read it there
- *   (coll_threads_sums.h).
+ *   DIRECT, for long vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
+ *   peers have published, it does its share of the work, in their memory.  It returns once all peers that access its memory
+ *   are done.  Between processes a rank writes into its own memory only, and the others read it there (coll_threads_sums.h).
  *
- * A failing rank waits until no other of its process is at work in its memory before it returns.  Ranks of other processes only
- * read; they look for a failure when they have read.
+ * A failing rank waits until no rank of its process accesses its memory before it returns.  Ranks of other processes only read;
+ * they check for a failure afterwards.
  *
- * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a word
- * that is rung by whoever publishes something while there are sleepers. */
+ * The engine waits: it polls the slots for a while, and then sleeps on the domain's doorbell.  Every publisher rings that while
+ * there are sleepers. */
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
 
@@ -57,8 +56,8 @@ COLL__FOR_SPEED
 
 /* ---- >>progress ---- */
 
-/* Get ready for a sleep of up to wait_ms; 0: this rank is awake.  true: sleep now, unless the bell rings.  It begins with arming:
- * the caller looks once more before it sleeps.  What was posted may be there already, its bell long rung. */
+/* Prepares to sleep for up to wait_ms; 0: this rank is awake.  Returns true if it may sleep now.  The first call arms the
+ * doorbell: the caller then checks once more, because it may have rung before. */
 static bool coll__may_sleep(coll__thread *me, int wait_ms)
 {
     coll__hub *hub = me->hub;
@@ -75,7 +74,7 @@ static bool coll__may_sleep(coll__thread *me, int wait_ms)
     return false;
 }
 
-/* Take what has come, and see who has left.  What is wrong with that goes into the suspicion. */
+/* Receives messages, and checks which ranks have left.  A failure goes into `suspicion`. */
 static coll_status coll__threads_look(coll__thread *me)
 {
     coll__hub *hub = me->hub;
@@ -97,10 +96,10 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
     return status;
 }
 
-/* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
+/* Called from any thread.  A rank that is about to sleep sees that the doorbell has rung since it armed. */
 static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thread *)context); }
 
-/* ---- >>who has freed what ---- */
+/* ---- >>freed communicators ---- */
 
 static void coll__threads_watch(void *context, coll__session *session)
 {
@@ -112,7 +111,7 @@ static void coll__threads_watch(void *context, coll__session *session)
     pthread_mutex_unlock(&desk->lock);
 }
 
-/* What it has published or sent before is in memory, and is seen by the next look. */
+/* What it has published or sent before is in memory: the next progress sees it. */
 static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
 {
     coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
@@ -135,7 +134,7 @@ static void coll__hub_free(coll__hub *hub)
     coll__give(hub);
 }
 
-/* Of a hub that is_apart nobody frees anything: it goes when the last process unmaps it. */
+/* A domain of several processes is not freed: it ends when the last process unmaps it. */
 static void coll__hub_release(coll__hub *hub)
 {
     if (hub->is_apart) return;
@@ -187,10 +186,10 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-/* The tables of a rank's side; false: no memory. */
+/* The tables of a rank.  Returns false: no memory. */
 static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 {
-    const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
+    const coll__codec usual = { .acc_size = 1 };  /* enough, except for a user's long elements                */
     const coll__hub *hub = me->hub;
     const size_t size = (size_t)hub->size;
 
@@ -200,13 +199,13 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
-    me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
+    me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
     for (int i = 0; i < me->hub->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
 }
 
-/* A rank's side of a hub. */
+/* A rank's side of a domain. */
 static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__hub *hub, int rank)
 {
     coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
@@ -225,7 +224,7 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
 
 static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }
 
-/* What every hub begins with: the group of all of its ranks.  false: no memory. */
+/* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
 static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
 {
     hub->holders = 1;
@@ -235,7 +234,7 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
     return hub->all != 0;
 }
 
-/* A hub for ranks first .. first + size - 1 of one process, held by the caller until coll__hub_release. */
+/* A domain for ranks first .. first + size - 1 of one process; the caller holds it until coll__hub_release. */
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
 {
     coll__hub *hub = (coll__hub *)coll__allocate(memory, coll__hub_length(size));
@@ -287,7 +286,7 @@ static const coll__internals coll__threads_internals = {
     .part = coll__threads_part, .watch = coll__threads_watch, .has_freed = coll__threads_has_freed
 };
 
-/* Ranks 0 .. count - 1: all that there are. */
+/* Ranks 0 .. count - 1: all ranks of the world. */
 static coll_status coll__threads_open(const coll__settings *s, int count, coll__opened *out)
 {
     coll__hub *hub = coll__hub_open(s->config.allocator, 0, count, count > coll__processors());
@@ -313,7 +312,7 @@ COLL__FOR_SPEED
 
 #else
 
-/* It is for those who name it; a single rank has coll_alone.h. */
+/* Used only if named; a single rank uses coll_alone.h. */
 static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = COLL__MISSING
 };

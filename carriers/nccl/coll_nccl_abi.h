@@ -1,33 +1,33 @@
-/* coll_nccl_abi.h - what the library calls in NCCL and in the CUDA driver, declared by itself.
+/* coll_nccl_abi.h - the functions of NCCL and of the CUDA driver that the library calls, with own declarations.
  *
- * Both are loaded at run time (coll_nccl_load.h), so nothing of them is included and nothing is linked.  The handles have the
- * names that nccl.h and cuda.h give their structs; enumerations are the `unsigned` that they are in the ABI.  Lists hold the
- * functions: name without its prefix, the first version that has it, parameters.  From them come the tables of pointers, the
- * loading, and a test that compares every declaration with the real headers where these exist; for it the two types that
- * cannot be declared twice may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * Both are loaded at run time (coll_nccl_load.h), so none of their headers is included and nothing is linked.  Handles have the
+ * names of the structs in nccl.h and cuda.h; enumerations are the `unsigned` that they are in the ABI.  Lists hold the functions:
+ * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers and the loading.  A
+ * test compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared twice
+ * may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
- * Every function of NCCL gives a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
+ * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *
- * THE KERNELS (coll_nccl_kernels.cu), which travel as PTX text and are looked up by name.  Types are coll__kernel_type, ops are
- * coll_op numbers, lengths are elements, strides are bytes; every thread takes elements at a stride of the whole grid.
+ * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types are coll__kernel_type, ops are coll_op
+ * numbers, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
  *
  *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order, float divisor,
  *                    float scale)
  *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `type`: COLL_F16, COLL_BF16 or
- *       COLL_F32, of `in` and `out` alike; all is computed in f32.  order 0: the left-complete pairwise tree over the index of
- *       the source, ((0+1)+(2+3))+((4+5)+6); order 1: from left to right.  Then x / divisor * scale, in this order and each
- *       rounded to f32 (1 and 1: the same as nothing), then one rounding to `type`, to nearest even, NaN as the canonical one.
+ *       COLL_F32, of `in` and `out`; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
+ *       source, ((0+1)+(2+3))+((4+5)+6); order 1: from left to right.  Then x / divisor * scale, in this order and each
+ *       rounded to f32 (1 and 1: no effect), then one rounding to `type`, to nearest even, NaN as the canonical one.
  *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.
  *   coll_combine_f64(the same, with double divisor, double scale)       type: COLL_F64
  *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
  *                    long long divisor)
- *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; the order cannot show.
+ *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; `order` has no effect.
  *       op: SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR; results of COLL_BOOL are 1 or 0.  divisor > 1: the sum is
  *       divided by it and truncated toward zero (types of at most 32 bits only).
  *   coll_convert(const void *in, int in_type, void *out, int out_type, u64 count)
- *       Among COLL_F16, COLL_BF16 and COLL_F32, as coll_convert does it.
+ *       Among COLL_F16, COLL_BF16 and COLL_F32, with the results of the library's coll_convert.
  *   coll_overflow(const void *in, u64 count, int type, unsigned *found)
- *       *found = 1 if an element of COLL_F16, COLL_BF16, COLL_F32 or COLL_F64 is infinite or NaN; else left alone. */
+ *       *found = 1 if an element of COLL_F16, COLL_BF16, COLL_F32 or COLL_F64 is infinite or NaN; else unchanged. */
 #ifndef COLL_NCCL_ABI_H
 #define COLL_NCCL_ABI_H
 
@@ -49,7 +49,7 @@ typedef unsigned long long coll__cuda_address;    /* CUdeviceptr                
 
 typedef struct coll__nccl_id { char internal[128]; } coll__nccl_id;
 
-/* The part of ncclConfig_t that there has been since 2.14, and says so: the library takes no more than `size` bytes. */
+/* The part of ncclConfig_t that exists since 2.14; NCCL reads no more than `size` bytes. */
 typedef struct coll__nccl_config {
     size_t   size;
     unsigned magic, version;
@@ -127,12 +127,12 @@ enum {
     X(Scatter, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,    \
                        struct CUstream_st *stream))
 
-/* The same, of those that give a text in place of a result. */
+/* The same, of those that return a text. */
 #define COLL__NCCL_TEXTS(X)                                                                                           \
     X(GetLastError, 21300, (struct ncclComm *comm))                                                                   \
     X(GetErrorString, 20000, (coll__nccl_result result))
 
-/* X(name as it is exported, parameters).  Contexts are pushed and popped, so that a call leaves its thread as it found it. */
+/* X(name as it is exported, parameters).  Contexts are pushed and popped, so a call restores that of its thread. */
 #define COLL__CUDA_FUNCTIONS(X)                                                                                       \
     X(Init, (unsigned flags))                                                                                         \
     X(GetErrorString, (coll__cuda_result result, const char **text))                                                  \

@@ -1,10 +1,10 @@
-/* coll_nccl_begin.h - calls are put into the stream, and looked at until their mark has come. */
+/* coll_nccl_begin.h - calls are enqueued in the stream, and polled until their mark is complete. */
 #ifndef COLL_NCCL_BEGIN_H
 #define COLL_NCCL_BEGIN_H
 
-/* ---- >>calls are begun ---- */
+/* ---- >>starting calls ---- */
 
-/* A call that is no list. */
+/* A call that is not a list. */
 static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__codec *codec, bool has_number)
 {
     const char *why;
@@ -22,7 +22,7 @@ static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__
     coll__nccl_finish(me, call, &s);
 }
 
-/* Every buffer of a list, one after the other; those that go by NCCL alone in one group. */
+/* Every buffer of a list, one after the other; those by NCCL alone in one group. */
 static void coll__nccl_carry_list(coll__nccl *me, const coll_call *call, coll__mark *mark)
 {
     coll__codec codec;
@@ -44,12 +44,12 @@ static void coll__nccl_carry_list(coll__nccl *me, const coll_call *call, coll__m
     }
 }
 
-/* A request keeps its mark in its task, and whether it has one: 0 it waits for others to go with it. */
+/* task->state of a request: its mark, or 0 if it is deferred; the next deferred message. */
 enum { COLL__NCCL_MARK, COLL__NCCL_NEXT };
 
 static coll__mark *coll__nccl_mark_of(const coll_request *r) { return (coll__mark *)(uintptr_t)r->task.state[COLL__NCCL_MARK]; }
 
-/* Put the messages that have been waiting for one another into the stream. */
+/* Enqueues the deferred messages, in one group. */
 static void coll__nccl_flush(coll__nccl *me)
 {
     coll_request *const first = me->messages;
@@ -77,7 +77,7 @@ static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
     me->messages_last = r;
 }
 
-/* Communicators share a stream, so what has been put off in another one goes first, as it was started first. */
+/* Communicators share a stream, so messages deferred in another one go first: they were started first. */
 static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, coll_failure *failure)
 {
     coll_status status = COLL_OK;
@@ -126,14 +126,14 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     return status < 0 ? status : is_waited_for ? COLL_PENDING : COLL_OK;
 }
 
-/* It goes into its stream at once, whatever is in front of it. */
+/* Enqueues a call at once, even if earlier ones are incomplete. */
 static coll_status coll__nccl_start(coll_request *r)
 {
     coll_comm *comm = r->comm;
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__begin_request(r, coll__kind_is_message(r->call.kind) ? 0 : coll__next_number(r));
-    r->task.is_finite = 1;                        /* the host cannot look at the result                       */
+    r->task.is_finite = 1;                        /* the host cannot check the result                         */
     coll_status status = coll__nccl_begin(comm, r, &failure);
     if (status == COLL_PENDING) {
         r->is_started = true;
@@ -146,9 +146,9 @@ static coll_status coll__nccl_start(coll_request *r)
     return status;
 }
 
-/* ---- >>calls are looked at ---- */
+/* ---- >>polling calls ---- */
 
-/* Nothing is asked while the stream is captured: asking would spoil it. */
+/* While the stream is captured nothing is queried: a query would invalidate the capture. */
 static coll_status coll__nccl_advance(coll_request *r)
 {
     coll_comm *comm = r->comm;
@@ -162,7 +162,7 @@ static coll_status coll__nccl_advance(coll_request *r)
         coll__nccl_follow(me);
         coll__nccl_flush(me);
     }
-    coll__mark *const mark = coll__nccl_mark_of(r);           /* none: it is just being begun                     */
+    coll__mark *const mark = coll__nccl_mark_of(r);           /* none: it is being started                    */
     if (me->now.status == COLL_OK && mark && !me->now.is_captured && coll__nccl_look(me) == COLL_OK) {
         const coll__cuda_result is = me->gpu->cuda.EventQuery(mark->event);
         is_over = is == COLL__CUDA_SUCCESS;

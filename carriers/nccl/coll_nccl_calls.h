@@ -1,11 +1,11 @@
-/* coll_nccl_calls.h - calls carried out by NCCL: what moves data, and reductions that NCCL does as the library does them. */
+/* coll_nccl_calls.h - calls carried out by NCCL: moves of data, and reductions with the results of the library. */
 #ifndef COLL_NCCL_CALLS_H
 #define COLL_NCCL_CALLS_H
 
 /* ---- >>exchanges: blocks from some ranks to some others, in one group ---- */
 
-/* With whom block `i` of a side is exchanged; COLL_NO_RANK: with nobody.  A single block goes to the root, comes from there, or
- * goes to all neighbours. */
+/* The peer of block `i` of a side; COLL_NO_RANK: none.  A single block is sent to the root, received from it, or sent to all
+ * neighbors. */
 static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is_send, int i)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
@@ -20,7 +20,7 @@ static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is
     return shape->traits & COLL__NEIGHBORS ? comm->graph.destination[i] : call->root;
 }
 
-/* An exchange in place: its input moves aside, block behind block.  `offsets`, room for all blocks, are where to. */
+/* For an exchange in place: copies its input, block behind block.  `offsets` receives the place of each block. */
 static const unsigned char *coll__nccl_aside(coll__nccl *me, const coll__side *send, size_t unit, size_t *offsets)
 {
     size_t at, total = 0;
@@ -37,7 +37,7 @@ static const unsigned char *coll__nccl_aside(coll__nccl *me, const coll__side *s
     return aside;
 }
 
-/* The sends and receives of a call, inside a group.  A block for oneself is copied, but where it may be one of several. */
+/* The sends and receives of a call, inside a group.  A block for oneself is copied, unless there may be several. */
 static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv,
                             const unsigned char *aside, const size_t *offsets)
 {
@@ -45,7 +45,7 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
     const size_t unit = coll_type_size(call->type);
     const bool is_many = coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE);
     const bool is_one = coll__kind_is(call->kind, COLL__NEIGHBORS)
-        && coll__kind_shape_of(call->kind)->send.over == COLL__OVER_ONE;      /* the same for all neighbours    */
+        && coll__kind_shape_of(call->kind)->send.over == COLL__OVER_ONE;      /* the same for all neighbors     */
     const int sends = !send->is_used ? 0 : is_one ? comm->graph.destinations : send->blocks;
     size_t at;
 
@@ -63,7 +63,7 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
     }
 }
 
-/* The block that a rank has for itself. */
+/* Copies a rank's block for itself. */
 static void coll__nccl_own_block(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
@@ -98,8 +98,8 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     coll__give(offsets);
 }
 
-/* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own,
- * and all ranks must come by the same way: where AlltoAll is in place, which it cannot be, its input moves aside. */
+/* Kinds with equal blocks that newer versions have as one function.  Each rank alone knows if its call is in place, and all ranks
+ * must use the same function.  AlltoAll cannot be in place, so its input is then copied. */
 static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
@@ -121,7 +121,7 @@ static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
     return true;
 }
 
-/* ---- >>the others ---- */
+/* ---- >>other kinds ---- */
 
 static void coll__nccl_allgatherv(coll__nccl *me, const coll_call *call)
 {
@@ -137,7 +137,7 @@ static void coll__nccl_allgatherv(coll__nccl *me, const coll_call *call)
     coll__nccl_ungroup(me);
 }
 
-/* What moves data, and a barrier: the last word of the stream, for which all ranks have to be there. */
+/* Moves of data; and a barrier: an allreduce of a word, which completes after all ranks have reached it. */
 static void coll__nccl_move(coll__nccl *me, const coll_call *call)
 {
     const size_t length = call->count * coll_type_size(call->type);
@@ -168,7 +168,7 @@ static void coll__nccl_move(coll__nccl *me, const coll_call *call)
 
 /* ---- >>reductions ---- */
 
-/* A reduction into parts, all of them in a group.  A result that would lie across the input is made aside. */
+/* A reduction into parts, all of them in a group.  A result that would overlap the input is computed in scratch memory. */
 static void coll__nccl_reduce_parts(coll__nccl *me, const coll_call *call, const coll__sums *s, unsigned type, unsigned op)
 {
     const int rank = me->owner->rank, size = me->owner->size;
@@ -191,7 +191,7 @@ static void coll__nccl_reduce_parts(coll__nccl *me, const coll_call *call, const
     coll__nccl_copy(me, call->recv, to, own * unit);
 }
 
-/* The sum alone; what is done to it then is a kernel's. */
+/* The sum alone; a kernel finishes it. */
 static void coll__nccl_reduce(coll__nccl *me, const coll_call *call, const coll__sums *s)
 {
     const unsigned type = coll__nccl_type(s->type), op = coll__nccl_op(s->op);

@@ -1,9 +1,9 @@
-/* coll_nccl_checks.h - what a communicator for the memory of a GPU refuses, before anything is in the stream: memory that its
- * device does not see, messages that NCCL cannot match, and what cannot be captured into a graph. */
+/* coll_nccl_checks.h - what a communicator for the memory of a GPU rejects, before anything is enqueued: memory that its device
+ * cannot access, messages that NCCL cannot match, and what cannot be captured into a graph. */
 #ifndef COLL_NCCL_CHECKS_H
 #define COLL_NCCL_CHECKS_H
 
-/* Can the device see this memory? */
+/* Checks that the device can access this memory. */
 static coll_status coll__nccl_check_memory(coll_comm *comm, const coll_call *call, const char *name, const void *at)
 {
     const coll__nccl *me = coll__nccl_of(comm);
@@ -49,7 +49,7 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
     return status;
 }
 
-/* NCCL matches messages by their order alone, and one to oneself within a group only. */
+/* NCCL matches messages by their order only, and one to oneself within a group only. */
 static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -65,7 +65,7 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
     return COLL_OK;
 }
 
-/* The parts of a list, as calls. */
+/* A part of a list, as a call. */
 static coll_call coll__nccl_list_part(const coll_call *call, int i)
 {
     const coll_buffer *b = &call->list[i];
@@ -83,7 +83,7 @@ static coll_call coll__nccl_list_part(const coll_call *call, int i)
     return one;
 }
 
-/* The worst way of a call, with its reason: of a list that of the part that goes by the host, if there is one. */
+/* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one. */
 static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why)
 {
     coll__nccl_way worst = COLL__BY_NCCL;
@@ -101,7 +101,7 @@ static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_re
     return worst;
 }
 
-/* Memory of the device that a call needs beside its buffers. */
+/* Memory of the device that a call needs besides its buffers. */
 static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll__nccl_way way)
 {
     const size_t unit = coll_type_size(call->type);
@@ -118,7 +118,7 @@ static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll
     return coll__side_length(&send, unit);
 }
 
-/* What a captured stream cannot have: memory that is not there, and the host. */
+/* A captured stream can have neither new memory nor the host. */
 static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request *r)
 {
     const coll__nccl *me = coll__nccl_of(comm);

@@ -1,7 +1,7 @@
 /* coll_nccl_gpu.h - the device: its context, the library's kernels, memory, and events.
  *
- * All communicators of one session that use a device share it; the session lets in one thread at a time.  Whoever calls the
- * driver enters the device's primary context first, the one that the CUDA runtime uses as well, and leaves it afterwards. */
+ * All communicators of one session that use a device share it; the session admits one thread at a time.  For a call of the
+ * driver, a thread enters the device's primary context, which the CUDA runtime also uses, and leaves it. */
 #ifndef COLL_NCCL_GPU_H
 #define COLL_NCCL_GPU_H
 
@@ -15,8 +15,8 @@ typedef enum coll__kernel {
     COLL__KERNEL_COUNT
 } coll__kernel;
 
-/* An event that marks the end of an operation, and a word that its kernels may write.  Held by the request, and by the
- * communicator whose last operation it marks. */
+/* An event at the end of an operation, and a word that its kernels may write.  Held by the request, and by the communicator whose
+ * last operation it marks. */
 typedef struct coll__mark {
     struct CUevent_st  *event;
     struct CUstream_st *stream;
@@ -25,7 +25,7 @@ typedef struct coll__mark {
     struct coll__mark *next, *all;                /* free; all of the device                                  */
 } coll__mark;
 
-/* Memory that grows.  What it was before stays until the end: kernels may still run on it, and a captured graph may use it. */
+/* Memory that grows.  Earlier blocks stay until the end: kernels, or a captured graph, may still use them. */
 typedef struct coll__room {
     void  *at;
     size_t length;
@@ -64,7 +64,7 @@ static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_add
 
 /* ---- >>memory ---- */
 
-/* Have `length` bytes; NULL: there are none.  `is_pinned`: of the host. */
+/* Returns at least `length` bytes; NULL: no memory.  `is_pinned`: of the host. */
 static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t length, bool is_pinned)
 {
     const size_t wanted = coll__round_up(coll__most(length, 2 * room->length), 1 << 16);
@@ -85,7 +85,7 @@ static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t leng
     return host;
 }
 
-/* `is_idle` false: what was begun on it has never ended, and it is left alone. */
+/* `is_idle` false: operations on it have never ended, so it is not freed. */
 static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinned, bool is_idle)
 {
     coll__room *older = NULL;
@@ -122,7 +122,7 @@ static coll__mark *coll__mark_new(coll__gpu *gpu)
     return mark;
 }
 
-/* One that nobody holds; it is held by the caller then.  NULL: no memory. */
+/* A mark without holders, then held by the caller.  NULL: no memory. */
 static coll__mark *coll__mark_take(coll__gpu *gpu)
 {
     coll__mark *mark = gpu->free_marks;
@@ -234,7 +234,7 @@ static void coll__gpu_free(coll__gpu *gpu, bool is_idle)
     coll__give(gpu);
 }
 
-/* Device `ordinal`, held by the caller.  NULL, with the sentence. */
+/* Opens device `ordinal`, held by the caller.  NULL, with the sentence. */
 static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
 {
     coll__gpu *gpu = (coll__gpu *)coll__allocate(NULL, sizeof *gpu);

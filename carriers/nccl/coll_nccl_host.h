@@ -1,16 +1,16 @@
-/* coll_nccl_host.h - calls that go by the host: the input is copied to pinned memory, the engine carries the call out on the same
- * communicator, and the result is copied back.  The stream is waited for, and the other ranks are. */
+/* coll_nccl_host.h - calls by the host: the input is copied to pinned memory, the engine carries the call out on the same
+ * communicator, and the result is copied back.  This waits for the stream, and for the other ranks. */
 #ifndef COLL_NCCL_HOST_H
 #define COLL_NCCL_HOST_H
 
-/* A range of the device, and its image in the host. */
+/* A range of the device, and its copy on the host. */
 typedef struct coll__image {
     const unsigned char *at;
     size_t length;
     unsigned char *host;
 } coll__image;
 
-/* From the first byte of a side that is used to the last. */
+/* From the first used byte of a side to the last. */
 static coll__image coll__image_of(const coll__side *side, size_t unit)
 {
     uintptr_t begin = UINTPTR_MAX, end = 0;
@@ -25,7 +25,7 @@ static coll__image coll__image_of(const coll__side *side, size_t unit)
     return (coll__image){ end ? (const unsigned char *)begin : side->at, end ? end - begin : 0, NULL };
 }
 
-/* Both in one, where they overlap or may be the same. */
+/* Merges two images that overlap or may be the same. */
 static bool coll__images_join(coll__image *a, coll__image *b)
 {
     const uintptr_t a_begin = (uintptr_t)a->at, a_end = a_begin + a->length;
@@ -37,14 +37,13 @@ static bool coll__images_join(coll__image *a, coll__image *b)
     return true;
 }
 
-/* What a pointer into the range is in the host. */
+/* Where a pointer into the range is on the host. */
 static void *coll__imaged(const coll__image *image, const void *at)
 {
     if (!at || !image->host) return NULL;
     return (void *)((uintptr_t)image->host + ((uintptr_t)at - (uintptr_t)image->at));
 }
 
-/* Copy the blocks of a side. */
 static void coll__image_copy(coll__nccl *me, const coll__image *image, const coll__side *side, size_t unit, bool to_host)
 {
     for (int i = 0; side->is_used && i < side->blocks; i++) {
@@ -58,7 +57,7 @@ static void coll__image_copy(coll__nccl *me, const coll__image *image, const col
     }
 }
 
-/* Pinned memory, once what was begun on it is over. */
+/* Pinned memory, once earlier operations on it are complete. */
 static unsigned char *coll__nccl_pinned(coll__nccl *me, size_t length)
 {
     if (me->pinned_until) coll__nccl_await(me, me->pinned_until->event, "an earlier copy");
@@ -69,8 +68,8 @@ static unsigned char *coll__nccl_pinned(coll__nccl *me, size_t length)
     return (unsigned char *)at;
 }
 
-/* Carry out the call on its images.  The first one has the number of the call for which it stands, so that a rank that waits in
- * another call of that number is found out. */
+/* Carries out the call on its images.  The first one has the number of the original call, to detect a rank that waits in another
+ * call of that number. */
 static void coll__nccl_run_by_host(coll__nccl *me, const coll_call *call, const coll__image *send, const coll__image *recv,
                                    const coll__image *residual, bool has_number)
 {

@@ -1,8 +1,8 @@
-/* coll_nccl_kernels.cu - the kernels for GPUs: sums of what ranks have sent, conversions, a look for infinities.
+/* coll_nccl_kernels.cu - the kernels for GPUs: reductions of the inputs of ranks, conversions, detection of infinities.
  *
- * `make ptx` compiles this to the PTX text in coll_nccl_ptx.h; programs that use the library need no nvcc.  What each kernel does
- * is said in coll_nccl_abi.h.  The bits are those of the processor (coll_types.h, coll_folds.h, coll_kernels.h): no fused
- * multiplications (-fmad=false), divisions and subnormals as IEEE 754 has them, and conversions in integers. */
+ * `make ptx` compiles this to the PTX text in coll_nccl_ptx.h; programs that use the library need no nvcc.  coll_nccl_abi.h
+ * describes each kernel.  The bits are those of the processor (coll_types.h, coll_folds.h, coll_kernels.h): no fused
+ * multiplications (-fmad=false), divisions and subnormals of IEEE 754, and conversions in integers. */
 
 typedef unsigned long long u64;
 typedef long long i64;
@@ -85,7 +85,7 @@ static __device__ void store_i64(void *at, u64 i, int type, i64 x)
 
 /* ---- >>folds ---- */
 
-/* The sign bit decides where a and b are equal. */
+/* If a and b are equal, the sign bit decides. */
 static __device__ float least(float a, float b)
 {
     return a < b ? a : b < a ? b : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b)) : a + b;
@@ -118,7 +118,7 @@ template <typename T> static __device__ T fold(T a, T b, int op, int)
 
 static __device__ i64 fold(i64 a, i64 b, int op, int type)
 {
-    const bool is_unsigned = type == U64;         /* what is shorter has become a signed number               */
+    const bool is_unsigned = type == U64;         /* shorter types were converted to signed                   */
 
     switch (op) {
     case PROD: return (i64)((u64)a * (u64)b);
@@ -140,8 +140,8 @@ static __device__ bool is_logical(int op) { return op >= LAND && op <= LXOR; }
 
 #define EACH(i) (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x)
 
-/* Element i of all n sources: the tree as a binary counter, in which source k completes as many sub-trees as k ends in ones, and
- * the last source completes all; or one source after the other. */
+/* Element i of all n sources: as a tree, or one source after the other.  The tree is a binary counter: source k completes as many
+ * sub-trees as k ends in ones, and the last source completes all. */
 template <typename T, T load(const void *, u64, int)>
 static __device__ T combine(const void *in, u64 stride, int n, u64 i, int type, int op, int order)
 {

@@ -1,4 +1,4 @@
-/* coll_nccl_load.h - finds NCCL and the CUDA driver: in what the program has loaded already, or by their names. */
+/* coll_nccl_load.h - finds NCCL and the CUDA driver: among what the program has loaded already, or by their names. */
 #ifndef COLL_NCCL_LOAD_H
 #define COLL_NCCL_LOAD_H
 
@@ -25,8 +25,8 @@ typedef struct coll__cuda_calls {
 #undef COLL__NCCL_TEXT_POINTER
 #undef COLL__CUDA_POINTER
 
-/* A library that has `symbol`: the one that `variable` names; or what the program itself has, or has loaded under this name, so
- * that it never has two of them; or what the system finds.  It is never unloaded, for it has threads of its own.  NULL, with the
+/* A library that has `symbol`: the one that `variable` names; or that of the program itself, or one it has loaded under this
+ * name, so that there are never two; or that of the system.  It is never unloaded, because it has threads.  NULL, with the
  * sentence. */
 static void *coll__library_open(const char *name, const char *variable, const char *symbol, char *why, size_t room)
 {
@@ -48,7 +48,7 @@ static void *coll__library_open(const char *name, const char *variable, const ch
     return NULL;
 }
 
-/* A pointer to a function, as ISO C does not convert one. */
+/* A pointer to a function, which ISO C does not convert. */
 static bool coll__library_find(void *library, const char *symbol, void *function)
 {
     void *const at = dlsym(library, symbol);

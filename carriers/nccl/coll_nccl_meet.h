@@ -1,11 +1,11 @@
-/* coll_nccl_meet.h - the ranks of a communicator of NCCL's join over TCP: rank 0 listens at any port, and says where, and
- * with which key, by a broadcast of NCCL's. */
+/* coll_nccl_meet.h - the ranks of an NCCL communicator join over TCP: rank 0 listens on any port, and NCCL broadcasts its address
+ * and key. */
 #ifndef COLL_NCCL_MEET_H
 #define COLL_NCCL_MEET_H
 
 enum { COLL__NCCL_MEETING_MS = 60000 };
 
-/* What rank 0 says. */
+/* What rank 0 broadcasts. */
 typedef struct coll__nccl_notice { char address[128], key[72]; } coll__nccl_notice;
 
 typedef struct coll__nccl_meeting {
@@ -17,8 +17,8 @@ typedef struct coll__nccl_meeting {
     coll__nccl_notice notice;
 } coll__nccl_meeting;
 
-/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come,
- * keeps its memory. */
+/* Broadcasts the notice from rank 0, and waits for it, for a minute at most.  After a failure the copy may be pending, and keeps
+ * its memory. */
 static bool coll__nccl_tell(coll__nccl_meeting *m)
 {
     const coll__gpu *gpu = m->gpu;
@@ -81,7 +81,7 @@ static bool coll__nccl_key(char *key, size_t room)
     return true;
 }
 
-/* The ranks of NCCL's communicator as one over TCP. */
+/* A communicator over TCP of the ranks of NCCL's. */
 static coll_status coll__nccl_meet(const coll__program *program, coll__nccl_meeting *m, int size, coll_comm **out)
 {
     coll_config config = { .rank = m->rank, .size = size, .transport = "tcp", .world = "nccl", .tcp.security = "key" };

@@ -1,35 +1,35 @@
-/* coll_nccl_state.h - a communicator of NCCL under one of ours: what is begun on it, how it ends.
+/* coll_nccl_state.h - a communicator of NCCL that extends one of the library: its operations, and how it ends.
  *
- * What is done for a call goes through COLL__NCCL_DO and COLL__CUDA_DO.  The first one that fails is remembered in `now`, and
- * those behind it are left out, so that a call is written down as if nothing ever failed, and looked at when it is over.
+ * The steps of a call use COLL__NCCL_DO and COLL__CUDA_DO.  The first step that fails is recorded in `now`, and the later ones
+ * are skipped.  So a call is written as if no step failed, and checked at its end.
  *
- * A communicator made here does not block: NCCL says ncclInProgress, and it is asked until it has an answer; meanwhile the
- * connections between the hosts are looked after, so that a rank that is lost ends the waiting. */
+ * A communicator created here does not block: NCCL returns ncclInProgress, and is polled until it has a result.  Meanwhile the
+ * connections between hosts are progressed, so that a lost rank ends the wait. */
 #ifndef COLL_NCCL_STATE_H
 #define COLL_NCCL_STATE_H
 
-/* The call that is being begun. */
+/* The call that is being started. */
 typedef struct coll__nccl_now {
     coll_status   status;
     coll_failure *failure;
     int64_t       deadline;
-    bool          is_captured;                    /* the stream is being captured: nothing is waited for      */
+    bool          is_captured;                    /* the stream is being captured: do not wait                */
     bool          is_inside, is_in_group;         /* the device; a group of NCCL                              */
-    bool          is_looking;                     /* it has been begun: the engine is at work on its queue    */
-    bool          uses_number;                    /* the number of the call is not yet that of one by the host */
+    bool          is_looking;                     /* it was started: the engine works on its queue            */
+    bool          uses_number;                    /* a call by the host has not used the call's number yet    */
 } coll__nccl_now;
 
 typedef struct coll__nccl {
     coll_comm *owner;
     coll__gpu *gpu;
     struct ncclComm *comm;                        /* NULL: it has ended                                       */
-    bool is_own;                                  /* and not the caller's                                     */
-    bool is_ordered;                              /* blocking calls return when they are in the stream        */
+    bool is_own;                                  /* created here, and not by the caller                      */
+    bool is_ordered;                              /* blocking calls return once they are enqueued             */
     struct CUstream_st *stream;
-    coll__mark *last;                             /* of what was begun last                                   */
-    coll__room  scratch, pinned;                  /* of the device; of the host: for calls that go by it      */
-    coll__mark *pinned_until;                     /* a copy out of it is under way; NULL: it is free          */
-    coll_request *messages, *messages_last;       /* begun, and not yet in the stream                         */
+    coll__mark *last;                             /* of the last operation                                    */
+    coll__room  scratch, pinned;                  /* of the device; of the host, for calls by the host        */
+    coll__mark *pinned_until;                     /* a copy out of it is pending; NULL: it is free            */
+    coll_request *messages, *messages_last;       /* started, and not enqueued yet                            */
     coll__nccl_now now;
 } coll__nccl;
 
@@ -63,11 +63,11 @@ static void coll__nccl_said_cuda(coll__nccl *me, const char *what, coll__cuda_re
     (void)coll__nccl_fails(me, coll__cuda_blame(me->gpu, me->now.failure, rank, what, is));
 }
 
-/* ---- >>waiting, where a call cannot go on without ---- */
+/* ---- >>waiting, if a call must block ---- */
 
 enum { COLL__NCCL_LOOKS = 1000 };
 
-/* Is there anything wrong with the communicator?  COLL_PENDING: NCCL is at work on it. */
+/* The state of the communicator.  COLL_PENDING: NCCL works on it. */
 static coll_status coll__nccl_look(coll__nccl *me)
 {
     coll__nccl_result is = COLL__NCCL_SUCCESS;
@@ -80,7 +80,7 @@ static coll_status coll__nccl_look(coll__nccl *me)
     return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_blame(me, "NCCL", is);
 }
 
-/* Wait until NCCL has an answer, and `event`, if there is one, has come. */
+/* Waits until NCCL has a result, and `event`, if there is one, is complete. */
 static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const char *what)
 {
     const struct timespec nap = { 0, 20000 };
@@ -95,7 +95,7 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
         status = me->now.is_captured ? COLL_OK : me->now.is_looking ? session->transport->progress(session->context, 0)
                : coll__advance(session, 0);
         if (status < 0) {
-            if (me->now.is_looking) *me->now.failure = (coll_failure){ COLL_OK, -1, "" };     /* the transport knows it   */
+            if (me->now.is_looking) *me->now.failure = (coll_failure){ COLL_OK, -1, "" };     /* the transport has it */
             (void)coll__nccl_fails(me, status);
             return;
         }
@@ -107,7 +107,7 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
     }
 }
 
-/* What a function of NCCL has said. */
+/* Handles the result of a function of NCCL. */
 static void coll__nccl_said(coll__nccl *me, const char *what, coll__nccl_result is)
 {
     if (is == COLL__NCCL_SUCCESS || me->now.status != COLL_OK) return;
@@ -120,7 +120,7 @@ static void coll__nccl_said(coll__nccl *me, const char *what, coll__nccl_result 
 #define COLL__CUDA_DO(me, name, ...) \
     ((me)->now.status == COLL_OK ? coll__nccl_said_cuda(me, "cu" #name, (me)->gpu->cuda.name(__VA_ARGS__)) : (void)0)
 
-/* Sends and receives in between belong together, and broadcasts and reductions too. */
+/* Sends and receives in between form a group, and so do broadcasts and reductions. */
 static void coll__nccl_group(coll__nccl *me)
 {
     if (me->now.status == COLL_OK) coll__nccl_said(me, "ncclGroupStart", me->gpu->nccl.GroupStart());
@@ -131,11 +131,11 @@ static void coll__nccl_ungroup(coll__nccl *me)
 {
     if (!me->now.is_in_group) return;
     me->now.is_in_group = false;
-    const coll__nccl_result is = me->gpu->nccl.GroupEnd();    /* also after a failure: it is the thread's group   */
+    const coll__nccl_result is = me->gpu->nccl.GroupEnd();    /* also after a failure: it belongs to the thread */
     coll__nccl_said(me, "ncclGroupEnd", is);
 }
 
-/* ---- >>begin and end of a call ---- */
+/* ---- >>start and end of a call ---- */
 
 static bool coll__nccl_is_captured(const coll__nccl *me)
 {
@@ -143,7 +143,7 @@ static bool coll__nccl_is_captured(const coll__nccl *me)
     return me->gpu->cuda.StreamIsCapturing(me->stream, &status) == COLL__CUDA_SUCCESS && status != COLL__CUDA_CAPTURE_NONE;
 }
 
-/* Enter the device.  limit_ms 0: none.  Give back what coll__nccl_leave takes: a call may be begun in the waiting of another. */
+/* Enters the device.  limit_ms 0: none.  Returns what coll__nccl_leave needs: a call may start while another waits. */
 static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failure *failure)
 {
     const coll__nccl_now before = me->now;
@@ -175,7 +175,7 @@ static void coll__nccl_have_no_memory(coll__nccl *me)
                                            rank));
 }
 
-/* A mark at the end of the stream, held by us as the last and by the caller once more.  NULL: it has failed. */
+/* A mark at the end of the stream, held as the last one, and once more by the caller.  NULL: it has failed. */
 static coll__mark *coll__nccl_mark(coll__nccl *me, coll__mark *mark)
 {
     if (!mark && !(mark = coll__mark_take(me->gpu))) coll__nccl_have_no_memory(me);
@@ -188,14 +188,14 @@ static coll__mark *coll__nccl_mark(coll__nccl *me, coll__mark *mark)
     return mark;
 }
 
-/* What is begun now comes behind what was begun before, also in another stream. */
+/* Orders what is begun now after what was begun before, also in another stream. */
 static void coll__nccl_follow(coll__nccl *me)
 {
     if (me->last && me->last->stream != me->stream && !me->now.is_captured)
         COLL__CUDA_DO(me, StreamWaitEvent, me->stream, me->last->event, 0);
 }
 
-/* Memory of the device for this call; what was in it before belongs to earlier ones. */
+/* Memory of the device for this call; earlier calls have used it. */
 static unsigned char *coll__nccl_scratch(coll__nccl *me, size_t length)
 {
     if (me->now.status != COLL_OK) return NULL;

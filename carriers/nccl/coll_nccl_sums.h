@@ -1,5 +1,5 @@
-/* coll_nccl_sums.h - reductions whose inputs NCCL moves and a kernel of the library's combines, in the canonical order and with
- * one rounding: the bits are those of the processor.
+/* coll_nccl_sums.h - reductions whose inputs NCCL moves and a kernel of the library combines, in the canonical order and with one
+ * rounding: the bits are those of the processor.
  *
  *   at once      every rank gets all inputs, and combines them: short vectors, and scans
  *   by shards    rank r gets shard r of all inputs, n shards of 1/n, and combines them; the results are gathered:
@@ -8,14 +8,14 @@
  *                    kernel         reads n shards, writes one
  *                    allgather      (n - 1)/n of the vector, in the wire's type
  *
- * which is what a ring sends, too.  Inputs of another type than the wire's are converted before, results afterwards. */
+ * A ring sends as much.  Inputs of another type than the wire's are converted before, results afterwards. */
 #ifndef COLL_NCCL_SUMS_H
 #define COLL_NCCL_SUMS_H
 
 /* ---- >>kernels ---- */
 
-/* What the kernels call a type.  They are compiled before the program is, so their numbers stay when coll_type gets more; 0: they
- * do not know it. */
+/* A type's number in the kernels.  They are compiled before the program, so their numbers stay if coll_type grows; 0: not
+ * supported. */
 static int coll__kernel_type(coll_type type)
 {
     switch (type) {
@@ -65,7 +65,7 @@ static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, cons
     coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_convert, count, all, me->stream));
 }
 
-/* COLL_DETECT_OVERFLOW: look at a result. */
+/* COLL_DETECT_OVERFLOW: checks a result. */
 static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, coll__mark *mark)
 {
     const bool is_complex = coll__is_complex(call->type);
@@ -90,11 +90,11 @@ static size_t coll__sums_input(const coll_comm *comm, const coll_call *call, con
     return coll__input_extent(comm, call) * s->times;
 }
 
-/* Where in the scratch what lies. */
+/* The layout of the scratch memory. */
 typedef struct coll__sum_plan {
     bool   is_at_once, converts;
     size_t shard;                                 /* numbers in a shard, but for the last ones                */
-    size_t input, parts, result, length;          /* bytes: our input as the wire has it; what comes; what goes */
+    size_t input, parts, result, length;          /* offsets in bytes: own input, parts, result; length of all */
 } coll__sum_plan;
 
 /* Numbers of shard `i` of `count`. */
@@ -122,9 +122,9 @@ static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *
     return plan;
 }
 
-/* ---- >>the two ways ---- */
+/* ---- >>at once, by shards ---- */
 
-/* The result goes to recv, converted if need be. */
+/* Copies the result to recv, converted if needed. */
 static void coll__sums_deliver(coll__nccl *me, const coll_call *call, const coll__sums *s, const void *result, size_t count)
 {
     if (s->type != s->wire) coll__nccl_convert(me, call->recv, s->type, result, s->wire, count);
@@ -175,7 +175,7 @@ static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll_
     coll__nccl_ungroup(me);
 }
 
-/* All shards of the result come to the root. */
+/* The root gets all shards of the result. */
 static void coll__sums_collect(coll__nccl *me, const coll_call *call, const coll__sums *s, const coll__sum_plan *plan,
                                unsigned char *result)
 {
@@ -227,7 +227,7 @@ static void coll__nccl_sum(coll__nccl *me, const coll_call *call, const coll__su
     else coll__sums_by_shards(me, call, s, &plan, input, scratch);
 }
 
-/* Divide and scale what NCCL has summed. */
+/* Divides and scales the sum of NCCL. */
 static void coll__nccl_finish(coll__nccl *me, const coll_call *call, const coll__sums *s)
 {
     const size_t count = coll__result_count(me->owner, call) * s->times;

@@ -1,8 +1,8 @@
-/* coll_nccl_ways.h - which way a call goes, and why.
+/* coll_nccl_ways.h - which method a call uses, and why.
  *
- *   NCCL      its own calls, for all that only moves data, and for reductions that it does as the library does them
- *   kernels   NCCL moves the inputs, and a kernel of the library's combines them: by shards, where each rank gets a part of all
- *             inputs, or at once, where each gets all
+ *   NCCL      its own calls, for moves of data, and for reductions with the results of the library
+ *   kernels   NCCL moves the inputs, and a kernel of the library combines them: by shards, if each rank gets a part of all
+ *             inputs, or at once, if each gets all
  *   host      in pinned memory, by the engine
  *
  *   | type                    | SUM, PROD     | MIN, MAX      | AVG     | BAND BOR BXOR | LAND LOR LXOR |
@@ -13,9 +13,9 @@
  *   | c64 c128                | SUM as f32, f64; PROD host    | as SUM  | -             | -             |
  *   | f8, pairs, blobs        | host          | host          | host    | -             | -             |
  *
- * With COLL_DETERMINISTIC what says NCCL for floats and complex numbers goes by kernels.  Scans go by kernels, where there are
- * some.  What changes single numbers (mx, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, accumulate), a residual, a named
- * algorithm and COLL_USER go by the host.  All ranks decide alike: by what must be equal on all. */
+ * With COLL_DETERMINISTIC, floats and complex numbers use kernels instead of NCCL.  Scans use kernels, if there are any.  The
+ * host carries out what changes single numbers (mx, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, accumulate), a residual, a
+ * named algorithm and COLL_USER.  All ranks decide alike: by what must be equal on all. */
 #ifndef COLL_NCCL_WAYS_H
 #define COLL_NCCL_WAYS_H
 
@@ -26,11 +26,11 @@ enum {
     COLL__SCAN_MOST = 64 << 20                    /* bytes of all inputs up to which a scan is done so        */
 };
 
-/* A reduction as numbers: complex ones are two. */
+/* A reduction as numbers: a complex one is two. */
 typedef struct coll__sums {
     coll_type type, wire;                         /* of the buffers, and in the messages                      */
     size_t    unit;                               /* bytes of one on the wire                                 */
-    size_t    times;                              /* of them in an element                                    */
+    size_t    times;                              /* numbers in an element                                    */
     coll_op   op;
     double    divisor, scale;
     int       order;                              /* 1: from left to right                                    */
@@ -88,7 +88,7 @@ enum {
                      | 1 << COLL_BOR | 1 << COLL_BXOR | 1 << COLL_LAND | 1 << COLL_LOR | 1 << COLL_LXOR
 };
 
-/* Is there a reason in how it is asked for, and not in what is asked for?  NULL: no. */
+/* Why the options of a call need the host; NULL: they do not. */
 static const char *coll__wants_host(const coll_call *call, const coll__codec *codec)
 {
     if (call->op == COLL_USER) return "the operation is the caller's own";
@@ -102,7 +102,7 @@ static const char *coll__wants_host(const coll_call *call, const coll__codec *co
     return NULL;
 }
 
-/* The way of a reduction that asks for nothing special. */
+/* The method of a reduction without special options. */
 static coll__nccl_way coll__plain_way(const coll_call *call, const coll__sums *s, const char **why)
 {
     const bool is_sum = s->op == COLL_SUM || s->op == COLL_AVG;

@@ -1,24 +1,24 @@
-/* coll_background.h - a thread that moves operations on while the program computes.
+/* coll_background.h - a thread that progresses operations while the program computes.
  *
- * A collective is many messages, with sums in between, and somebody has to make the next ones out of those that have come.
- * While a thread of the program is inside a call it sees to that for all operations; between calls the progress thread does.
- * Each session has one, over a transport that allows it, made by the first non-blocking operation that is not done when the call
- * that starts it returns: who makes only blocking calls has none.
+ * A collective consists of many messages and sums; the next messages depend on those received.  While a thread of the program is
+ * inside a call, it progresses all operations.  Between calls the progress thread does.  Each session has one, if its transport
+ * allows it.  The first non-blocking operation that is incomplete when its call returns creates it: programs with blocking calls
+ * only have none.
  *
- *                       a start                            left alone for a whole nap
- *     asleep until one  ------->  a nap, of 0.1 ms and more  ------->  inside: moves on, sleeps in the transport
+ *                      a start                            no call during a whole nap
+ *     asleep until one  ------->  a nap, of 0.1 ms and more  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
- *              nothing is pending                        an entrant, or nothing is pending
+ *              nothing is pending                        a thread enters, or nothing is pending
  *
- * It is a holder of the session like any other (coll_progress.h), with three differences.  It comes in only when nobody is inside
- * or waits; it leaves for every entrant; and it leaves the caller's own operations, and calls of extended communicators, alone
- * (coll__is_for_others).
+ * It holds the session like any thread (coll_progress.h), with three differences.  It enters only if no thread is inside or
+ * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
+ * communicators (coll__is_for_others).
  *
- * Naps keep it out of the way of programs that call often.  As long as calls come within a nap it leaves things to them, and its
- * naps grow, up to 1 ms; so do they when an entrant soon turns it out again.  Somebody who is inside at the end of a nap wakes it
- * up when he leaves, if anything is pending then, and a start does when it sleeps for good: no other call pays for it.  While it
- * sleeps for good, and there is but one communicator, who enters need not take the session. */
+ * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
+ * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  If a thread is inside at the end of a nap, it wakes
+ * the progress thread when it leaves with operations pending.  A start wakes it from its sleep; other calls do not pay for it.
+ * While it sleeps, and there is one communicator only, an entering thread need not take the session. */
 #ifndef COLL_BACKGROUND_H
 #define COLL_BACKGROUND_H
 
@@ -28,14 +28,14 @@ enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STAC
 
 #if COLL__HAS_BACKGROUND
 
-/* What nobody says: who wants no thread for the heartbeats wants none that moves operations on. */
+/* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
 static inline coll_status coll__background_settle(coll_config *c)
 {
     if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
     return COLL_OK;
 }
 
-/* Is there anything to move?  By whoever is inside, or while nobody is. */
+/* Returns whether operations are pending that the holder or the progress thread can progress. */
 static bool coll__session_is_busy(const coll__session *session)
 {
     for (const coll__order *order = session->orders; order; order = order->next)
@@ -51,8 +51,8 @@ static inline bool coll__background_must_leave(const coll__session *session)
     return __atomic_load_n(&session->entrants, __ATOMIC_SEQ_CST) > 0;
 }
 
-/* Hold the session until somebody else wants it, or there is nothing left to move.  The last look lets the transport know that
- * nobody sleeps in it. */
+/* Holds the session until a thread enters or nothing is pending.  The last call lets the transport know that no thread sleeps in
+ * it. */
 static void coll__background_move(coll__session *session)
 {
     coll_status status = coll__advance(session, 0);
@@ -62,7 +62,7 @@ static void coll__background_move(coll__session *session)
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleep until a nap is over, or the progress thread is to end. */
+/* Sleeps until the nap is over or the thread must end. */
 static void coll__background_nap(coll__session *session)
 {
     const int64_t until = coll__now() + session->background.nap;
@@ -72,7 +72,7 @@ static void coll__background_nap(coll__session *session)
         error = coll__cond_wait_until(&session->background.bell, &session->lock, until);
 }
 
-/* Sleep until somebody sees to it that it naps again. */
+/* Sleeps until another thread starts the next nap. */
 static void coll__background_sleep(coll__session *session, coll__background_wait what)
 {
     coll__background *m = &session->background;
@@ -82,13 +82,13 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
     while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__cond_wait(&m->bell, &session->lock);
 }
 
-/* Others are at work: keep away for longer. */
+/* Other threads progress operations: nap for longer. */
 static void coll__background_back_off(coll__background *m)
 {
     if (m->nap < (int64_t)COLL__NAP_MOST_US * 1000) m->nap *= 2;
 }
 
-/* Sleep for a while.  true: something is pending that has been left alone all the time. */
+/* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
 static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -127,9 +127,9 @@ static void *coll__background_main(void *at)
     return NULL;
 }
 
-/* ---- >>from the program's threads ---- */
+/* ---- >>called by the program's threads ---- */
 
-/* The lock is held, so the thread comes no further than that. */
+/* The caller holds the lock, which the new thread takes first. */
 static void coll__background_begin(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -141,7 +141,7 @@ static void coll__background_begin(coll__session *session)
     coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
 }
 
-/* The holder leaves.  If the progress thread sleeps for that, it is its turn, unless there is nothing to move. */
+/* The holder leaves.  If the progress thread waits for that, it naps if operations are pending, or waits for a start. */
 static void coll__background_turn(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -152,7 +152,7 @@ static void coll__background_turn(coll__session *session)
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
-/* Something has been started by a thread inside `comm` that is not done.  From here on that thread must hold the session. */
+/* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
     coll__session *session = comm->session;
@@ -173,7 +173,7 @@ static void coll__background_wake(coll_comm *comm)
     coll__lock_drop(&session->lock);
 }
 
-/* The last communicator is being freed, by a thread that holds the session, or need not. */
+/* The last communicator is being freed, by a thread that holds the session or need not. */
 static void coll__background_stop(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -187,14 +187,14 @@ static void coll__background_stop(coll__session *session)
     m->has_thread = false;
 }
 
-/* From here on there is a thread that moves things on, and makes it readable. */
+/* Creates the progress thread, which makes the descriptor readable. */
 COLL_API int coll_fd(coll_comm *comm)
 {
     if (coll__enter(comm) < 0) return -1;
     coll__session *session = comm->session;
     coll__background_wake(comm);
     if (session->background.has_thread && session->bell.fd < 0 && !coll__bell_open(&session->bell))
-        coll__fd_ring(session);                   /* for what has ended already                               */
+        coll__fd_ring(session);                   /* for operations that have already ended                   */
     const int fd = session->background.has_thread ? session->bell.fd : -1;
     (void)coll__leave(comm, COLL_OK);
     return fd;
@@ -228,7 +228,7 @@ COLL_API int coll_fd(coll_comm *comm)
 
 /* ---- >>starts ---- */
 
-/* Start a request and see how far it comes; errors from here on are the request's. */
+/* Starts a request and progresses it once; later errors are the request's. */
 static void coll__start_request(coll_comm *comm, coll_request *r)
 {
     const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
@@ -240,14 +240,14 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
 
-/* Start a request that has been made, or not; then leave. */
+/* Starts a request if it was created; then leaves. */
 static coll_status coll__leave_started(coll_comm *comm, coll_status status, coll_request **made)
 {
     if (status == COLL_OK) coll__start_request(comm, *made);
     return coll__leave(comm, status);
 }
 
-/* A call of a simple kind that is not blocking. */
+/* A non-blocking call of a simple kind. */
 static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count, coll_type type,
                                       coll_op op, int root, coll_request **out)
 {

@@ -16,7 +16,7 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length)
 
 COLL_API void coll_alloc_free(coll_comm *comm, void *at)
 {
-    if (comm && *comm->guard) coll__give(at);     /* a forked child gives back nothing of its parent's        */
+    if (comm && *comm->guard) coll__give(at);     /* a forked child frees nothing of its parent               */
 }
 
 #endif /* COLL_BUFFERS_H */

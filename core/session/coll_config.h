@@ -1,10 +1,10 @@
-/* coll_config.h - what a communicator is to be: from the caller, from the environment, from the launcher. */
+/* coll_config.h - the configuration of a communicator: from the caller, the environment, the launcher. */
 #ifndef COLL_CONFIG_H
 #define COLL_CONFIG_H
 
-/* ---- >>who: rank and size ---- */
+/* ---- >>rank and size ---- */
 
-/* Several ranks of this process: either there are no others, or there is room for these. */
+/* Checks that the ranks of this process fit into the size. */
 static coll_status coll__settle_share(const coll__settings *s)
 {
     const coll_config *c = &s->config;
@@ -15,8 +15,8 @@ static coll_status coll__settle_share(const coll__settings *s)
                               s->source, s->count);
 }
 
-/* coll-run counts ranks, and says how many of them each of its processes is to bring.  One that brings others would take the
- * places of its neighbours, or think that it has all ranks itself. */
+/* coll-run counts ranks, and sets how many of them each process creates.  A process that creates another number would take ranks
+ * of other processes, or act as if it had all ranks. */
 static coll_status coll__settle_threads(const coll__settings *s)
 {
     int said = s->count;
@@ -56,11 +56,11 @@ static coll_status coll__settle_rank(coll__settings *s)
     return coll__settle_share(s);
 }
 
-/* ---- >>how ---- */
+/* ---- >>settings ---- */
 
 static const char coll__log_words[] = "none, error, warn, info";
 
-/* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
+/* The configured level, or that of COLL_DEBUG, or the default; 0: COLL_DEBUG is invalid. */
 static coll_log_level coll__log_level(const coll_config *config)
 {
     const char *const text = coll__environment("COLL_DEBUG");
@@ -120,7 +120,7 @@ static coll_status coll__settle_algorithms(const coll__settings *s)
 
 #endif
 
-/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
+/* Logs a failed start, for a program that ignores the status.  Returns the status. */
 static coll_status coll__started(coll_status status, const coll_config *config)
 {
     coll_log_level level = coll__log_level(config);
@@ -131,7 +131,7 @@ static coll_status coll__started(coll_status status, const coll_config *config)
     return status;
 }
 
-/* A program whose arithmetic the compiler has changed has other bits than the other ranks, whoever they are. */
+/* If compiler flags change the arithmetic of a program, its results differ from those of other ranks. */
 static coll_status coll__settle_arithmetic(coll__settings *s)
 {
     char says[160];
@@ -143,7 +143,6 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
                               "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
 }
 
-/* Of every transport. */
 static bool coll__settle_common(coll_config *c)
 {
     if ((c->log_level = coll__log_level(c)) == 0) {
@@ -160,7 +159,7 @@ static bool coll__settle_common(coll_config *c)
         && coll__settle_text(&c->site, "COLL_SITE", NULL, false);
 }
 
-/* For `count` ranks of this process, and whatever transport they will have. */
+/* For `count` ranks of this process, over any transport. */
 static coll_status coll__settle(const coll__program *program, coll__settings *s, const coll_config *config, int count)
 {
     enum { LIVENESS_LEAST_MS = 50 };

@@ -1,8 +1,8 @@
-/* coll_explain.h - what is chosen for a call, at what price, by which numbers, and what came next, in a sentence. */
+/* coll_explain.h - a sentence on a call: the algorithm, its cost, the numbers of the model, the next best algorithms. */
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
-/* "circulant:4, 33.2 us" for the others that were considered, best first. */
+/* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
     coll__choice others[8];
@@ -23,7 +23,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     }
 }
 
-/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
+/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": the numbers of the model. */
 static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
 {
     static const char *const origins[] = { "default", "from ", "simulated", "measured" };
@@ -61,7 +61,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (execution.choice.algorithm) coll__explain_others(r, text, room);
 }
 
-/* ---- >>what it cost ---- */
+/* ---- >>traffic ---- */
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
 {

@@ -1,14 +1,14 @@
-/* coll_groups.h - communicators: made from a transport, derived from one another, and freed. */
+/* coll_groups.h - communicators: created from a transport, derived from one another, and freed. */
 #ifndef COLL_GROUPS_H
 #define COLL_GROUPS_H
 
 /* ---- >>session ---- */
 
-/* In a forked child the locks stay as they are: threads that it does not have may have been waiting. */
+/* A forked child does not destroy the locks: threads that it does not have may hold or await them. */
 static void coll__session_free(coll__session *session)
 {
     if (session->messages) COLL__BY_KEY(session, free, session);
-    session->deriving = 0;                        /* a simulated rank that is killed in it leaves it as it is */
+    session->deriving = 0;                        /* a simulated rank killed in a derivation leaves it set    */
     coll__gone_sweep(session);
     coll__pool_close(session->pool);
     coll__fd_close(session);
@@ -24,7 +24,7 @@ static void coll__session_free(coll__session *session)
     coll__give(session);
 }
 
-/* Who looks on in every session. */
+/* Observers of every session. */
 static const coll__observer coll__observers = {
     .begin = coll__record_begin,
     .end = coll__record_end,
@@ -32,7 +32,7 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
-/* Of a processor that each rank has. */
+/* Fraction of a processor for each rank. */
 static double coll__processor_share(const coll__opened *o)
 {
     const bool is_one_host = !o->transport->now && o->local_size == o->size;
@@ -41,7 +41,7 @@ static double coll__processor_share(const coll__opened *o)
     return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
 }
 
-/* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
+/* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
@@ -87,7 +87,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
-    session->spin_us = !COLL__HAS_CLOCK && !transport->now ? 0            /* the end of spinning would never come */
+    session->spin_us = !COLL__HAS_CLOCK && !transport->now ? 0            /* without a clock, spinning would not end */
                    : o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
                    : session->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
     return session;
@@ -95,8 +95,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
 
 /* ---- >>communicators ---- */
 
-/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.
- * The numbers are those of a communicator that calls them `ranks` (NULL: the same). */
+/* Creates a communicator of `size` ranks, which are `members` of the session (NULL: the same numbers); owns the list.  `numbers`
+ * belong to a communicator in which they are `ranks` (NULL: the same). */
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint64_t id,
                                 const coll__numbers *numbers, const int *ranks)
 {
@@ -131,7 +131,7 @@ static void coll__comm_unlink(coll_comm *comm)
     coll__comms_release(comm->session);
 }
 
-/* A communicator over an open transport, which it takes over.  NULL: no memory; the transport is closed. */
+/* Creates a communicator over an open transport.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
 {
     coll__session *session = coll__session_new(o, s);
@@ -148,24 +148,24 @@ static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
 
 /* ---- >>deriving ----
  *
- * The first rank of a communicator names it: by its own rank in the session, and by how many it has named.  So no two
- * communicators of a session ever have the same id, whatever other threads make meanwhile.  The members hear it in the call in
- * which they meet: no rank has a communicator before all of its members have begun to make it. */
+ * The first rank of a communicator assigns its id: its rank in the session, and a counter.  So ids are unique in a session, even
+ * if other threads derive at the same time.  Members receive the id in a collective: no rank has a communicator before all
+ * members have begun to create it. */
 
-enum { COLL__NAMES_BITS = 40 };                  /* of an id: the count of the rank that names it            */
+enum { COLL__NAMES_BITS = 40 };                  /* of an id: the counter of the assigning rank               */
 
-/* An id that no communicator of the session has had. */
+/* Returns an id that no communicator of the session has had. */
 static uint64_t coll__name_comm(coll__session *session)
 {
     return (uint64_t)session->rank << COLL__NAMES_BITS | ++session->named;
 }
 
-/* Extend a communicator that has just been made.  Where it cannot be, that is a failure of all. */
+/* Extends a new communicator; frees it on error. */
 static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
 {
     coll_comm *const comm = *out;
 
-    comm->is_holder = parent->is_holder;          /* the thread inside `parent` is inside this one too        */
+    comm->is_holder = parent->is_holder;          /* this thread is inside both communicators                 */
     const coll_status status = parent->extension->derive(parent, comm);
     parent->is_holder = comm->is_holder;
     comm->is_holder = false;
@@ -176,14 +176,14 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
     return status;
 }
 
-/* Has the transport a group for a communicator, or none for any of its ranks?  Else it has failed. */
+/* Returns whether the transport has a group for a communicator, or needs none.  Otherwise it has failed. */
 static bool coll__has_joined(const coll_comm *comm)
 {
     const coll__session *session = comm->session;
     return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
 }
 
-/* Two communicators with one id would take each other's messages. */
+/* Two communicators with one id would receive each other's messages. */
 static coll_status coll__check_id(coll__session *session, uint64_t id)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -194,7 +194,7 @@ static coll_status coll__check_id(coll__session *session, uint64_t id)
     return coll__session_fail(session, &failure);
 }
 
-/* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
+/* Creates communicator `id` of `count` ranks of `parent`, listed in `ranks`; this rank is number `me`. */
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint64_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
@@ -213,12 +213,12 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     }
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
     else coll__give(members);
-    coll_failure failure = { COLL_OK, -1, "" };   /* the others count on us: this is the end of all           */
+    coll_failure failure = { COLL_OK, -1, "" };   /* all ranks fail, because they depend on this one          */
     coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
     return coll__session_fail(session, &failure);
 }
 
-/* A call that makes communicators begins (by 1), or is over (by -1). */
+/* A call that creates communicators begins (by 1), or ends (by -1). */
 static void coll__deriving(coll__session *session, int by)
 {
     coll__comms_hold(session);
@@ -227,10 +227,10 @@ static void coll__deriving(coll__session *session, int by)
     coll__gone_sweep(session);
 }
 
-/* What a rank says in a split; `id`: what the communicator is called of which it is the first rank. */
+/* A rank's contribution to a split; `id`: for the communicator of which it is the first rank. */
 typedef struct coll__ballot { int32_t color, key; uint64_t id; } coll__ballot;
 
-/* Our communicator, once all ballots are in: those of our color, by key and then by rank.  Writes their ranks. */
+/* Writes the ranks of this rank's color, by key and then by rank, and this rank's place.  Returns their number. */
 static int coll__count_ballots(const coll__ballot *ballots, int size, int rank, int *ranks, int *me)
 {
     int count = 0;
@@ -274,7 +274,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 
 #if COLL__HAS_MESSAGES
 
-/* A number for a list of ranks and a tag, equal on all that give the same: in it the members of a coll_create meet. */
+/* A number for a list of ranks and a tag, the same on all ranks that pass them: it identifies one coll_create. */
 static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
 {
     uint64_t hash = coll__mix64((uint64_t)(unsigned)tag << 32 | (unsigned)count);
@@ -283,7 +283,7 @@ static uint64_t coll__meeting_of(const int *ranks, int count, int tag)
     return hash;
 }
 
-/* The members, and only they, meet in an allreduce among them, in a space of its own; all but the first give 0. */
+/* An allreduce among the members alone, in a separate space; all but the first contribute 0. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
@@ -301,7 +301,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     meeting->mark = coll__mark_of(meeting->main.number);
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
-    meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
+    meeting->is_holder = comm->is_holder;         /* this thread is inside both communicators                 */
     coll__deriving(comm->session, 1);
     coll_status status = coll__run_by_host(meeting, &r);
     comm->is_holder = meeting->is_holder;
@@ -324,7 +324,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 
 #endif
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status. */
+/* Checks a list of ranks: each once, this one included.  Returns this rank's place, or a negative status. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
     if (!ranks || count < 1 || tag < 0)
@@ -352,11 +352,11 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
 /* ---- >>freeing ---- */
 
 enum {
-    COLL__DELIVER_MS = 600,                       /* with a verdict and a flush, coll_free stays under 2 s    */
-    COLL__DELIVER_SHORT_MS = 10000                /* for what counts as sent, where unknown peers are in its way */
+    COLL__DELIVER_MS = 600,                       /* with a decision and a flush, coll_free takes < 2 s       */
+    COLL__DELIVER_SHORT_MS = 10000                /* for completed sends that are not delivered yet           */
 };
 
-/* Does anything of this communicator still run? */
+/* Returns whether operations of this communicator are incomplete. */
 static bool coll__comm_is_running(const coll_comm *comm)
 {
     if (comm->main.queue) return true;
@@ -364,15 +364,14 @@ static bool coll__comm_is_running(const coll_comm *comm)
     return false;
 }
 
-/* Groups of a transport that is about to close, which drops them itself; or in a forked child, where nothing may be told to
- * anybody. */
+/* Drops groups without notice: the transport is closing and frees them, or a forked child must not notify peers. */
 static void coll__comm_forget(coll_comm *comm)
 {
     coll__order_forget(&comm->main);
     for (coll__prepared *p = comm->prepared; p; p = p->next) coll__order_forget(&p->order);
 }
 
-/* Have others made other collectives than this rank in a communicator that it frees?  As far as that shows without waiting. */
+/* Checks, without waiting, whether other ranks have made other collectives in a communicator that this rank frees. */
 static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_failure *failure)
 {
     coll__session *session = comm->session;
@@ -388,7 +387,7 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     return is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
-/* It has turned out when a communicator was freed. */
+/* Reports a failure found while a communicator is freed. */
 static coll_status coll__part_failed(coll__session *session, const coll_failure *failure, bool is_last)
 {
     coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure->text);
@@ -396,8 +395,7 @@ static coll_status coll__part_failed(coll__session *session, const coll_failure 
     return coll__start_failed(failure->status, "coll_free: %s", failure->text);
 }
 
-/* Leave: what others await is delivered first; what is still running then is given up, which ends the session, if others of its
- * communicators live on. */
+/* Leaves: delivers what peers wait for, then fails the session if operations are still incomplete. */
 static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
 {
     coll_status status = COLL_OK;
@@ -412,9 +410,9 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
         if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
         if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
     }
-    if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned it                  */
+    if (!had_failed && session->failure.status != COLL_OK)                /* no call has returned this failure */
         status = coll__start_failed(session->failure.status, "coll_free: %s", session->failure.text);
-    comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
+    comm->is_leaving = true;                      /* what ends from here on is aborted                        */
     const bool are_moving = !is_last && session->messages && COLL__BY_KEY(session, are_moving, comm);
     if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || are_moving)) {
         coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
@@ -437,7 +435,7 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     return status;
 }
 
-/* Requests that outlive their communicator must not find it. */
+/* Requests that outlive their communicator must not refer to it. */
 static void coll__prepared_orphan(coll_comm *comm)
 {
     while (comm->prepared) {
@@ -450,7 +448,7 @@ static void coll__prepared_orphan(coll_comm *comm)
     }
 }
 
-/* The end of a communicator for this rank, and of its transport with the last one. */
+/* Closes a communicator on this rank, and with the last one the transport. */
 static coll_status coll__comm_close(coll_comm *comm)
 {
     coll__session *session = comm->session;
@@ -464,7 +462,7 @@ static coll_status coll__comm_close(coll_comm *comm)
     if (is_forked) coll__comm_forget(comm);
     else status = coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
-    coll__order_leave(&comm->main);               /* while the session is held: its groups are the transport's */
+    coll__order_leave(&comm->main);               /* while the session is held: groups belong to the transport */
     coll__comm_unlink(comm);
     coll__gone_sweep(session);
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);

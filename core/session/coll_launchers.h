@@ -1,15 +1,15 @@
-/* coll_launchers.h - what launchers tell a process by its environment: who it is, and how many there are.
+/* coll_launchers.h - rank and size from the environment variables of launchers.
  *
- * A launcher is a row of a table: the names under which it writes rank and size.  The first row that is complete counts.  A
- * row that is complete too and says another size is an error that names both, for it is either many worlds of one or ranks
- * that wait for ever; so is half a row, where nothing else says how many ranks there are.  Sizes come only from what describes
- * this very step of a job: SLURM_NTASKS, which is also set in an allocation where somebody starts a program by hand, is not
- * looked at.  The last rows describe hosts or pods, and not processes.  They count where nothing else is complete, for a program
- * that is started once on each; what counts processes beats them in silence.
+ * A launcher is a row of a table: the names of its variables for rank and size.  The first complete row counts.  If another
+ * complete row has another size, the error names both: the job would be many worlds of one rank, or wait forever.  An incomplete
+ * row is an error, too, if nothing else gives the number of ranks.  Sizes come only from variables of this job step: SLURM_NTASKS
+ * is ignored, because it is also set in an allocation where a program is started by hand.  The last rows describe hosts or pods,
+ * and not processes.  They count if no other row is complete, for a program that is started once on each; rows that count
+ * processes override them.
  *
- * COLL_SIZE=1 needs no rank.  It is how a program says that it is alone, where a variable looks as if it were not.
+ * COLL_SIZE=1 needs no rank.  It tells that the program is alone, if a variable suggests otherwise.
  *
- * Only the environment is read, and what belongs to the numbers in it, so all of this is a function of the environment. */
+ * Only the environment is read: the result is a function of it. */
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
@@ -43,7 +43,7 @@ static const coll__launcher coll__launchers[] = {
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
 
-/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
+/* Returns whether the environment has this row.  COLL_SIZE=1 is a complete one. */
 static bool coll__has_row(const coll__launcher *l)
 {
     const char *size = coll__environment(l->size);
@@ -52,7 +52,7 @@ static bool coll__has_row(const coll__launcher *l)
     return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
 }
 
-/* One row; *is_complete tells whether the environment has it. */
+/* Reads one row; *is_complete: whether the environment has it. */
 static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l, bool *is_complete)
 {
     *is_complete = coll__has_row(l);
@@ -66,21 +66,21 @@ static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l
     return COLL_OK;
 }
 
-/* Our own names count ranks, and so does who names no launcher; all others count processes. */
+/* COLL_... variables count ranks, and so does a start without a launcher; all others count processes. */
 static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || (COLL__HAS_ENV && l == &coll__launchers[0]); }
 
-/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
+/* Ranks for a launcher's size, if each process creates `count`.  One rank is a world of this process alone. */
 static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 {
     return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
 }
 
-/* ---- >>others: what is not of the table's first row ---- */
+/* ---- >>others: rows after the first ---- */
 
 #if COLL__HAS_NETWORKS && COLL__HAS_ENV
 
-/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
- * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
+/* Variables that are set if several processes are started, but do not give the number of ranks.  A pod of an indexed Job of
+ * Kubernetes does not get that number.  The one with index 0 must not run alone. */
 static coll_status coll__launch_signs(void)
 {
     static const struct { const char *name, *one, *also_one, *says; } signs[] = {
@@ -100,8 +100,8 @@ static coll_status coll__launch_signs(void)
     return COLL_OK;
 }
 
-/* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
- * those of Open MPI, Hydra and torchrun, one on each host, and whatever starts torchrun by hand does so too. */
+/* Returns whether a row with size `other` may describe the agents of the launcher that was read, not its ranks.  Slurm starts an
+ * agent of Open MPI, Hydra or torchrun on each host.  A start of torchrun by hand does so, too. */
 static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
 {
     if (!out->by || out->by == l) return false;
@@ -110,7 +110,7 @@ static bool coll__is_about_agents(const coll__launched *out, const coll__launche
     return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
 }
 
-/* Rows that are complete too, and say another size. */
+/* Checks for other complete rows with another size. */
 static coll_status coll__launch_conflicts(const coll__launched *out, int count)
 {
     for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
@@ -128,8 +128,8 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
 
 #else
 
-/* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
- * first names do not say of how many. */
+/* Variables of launchers are not supported here: a process that one has started, one of several, must not run alone.  The first
+ * names do not give the number. */
 static coll_status coll__launch_signs(void)
 {
     static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "MLX_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
@@ -152,9 +152,9 @@ static inline coll_status coll__launch_conflicts(const coll__launched *out, int 
 
 #endif
 
-/* ---- >>who: rank and size ---- */
+/* ---- >>rank and size ---- */
 
-/* COLL_HOSTS says how many there are, so that COLL_RANK is enough beside it. */
+/* COLL_HOSTS gives the size, so COLL_RANK is enough with it. */
 static coll_status coll__launch_hosts(coll__launched *out)
 {
     const char *hosts = coll__environment("COLL_HOSTS");
@@ -165,7 +165,7 @@ static coll_status coll__launch_hosts(coll__launched *out)
     return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
-/* Half a row, and nothing that is complete: somebody started several processes, and this one must not go off by itself. */
+/* An incomplete row, and no complete one: several processes were started, and this one must not run alone. */
 static coll_status coll__launch_halves(const coll__launched *out)
 {
     for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
@@ -176,7 +176,7 @@ static coll_status coll__launch_halves(const coll__launched *out)
         if (out->size > 0 && !strcmp(out->source, "COLL_HOSTS")) continue;
         const bool says_more = rank ? l->is_of_hosts || !coll__parse_int(rank, 0, 0, &number)
                                     : !coll__parse_int(size, 1, 1, &number);
-        if (i == 0 || says_more)                  /* COLL_...: nobody but us would set it                     */
+        if (i == 0 || says_more)                  /* COLL_...: set for this library only                      */
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is set but %s is not: set both%s", rank ? l->rank : l->size,
                                       rank ? rank : size, rank ? l->size : l->rank,
                                       i == 0 ? "" : ", or COLL_SIZE=1 if this process is alone");
@@ -184,7 +184,7 @@ static coll_status coll__launch_halves(const coll__launched *out)
     return out->size == 0 ? coll__launch_signs() : COLL_OK;
 }
 
-/* Everything that the environment says of this process, which brings `count` ranks. */
+/* Reads all that the environment has on this process, which creates `count` ranks. */
 static coll_status coll__launch_read(coll__launched *out, int count)
 {
     coll_status status = COLL_OK;
@@ -193,7 +193,7 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     memset(out, 0, sizeof *out);
     out->source = COLL__HAS_ENV ? "nothing in the environment" : "nothing in the configuration";
     out->size = !COLL__HAS_ENV;
-    if (!COLL__HAS_ENV) return COLL_OK;           /* a process that is told nothing else is a world of its own */
+    if (!COLL__HAS_ENV) return COLL_OK;           /* a process without settings is alone                      */
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
     if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;

@@ -1,5 +1,5 @@
-/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; and a
- * barrier, where the transport has one.
+/* coll_measure.h - measures the numbers of the cost model: latency, overhead, seconds per byte, seconds per byte reduced; and a
+ * barrier, if the transport has one.
  *
  * The model prices rounds of the engine, so rounds of the engine are timed: algorithms that compute nothing, between rank 0 and a
  * few ranks.  The other ranks of the communicator run the same rounds with nothing to do in them.
@@ -8,12 +8,11 @@
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
  *
- * Both directions of an exchange are busy at once, as they are in nearly all algorithms.  A large message is as long as the link
- * carries in 1.5 ms.
+ * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message occupies the link for 1.5 ms.
  *
- * Each number is the median of several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells
- * the others.  Which links are faster and which ranks are at another site is not measured here: a tuning file says it, which
- * tools/coll-check.c writes. */
+ * Each number is the median of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
+ * sends the numbers to the others.  Faster links and sites are not measured here: tools/coll-check.c writes them to a tuning
+ * file. */
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
@@ -25,10 +24,10 @@ enum {
     COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
     COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
     COLL__MEASURE_PEERS = 3,
-    COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB a source: stays in the first cache   */
+    COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB per source: fits in the first cache  */
 };
 
-/* ---- >>rounds; the radix stands for the peer, or for the number of messages ---- */
+/* ---- >>rounds; radix: the peer, or the number of messages ---- */
 
 static bool coll__measure_ping(coll__round *now, int k)
 {
@@ -40,7 +39,7 @@ static bool coll__measure_ping(coll__round *now, int k)
     return true;
 }
 
-/* Message i goes to rank 1 + i, round the others; whoever got any answers once. */
+/* Message i goes to rank 1 + i, modulo the others; each rank that receives any sends one answer. */
 static bool coll__measure_burst(coll__round *now, int k)
 {
     const int others = now->size - 1, answers = coll__less(now->radix, others);
@@ -89,8 +88,8 @@ static double coll__seconds_since(const coll__session *session, int64_t began)
     return (double)(coll__clock(session) - began) * 1e-9;
 }
 
-/* Run one of the ways above once.  The checks of ordinary calls have nothing to say about it: only rank 0 and its peers have
- * the memory that the call speaks of, and only they touch it. */
+/* Runs one of these algorithms once.  The checks of ordinary calls do not apply: only rank 0 and its peers have the memory of the
+ * call, and only they access it. */
 static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes)
 {
     coll_request r;
@@ -106,7 +105,7 @@ static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, 
     return status == COLL_PENDING ? comm->session->failure.status : status;
 }
 
-/* The median time of a way, divided by `parts`.  The first run does not count: it may have to connect. */
+/* The median time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
 static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, size_t bytes, int parts,
                                      double *seconds)
 {
@@ -125,7 +124,7 @@ static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsi
     return COLL_OK;
 }
 
-/* A barrier, where the transport takes it whole. */
+/* A barrier, if the transport carries it out. */
 static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
 {
     double times[COLL__MEASURE_RUNS];
@@ -171,9 +170,9 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
 
 /* ---- >>the wire ---- */
 
-#define COLL__MEASURE_LONG 1.5e-3                 /* s that a large message is to take at most                */
+#define COLL__MEASURE_LONG 1.5e-3                 /* s: limit for a large message                             */
 
-/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if the sites are known. */
+/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if sites are known. */
 static int coll__measure_near(const coll_comm *comm)
 {
     const coll__topology *const t = comm->topology;
@@ -182,7 +181,7 @@ static int coll__measure_near(const coll_comm *comm)
     return has_sites ? coll__host_size(t, 0) : comm->size;
 }
 
-/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
+/* A near, a middle and a far rank: hosts usually have consecutive ranks.  Returns their number. */
 static int coll__measure_peers(int size, int *peers)
 {
     const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
@@ -193,7 +192,7 @@ static int coll__measure_peers(int size, int *peers)
     return count;
 }
 
-/* How long a large message is to be: rank 0 tries a short one with the last of its peers, and tells all. */
+/* Length of a large message: rank 0 tries a short one with the last of its peers, and broadcasts the length. */
 static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes)
 {
     double told = COLL__MEASURE_BYTES_LEAST, latency = 0, seconds = 0;
@@ -213,7 +212,7 @@ static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, 
     return status;
 }
 
-/* How much faster than the slowest link of all is what carries messages between rank 0 and a peer? */
+/* Rate of the link between rank 0 and a peer, as a multiple of the slowest. */
 static double coll__measure_rate(const coll__shares *s, int peer)
 {
     if (s->count == 0) return 1;
@@ -221,7 +220,7 @@ static double coll__measure_rate(const coll__shares *s, int peer)
     return (double)(own < other ? own : other) / COLL__RATE_UNIT;
 }
 
-/* Every rank runs this; what rank 0 finds is what counts. */
+/* Runs on every rank; the numbers of rank 0 count. */
 static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
 {
     const int near = coll__measure_near(comm);
@@ -245,7 +244,7 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
     if (status < 0) return status;
     link->latency = latency;
     link->per_byte = (exchange - latency) / (double)bytes;
-    if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest that the burst goes to    */
+    if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest peer of the burst */
     return COLL_OK;
 }
 
@@ -256,8 +255,8 @@ static double coll__clamped(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* What no machine can be, a measurement that was disturbed may be: a wire of more than 10 TB/s, a message for nothing.  And
- * rounded, so that the text of coll_link_text is all there is to know. */
+/* Limits a disturbed measurement to possible values: no wire of more than 10 TB/s, no free message.  Rounds the numbers, so that
+ * the text of coll_link_text is exact. */
 static void coll__numbers_settle(coll__numbers *n)
 {
     n->link.latency = coll__clamped(n->link.latency, 1e-8, 10);
@@ -268,7 +267,7 @@ static void coll__numbers_settle(coll__numbers *n)
     coll__numbers_round(n);
 }
 
-/* The numbers of rank 0 become everyone's, and choices that were made with others are forgotten. */
+/* All ranks use the numbers of rank 0, and discard choices made with others. */
 static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *found)
 {
     const coll__link *l = &found->link;
@@ -295,7 +294,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
     coll_status status = COLL_OK;
     unsigned char *const memory = comm->gauge
         = (unsigned char *)coll__allocate(coll__like(comm), 2 * (size_t)COLL__MEASURE_BYTES + 64);
-    if (!memory || !knows_sites) {                /* the others count on us: this is the end of all           */
+    if (!memory || !knows_sites) {                /* all ranks fail, because they depend on this one          */
         const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);

@@ -1,8 +1,8 @@
-/* coll_neighbors.h - who is a neighbour of whom: the graph of a communicator. */
+/* coll_neighbors.h - the graph of a communicator: the neighbors of each rank. */
 #ifndef COLL_NEIGHBORS_H
 #define COLL_NEIGHBORS_H
 
-/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
+/* Checks a list of neighbors: `count` ranks, or COLL_NO_RANK. */
 static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
 {
     if (count < 0)
@@ -16,8 +16,7 @@ static coll_status coll__check_neighbors(coll_comm *comm, const char *name, cons
     return COLL_OK;
 }
 
-/* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
- * many it thinks lead to us. */
+/* Checks that both ends of every edge list it equally often: each rank sends each other one the number of its edges to it. */
 static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
 {
     const size_t size = (size_t)comm->size;
@@ -61,7 +60,7 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
     return COLL_OK;
 }
 
-/* Check a graph, and make it that of the communicator. */
+/* Checks a graph, and sets it. */
 static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
     if (!COLL__HAS_NEIGHBOR)

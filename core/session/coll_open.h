@@ -1,8 +1,8 @@
-/* coll_open.h - communicators from nothing: which transport is opened, and the ranks of coll_spawn. */
+/* coll_open.h - creates communicators: selects the transport, and runs the ranks of coll_spawn. */
 #ifndef COLL_OPEN_H
 #define COLL_OPEN_H
 
-/* ---- >>which ---- */
+/* ---- >>selection ---- */
 
 static coll_status coll__check_count(const char *who, int count)
 {
@@ -10,14 +10,14 @@ static coll_status coll__check_count(const char *who, int count)
     return coll__start_failed(COLL_ERR_ARGUMENT, "%s: count %d is out of range: 1 to %d", who, count, COLL__SIZE_MOST);
 }
 
-/* The transport that the caller or else the environment names; NULL: neither does. */
+/* The transport that the caller or else the environment names; NULL: none. */
 static const char *coll__transport_named(const coll_config *config)
 {
     const char *name = config && config->transport ? config->transport : coll__variable("COLL_TRANSPORT");
     return name && *name ? name : NULL;
 }
 
-/* The row of that name in *out, NULL for no name. */
+/* The row of that name in *out; NULL: no name. */
 static coll_status coll__row_find(const coll__program *program, const char *name, const coll__transport_row **out)
 {
     char names[120] = "";
@@ -33,9 +33,8 @@ static coll_status coll__row_find(const coll__program *program, const char *name
     return COLL_OK;
 }
 
-/* The one to open: `named`, if these ranks are what it is for or it was left out of this program, or else the first that is for
- * them.  NULL: an error, with its sentence.  What can only have all ranks of a world in one process is not replaced: whoever
- * names it means that. */
+/* Selects the transport: `named`, if it can open these ranks or is missing in this program; otherwise the first that can.  NULL:
+ * an error, with its sentence.  A named transport that needs all ranks in one process is not replaced. */
 static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
                                                 const coll__settings *s)
 {
@@ -56,7 +55,7 @@ static const coll__transport_row *coll__row_for(const coll__program *program, co
 
 /* ---- >>open ---- */
 
-/* A process that makes as many ranks as there are to be may be one of several that do so. */
+/* Warns if a process creates all ranks: it may be one of several that do so. */
 static void coll__say_alone(const coll__settings *s)
 {
     const int count = s->count;
@@ -68,7 +67,7 @@ static void coll__say_alone(const coll__settings *s)
               count);
 }
 
-/* A communicator for each of the ranks that are in.  Where one cannot be made, none is left. */
+/* Creates a communicator for each open rank.  If one cannot be created, none is kept. */
 static coll_status coll__comms_new(const coll__opened *opened, int count, const coll__settings *s, coll_comm **out)
 {
     int made = 0;
@@ -83,7 +82,7 @@ static coll_status coll__comms_new(const coll__opened *opened, int count, const 
     return COLL_ERR_MEMORY;
 }
 
-/* Fill in what `config` leaves open, and choose the transport. */
+/* Fills in what `config` leaves open, and selects the transport. */
 static coll_status coll__open_settle(const coll__program *program, coll__settings *s, bool is_init, int count,
                                      const coll_config *config, const coll__transport_row **row)
 {
@@ -104,7 +103,7 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
         *row = named;
         return COLL_OK;
     }
-    /* rank 0 hands on what it has read */
+    /* rank 0 sends what it has read */
     if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file,
                                                                                 s->config.size);
     if (status < 0) return status;
@@ -113,7 +112,7 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
     return *row ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
-/* Make the communicators of `count` ranks, for coll_init (is_init) or for callers that make several. */
+/* Creates the communicators of `count` ranks, for coll_init (is_init) or for callers that create several. */
 static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
 {
     const coll_allocator *const memory = config ? config->allocator : NULL;
@@ -135,7 +134,7 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
     return status;
 }
 
-/* A rank over a transport of the program's own. */
+/* A rank over a transport of the program. */
 static coll_status coll__open_custom(const coll__program *program, const coll_transport *transport, void *context, int rank,
                                      int size, coll_comm **out, const coll_config *config)
 {
@@ -170,7 +169,7 @@ static void *coll__worker_main(void *at)
     return NULL;
 }
 
-/* Each rank is a thread, rank 0 that of the caller. */
+/* Runs each rank in a thread, rank 0 in that of the caller. */
 static coll_status coll__workers_run(int count, coll__worker *workers)
 {
     coll_status status = COLL_OK;
@@ -179,7 +178,7 @@ static coll_status coll__workers_run(int count, coll__worker *workers)
         const int error = i == 0 ? 0 : coll__worker_begin(&workers[i].thread, coll__worker_main, &workers[i]);
         workers[i].is_running = i > 0 && error == 0;
         if (i == 0) coll__worker_main(&workers[0]);
-        if (error) {                              /* those that run are told that the others will not come    */
+        if (error) {                              /* running ranks fail: the others will not start            */
             for (int k = i; k >= 0; k--) coll__comm_close(workers[k].comm);
             status = coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count, strerror(error));
         }

@@ -1,8 +1,8 @@
-/* coll_record.h - the flight recorder: the last operations of each communicator, and what is made of them when it fails.
+/* coll_record.h - the flight recorder: the last operations of each communicator, and how they are written when it fails.
  *
- * An operation takes the next place of a ring when it is launched, and is completed there when it ends.  Blocking calls that a
- * transport carries out at once are not recorded, for a look at the clock would take longer than some of them: they count in
- * the sequence, and one that has to wait, or fails, is recorded like any other. */
+ * An operation takes the next entry of a ring when it is launched, and completes it when it ends.  Blocking calls that complete
+ * at once are not recorded: reading the clock takes longer than some of them.  They count in the sequence, and one that waits, or
+ * fails, is recorded like any other. */
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
@@ -23,21 +23,21 @@ typedef struct coll__recorder {
     coll__record ring[COLL__RECORDS];
 } coll__recorder;
 
-/* For a communicator.  NULL: nothing is recorded; simulated worlds may have more ranks than there is memory to remember for. */
+/* For a communicator.  NULL: nothing is recorded, because large simulated worlds would need too much memory. */
 static coll__recorder *coll__recorder_new(const coll__session *session)
 {
     const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
     return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
 }
 
-/* May this be asked for? */
+/* This build allows any value. */
 static inline coll_status coll__recorder_settle(const coll_config *c)
 {
     (void)c;
     return COLL_OK;
 }
 
-/* A request is launched; its head is written. */
+/* A request is launched; its head is set. */
 static void coll__record_begin(coll_request *r)
 {
     coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
@@ -55,7 +55,7 @@ static void coll__record_begin(coll_request *r)
     memcpy(at->head, r->head, COLL_HEAD_LENGTH);
 }
 
-/* When did it end?  Short calls that were queued end right after one another, and a look at the clock takes as long as one. */
+/* The time of its end.  Short queued calls share one: reading the clock takes as long as such a call. */
 static int64_t coll__end_of(const coll_request *r, coll_status status)
 {
     coll__session *session = r->comm->session;
@@ -70,12 +70,12 @@ static void coll__record_end(const coll_request *r, coll_status status)
     coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
     coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
 
-    if (!at || r->record == 0 || at->number != r->record) return;         /* 256 others have come since       */
+    if (!at || r->record == 0 || at->number != r->record) return;         /* its entry was reused             */
     at->ended = coll__end_of(r, status);
     at->status = status;
 }
 
-/* The oldest one that is still there, from which on there are recorder->count - first + 1. */
+/* The oldest entry; there are recorder->count - first + 1. */
 static uint64_t coll__record_first(const coll__recorder *recorder)
 {
     return recorder->count >= COLL__RECORDS ? recorder->count - COLL__RECORDS + 1 : 1;
@@ -116,7 +116,7 @@ static void coll__json_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-/* Times are in milliseconds, those of operations before the moment of writing. */
+/* Times of operations are in ms before `now`. */
 static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
 {
     const coll_kind kind = (coll_kind)at->head[12];
@@ -173,8 +173,8 @@ static void coll__dump_json(const coll__session *session, FILE *file)
     fprintf(file, "  ]\n}\n");
 }
 
-/* Into the directory that was given, under a name that is there only when it is complete.  A world that has come of another by
- * coll_shrink has files of its own. */
+/* Writes into the configured directory; the file has its name only when it is complete.  A world that coll_shrink has created has
+ * separate files. */
 static void coll__dump_failure(const coll__session *session)
 {
     char path[320], part[340], why[100];

@@ -1,12 +1,12 @@
-/* coll_shrink.h - after a failure: a communicator of those who are left.
+/* coll_shrink.h - after a failure: a communicator of the surviving ranks.
  *
- * The transport brings them together (coll_transport.h: shrink).  A barrier then shows that all of them have the new world; when
- * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn.  If that fails, the new world
- * stays, for there is no other that may succeed the old one: the next coll_shrink goes on from there. */
+ * The transport determines them (coll_transport.h: shrink).  A barrier then confirms that all of them have the new world.  If a
+ * rank fails meanwhile, the barrier fails, and the survivors shrink the new world.  If that fails, the new world is kept, because
+ * the old one has only one successor: the next coll_shrink continues there. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
-/* The configuration of a communicator, for one that takes its place. */
+/* The settings of a communicator, for its successor. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)
 {
     const coll__session *session = comm->session;
@@ -25,7 +25,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
         if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
 }
 
-/* This rank among those who go on; how many of them live where it does, and which of these it is. */
+/* This rank's number among the survivors, its local rank and local size. */
 static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivors *who)
 {
     const coll__session *session = comm->session;
@@ -49,7 +49,6 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     return o;
 }
 
-/* One attempt. */
 static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
@@ -61,7 +60,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     if (!session->listed) session->listed = (int *)coll__take(coll__like(session), 2 * size * sizeof *session->listed);
     if (!session->listed || !session->survival)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
-    int *const ranks = session->listed;           /* of the session: a simulated rank may die in here         */
+    int *const ranks = session->listed;           /* owned by the session: a simulated rank may be killed here */
     coll_survivors who = { .ranks = ranks + size };
     for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
     session->listed_count = comm->size;
@@ -79,7 +78,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     return COLL_OK;
 }
 
-/* Who was lost in a further attempt is lost to the communicator of the first one, too: `before` are its ranks but the lost. */
+/* Ranks lost in a further attempt are lost to the first communicator, too; `before`: its ranks without those lost earlier. */
 static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
 {
     const unsigned char *later = before->session->survival;
@@ -90,14 +89,14 @@ static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
     }
 }
 
-/* It has come to nothing: who was to go on may be lost by now. */
+/* The shrink has failed: ranks marked as survivors may have been lost since. */
 static void coll__shrink_undo(coll__session *session)
 {
     for (int i = 0; session->survival && i < session->size; i++)
         if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
 }
 
-/* The world that an earlier call for the same ranks has led to; NULL: there is none. */
+/* The world of an earlier call for the same ranks; NULL: none. */
 static coll_comm *coll__shrink_resume(const coll_comm *comm)
 {
     coll__session *session = comm->session;
@@ -156,9 +155,9 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     return status;
 }
 
-/* ---- >>who has failed ---- */
+/* ---- >>failed ranks ---- */
 
-/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
+/* The rank that caused the failure, those known to the transport, and those lost in a shrink. */
 static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
     const coll__session *session = comm->session;
@@ -173,7 +172,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     if (session->transport->failed) session->transport->failed(session->context, is_failed);
     for (int i = 0; session->survival && i < session->size; i++)
         if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
-    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
+    for (int pass = 0; pass < 2; pass++)          /* first the rank that caused the failure                   */
         for (int i = 0; i < comm->size; i++) {
             const int rank = coll__world_rank(comm, i);
             if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;

@@ -1,46 +1,45 @@
-/* coll_joined_hub.h - the hub of all ranks of a host: how they come to have it, and how it ends.
+/* coll_joined_hub.h - the shared-memory domain of all ranks of a host: how it is set up, and how it ends.
  *
- * It lies in the room (coll_tcp_room.h) of the first rank that lives there.  All ranks know from the table of endpoints whether
- * each of them has a room, and otherwise nobody waits for anybody.  Then:
+ * It lies in the segment (coll_tcp_room.h) of the first rank on that host.  The endpoint table tells all ranks whether each of
+ * them has a segment; if one has none, there is no handshake.  The shared-memory handshake:
  *
- *     the first rank                              another one
- *     makes the hub; its word: OPEN
- *                                                 opens the room of the first, looks whether it may copy from its process, sits
- *                                                 down at its desk; its word, in its own room: COPIES or READS,
+ *     first rank                                  other rank
+ *     creates the domain; its word: OPEN
+ *                                                 maps the first rank's segment, checks if it may read that process, takes its
+ *                                                 rank slot; its word, in its own segment: COPIES or READS,
  *                                                 or CANNOT
  *     reads the words of all; its word: AGREED,
- *     or CANNOT, if one cannot or does not come
+ *     or CANNOT if a rank cannot or times out
  *                                                 reads it
  *
- * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is
- * for short vectors, and messages carry the long ones.
+ * So either all ranks have the domain, or none.  If one process may not read another (hardened kernel, containers), the domain
+ * carries short vectors, and messages carry long ones.
  *
- * A process that is killed, or stopped for long, is found dead over TCP.  Nobody waits for what it is doing: it only reads, and
- * nothing of it stays behind. */
+ * A process that is killed, or suspended for long, is detected over TCP.  Peers need not wait for its accesses: it only reads. */
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
 #if COLL__HAS_HUB
 
 enum {
-    COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
+    COLL__MEET_MS = 10000,                        /* for all ranks of a host, once the world is complete      */
     COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
-    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of a room            */
+    COLL__STAGINGS = 2 * COLL__STAGING_EACH       /* bytes of a staging area, at the end of a segment         */
 };
 
-/* Those who come to terms. */
+/* State of a shared-memory handshake. */
 typedef struct coll__meeting {
     coll__tcp *tcp;
-    const coll__lent *lent;                       /* ours; NULL: we have none                                 */
+    const coll__lent *lent;                       /* exported memory of this rank; NULL: none                 */
     int       *ranks;                             /* of this host, in ascending order                         */
-    int        count, place;                      /* how many, and which of them we are                       */
+    int        count, place;                      /* their number, and index of this rank                     */
     int64_t    deadline;
     int        turns;
 } coll__meeting;
 
 static inline coll__host_room_head *coll__host_room_head_at(void *at) { return (coll__host_room_head *)at; }
 
-/* Wait a little.  false: it is too late, or somebody has died, and there is no world any more. */
+/* Waits a little.  Returns false after the deadline, or if the world has failed. */
 static bool coll__meeting_waits(coll__meeting *meeting)
 {
     if (meeting->turns++ < COLL__MEET_YIELDS) {
@@ -50,9 +49,9 @@ static bool coll__meeting_waits(coll__meeting *meeting)
     return coll__tcp_progress(meeting->tcp, COLL__MEET_PAUSE_MS) == COLL_OK && coll__now() < meeting->deadline;
 }
 
-/* The first `length` bytes of the room of a rank, once its word is no longer `silence`.  NULL: there is no hope of that.  What is
- * found may be of somebody else, where processes have numbers of their own (containers), or, after a failure, still the room of
- * the world before.  The first rank only reads the rooms of the others. */
+/* Maps the first `length` bytes of a rank's segment, once its word is set.  Returns NULL if that cannot happen.  The descriptor
+ * may belong to another process (pid namespaces of containers) or, after a failure, to the previous world.  The first rank maps
+ * the segments of the others read-only. */
 static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -76,7 +75,7 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
             if (is_theirs && __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT) return at;
             if (!coll__meeting_waits(meeting)) goto none;
         } while (is_theirs || meeting->turns % 64);
-        coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
+        coll__segment_unmap(at, length);          /* after a failure it may have a new one by now             */
         at = NULL;
     }
 none:
@@ -84,7 +83,7 @@ none:
     return NULL;
 }
 
-/* Our word, in our room. */
+/* Writes this rank's word, in its own segment. */
 static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word word)
 {
     coll__host_room_head *head = coll__host_room_head_at(meeting->tcp->room.at);
@@ -92,8 +91,8 @@ static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
 
-/* End the meeting, in the room of the first rank, and give what has come of it.  Who gives up may do so at any time: what is said
- * first is so for all, and no rank has a hub that another one lacks. */
+/* Ends the handshake, in the first rank's segment, and returns its outcome.  Any rank may give up at any time.  The outcome
+ * written first holds for all. */
 static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll__host_room_word word)
 {
     uint32_t is = COLL__ROOM_OPEN;
@@ -102,8 +101,8 @@ static coll__host_room_word coll__meeting_end(coll__host_room_head *first, coll_
     return is == COLL__ROOM_OPEN ? word : (coll__host_room_word)is;
 }
 
-/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory.  false: somebody
- * else has it, who was stopped in an earlier job of the same name, at the same address. */
+/* Takes this rank's slot.  `party`: the lowest rank of the same address space.  Returns false if a process that was suspended in
+ * an earlier job, of the same name and address, has taken it. */
 static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -114,7 +113,7 @@ static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 
     if (!__atomic_compare_exchange_n(&desk->pid, &nobody, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return false;
-#if defined(__SANITIZE_THREAD__)                  /* it does not see that two ranks of a process meet in two mappings of a hub */
+#if defined(__SANITIZE_THREAD__)                  /* it does not see that two mappings of a domain are one memory */
     party = tcp->rank;
 #endif
     desk->party = party;
@@ -128,7 +127,7 @@ static bool coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
     return true;
 }
 
-/* May we copy from the process whose room this is? */
+/* Returns whether this process may read the one that owns this segment. */
 static bool coll__meeting_can_copy(const coll__host_room_head *head, uint32_t pid)
 {
     uint32_t magic = 0;
@@ -136,7 +135,7 @@ static bool coll__meeting_can_copy(const coll__host_room_head *head, uint32_t pi
     return !coll__process_read(pid, &magic, (const void *)(uintptr_t)head->base, sizeof magic) && magic == COLL__ROOM_MAGIC;
 }
 
-/* The first rank makes the hub. */
+/* The first rank creates the domain. */
 static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bool is_crowded)
 {
     coll__hub *hub = (coll__hub *)(void *)(meeting->tcp->room.at + COLL__ROOM_HEAD);
@@ -156,7 +155,7 @@ static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bo
     return is_made && coll__meeting_sit(meeting, hub, party) ? hub : NULL;
 }
 
-/* The first rank waits for the others, and says what comes of it. */
+/* The first rank waits for the others and publishes the outcome. */
 static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_crowded)
 {
     coll__hub *hub = coll__meeting_make(meeting, party, is_crowded);
@@ -179,7 +178,7 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
     return NULL;
 }
 
-/* The others come, and hear what comes of it.  *at: what is mapped for them. */
+/* The other ranks join and wait for the outcome.  *at: their mapping. */
 static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
 {
     const int first = meeting->ranks[0];
@@ -198,7 +197,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
     return word == COLL__ROOM_AGREED ? hub : NULL;
 }
 
-/* The ranks of this host; count 0: some have no room, so that there will be no hub.  false: no memory. */
+/* Lists the ranks of this host; count 0: some have no segment, so there is no domain.  Returns false: no memory. */
 static bool coll__meeting_call(coll__meeting *meeting)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -216,8 +215,8 @@ static bool coll__meeting_call(coll__meeting *meeting)
     return meeting->ranks != NULL;
 }
 
-/* Our side of the hub of this host; `party`: the first of those of our process.  *lent: what this rank lends, made if need be;
- * *mapped: what is ours to unmap.  NULL: there is no hub, or, *status, no memory. */
+/* Enters the domain of this host; `party`: the lowest rank of this process.  *lent: this rank's exported memory, created if
+ * needed; *mapped: a mapping to unmap.  Returns NULL if there is no domain, or no memory (*status). */
 static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, coll__lent **lent, void **mapped,
                                           coll_status *status)
 {
@@ -238,7 +237,7 @@ static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_cro
     if (thread) *mapped = at;
     else coll__segment_unmap(at, COLL__ROOM_LENGTH);
     if (thread || has_lent) return thread;
-    coll__lent_drop(*lent);                       /* nobody would read it                                     */
+    coll__lent_drop(*lent);                       /* no peer would read it                                    */
     *lent = NULL;
     return NULL;
 }
@@ -251,7 +250,7 @@ static void coll__host_hub_leave(coll__thread *thread, void *mapped)
 
 /* ---- >>failure ---- */
 
-/* This rank is going to wait in the hub, where nothing shows whether another one lives. */
+/* Called before this rank waits in the domain, which does not show whether a peer is alive. */
 static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
 {
     const coll__hub *hub = thread->hub;
@@ -260,14 +259,14 @@ static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
         if (!__atomic_load_n(&coll__hub_desks(hub)[i].has_left, __ATOMIC_ACQUIRE)) coll__probe_rank(tcp, coll__desk_name(hub, i));
 }
 
-/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those of our process who are in ours leave
- * it.  Those of other processes only read it, and look for a failure afterwards. */
+/* All ranks have agreed on a failure.  No rank begins to access another one's memory, and ranks of this process end such
+ * accesses.  Other processes only read, and check for a failure afterwards. */
 static void coll__host_hub_fail(const coll__thread *thread, const coll_failure *agreed)
 {
     coll__hub *hub = thread->hub;
 
     if (!coll__hub_has_failed(hub)) {
-        hub->failure = *agreed;                   /* each of them writes the same                             */
+        hub->failure = *agreed;                   /* every rank writes the same                               */
         coll__hub_set_failed(hub);
     }
     (void)coll__hub_ring(thread);

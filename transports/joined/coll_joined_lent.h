@@ -1,12 +1,11 @@
-/* coll_joined_lent.h - memory that a rank lends: the program has it from coll_alloc, and the other ranks of the host read it in
- * place.
+/* coll_joined_lent.h - exported memory: the program has it from coll_alloc, and the other ranks of the host read it in place.
  *
  *     head                how many bytes of the segment may be accessed
  *     the rest            an arena (core/base/coll_arena.h)
  *
- * It is a segment of its own (coll_segment.h), and belongs to no world: a world that coll_shrink makes uses that of the world
- * before, and the last one that is closed unmaps it.  All its addresses are reserved at the start, but the program and the other
- * ranks may access no more than has been allocated: so mlockall takes memory for no more. */
+ * It is a separate segment (coll_segment.h) and belongs to no world: a world that coll_shrink creates uses that of the previous
+ * one, and the last one that is closed unmaps it.  All addresses are reserved at the start, but only what has been allocated may
+ * be accessed: so mlockall takes memory for no more. */
 #ifndef COLL_JOINED_LENT_H
 #define COLL_JOINED_LENT_H
 
@@ -14,25 +13,24 @@
 
 enum {
     COLL__LENT_PIECE = 2 << 20,                   /* bytes: it is opened by whole pieces                      */
-    COLL__LENT_PART = 8                           /* of the addresses that a process may have, the segments of a host take one in
-                                                     so many                                                  */
+    COLL__LENT_PART = 8                           /* the segments of a host use 1 of so many addresses that a process may have */
 };
 
 #define COLL__LENT_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
 #define COLL__LENT_LEAST ((size_t)8 << 20)
 
 typedef struct coll__lent {
-    int             users;                        /* worlds                                                   */
+    int             users;                        /* worlds that use it                                       */
     int             fd;
     uint64_t        id;                           /* coll__fd_id                                              */
     unsigned char  *at;
     size_t          length, opened;
     coll__lock      lock;                         /* guards `opened`                                          */
     const coll_allocator *arena;
-    coll_allocator  allocator;                    /* what the program has it from                             */
+    coll_allocator  allocator;                    /* for the program                                          */
 } coll__lent;
 
-/* Let the first `end` bytes be accessed; false: the system refuses. */
+/* Makes the first `end` bytes accessible.  Returns false: the system refuses. */
 static bool coll__lent_open(coll__lent *lent, size_t end)
 {
     const size_t to = coll__least(coll__round_up(end, COLL__LENT_PIECE), lent->length);
@@ -44,7 +42,7 @@ static bool coll__lent_open(coll__lent *lent, size_t end)
     return true;
 }
 
-/* The arena writes a hole behind what it gives, so a little more is opened. */
+/* The arena writes behind what it allocates, so a little more is opened. */
 static void *coll__lent_allocate(void *context, size_t length, size_t alignment)
 {
     coll__lent *const lent = (coll__lent *)context;
@@ -58,7 +56,7 @@ static void *coll__lent_allocate(void *context, size_t length, size_t alignment)
     return at;
 }
 
-/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
+/* Returns unused pages to the system; peers keep them mapped, and read zeros. */
 static void coll__lent_punch(void *at, size_t length)
 {
     enum { WORTH = 64 << 10 };
@@ -76,7 +74,7 @@ static void coll__lent_free(void *context, void *at, size_t length)
     lent->arena->free(lent->arena->context, at, length);
 }
 
-/* One world less uses it. */
+/* A world no longer uses it. */
 static void coll__lent_drop(coll__lent *lent)
 {
     if (!lent || __atomic_sub_fetch(&lent->users, 1, __ATOMIC_ACQ_REL) > 0) return;
@@ -86,14 +84,14 @@ static void coll__lent_drop(coll__lent *lent)
     coll__give(lent);
 }
 
-/* One world more uses it; gives it. */
+/* Another world uses it. */
 static inline coll__lent *coll__lent_share(coll__lent *lent)
 {
     if (lent) __atomic_add_fetch(&lent->users, 1, __ATOMIC_RELAXED);
     return lent;
 }
 
-/* For one of `ranks` ranks of a host: the longest that the limits of this process allow.  NULL: there is none. */
+/* For one of `ranks` ranks of a host: the largest that the limits of this process allow.  NULL: none. */
 static coll__lent *coll__lent_new(const coll_allocator *memory, int ranks)
 {
     coll__lent *const lent = (coll__lent *)coll__allocate(memory, sizeof *lent);

@@ -1,4 +1,4 @@
-/* coll_mpi_cells.h - which calls MPI carries out, and which the engine does, over messages of MPI.
+/* coll_mpi_cells.h - which calls MPI carries out, and which the engine does, by messages of MPI.
  *
  *                                  SUM PROD   MIN MAX   BAND BOR BXOR   LAND LOR LXOR   AVG MINLOC MAXLOC own
  *     i32 i64                        MPI        MPI         MPI            MPI (1)            engine
@@ -8,18 +8,18 @@
  *     f16 bf16 f8 complex pairs     engine    engine         -            engine              engine       (7)
  *     moved, not reduced             MPI, of any type                                                      (8)
  *
- *     1  not in scans, where the first rank's own number is not made 0 or 1
- *     2  MPICH 4.0.2 (all of them) and Open MPI 4.1.4 (unsigned long) compare as if they had a sign
+ *     1  not in scans: MPI does not make the first rank's own number 0 or 1
+ *     2  MPICH 4.0.2 (all of them) and Open MPI 4.1.4 (unsigned long) compare them as signed
  *     3  Open MPI saturates where they should wrap, in the vector part of a buffer only
  *     4  not with flags, a scale, or another type on the wire or in the sum
- *     5  NaN must come through, and -0 is less than +0
+ *     5  NaN must propagate, and -0 is less than +0
  *     6  beyond the standard; Open MPI has no LXOR of floats
  *     7  MPI would round at every step, or does not have them
- *     8  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor between neighbours; and v forms where the counts of MPI are int
- *        (before MPI 4), for not all ranks know whether they fit
+ *     8  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor neighbor kinds; nor v forms if MPI's counts are int (before
+ *        MPI 4), because not all ranks know whether they fit
  *
- * Everything is decided by what all ranks know of a call, so that they decide alike.  In place is not among that, and neither is
- * whether a rank waits: coll_mpi_forms.h. */
+ * Only what all ranks know of a call decides, so that all decide alike.  They do not know whether it is in place, or whether a
+ * rank waits: coll_mpi_forms.h. */
 #ifndef COLL_MPI_CELLS_H
 #define COLL_MPI_CELLS_H
 
@@ -35,7 +35,7 @@ typedef int coll__mpi_offset;
 #define COLL__MPI_COUNT_MOST ((size_t)INT_MAX)
 #endif
 
-/* The type of MPI for the elements of a reduction that MPI does right; MPI_DATATYPE_NULL: none. */
+/* MPI's type for elements that MPI reduces correctly; MPI_DATATYPE_NULL: none. */
 static MPI_Datatype coll__mpi_number(coll_type type)
 {
     switch (type) {
@@ -66,7 +66,7 @@ static MPI_Op coll__mpi_op(coll_op op)
     }
 }
 
-/* Elements that are moved only: as words of their size, or else as bytes, of which `*each` make an element. */
+/* MPI's type for elements that are only moved: words of their size, or `*each` bytes. */
 static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
 {
     *each = 1;
@@ -77,15 +77,15 @@ static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
     return MPI_BYTE;
 }
 
-/* Flags that ask nothing of MPI, by name: a new one goes by messages until somebody says here that it does not.  Sums of integers
- * are exact, and what is only moved is not rounded; an overflow of floats is looked for in the result. */
+/* Flags that MPI can ignore.  A new flag uses messages until it is listed here.  Sums of integers are exact, and moves do not
+ * round; overflow of floats is detected in the result. */
 enum {
     COLL__MPI_IDLE_ON_FLOATS = COLL_DETECT_OVERFLOW,
     COLL__MPI_IDLE_WHERE_EXACT = COLL_DETERMINISTIC | COLL_REPRODUCIBLE | COLL_SATURATE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
                                | COLL_ROUND_TWICE
 };
 
-/* Why MPI does not carry out this reduction; NULL: it does. */
+/* Why MPI cannot carry out this reduction; NULL: it can. */
 static const char *coll__mpi_objects_to_sum(const coll_call *c)
 {
     const bool is_float = coll__is_float(c->type), is_unsigned = coll__is_unsigned(c->type);
@@ -104,7 +104,7 @@ static const char *coll__mpi_objects_to_sum(const coll_call *c)
     return NULL;
 }
 
-/* Why MPI does not carry out this call on so many ranks; NULL: it does. */
+/* Why MPI cannot carry out this call on so many ranks; NULL: it can. */
 static const char *coll__mpi_objects(const coll_call *c, int size)
 {
     const bool is_listed = coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE);
@@ -119,7 +119,7 @@ static const char *coll__mpi_objects(const coll_call *c, int size)
     return coll__kind_reduces(c->kind) ? coll__mpi_objects_to_sum(c) : NULL;
 }
 
-/* What to do with a call: 1 MPI carries it out, 0 the engine does, -1 nobody; and why, in a phrase. */
+/* What carries out a call: 1 MPI, 0 the engine, -1 neither; and why, in a phrase. */
 static int coll__mpi_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
     const coll__mpi *mpi = (const coll__mpi *)context;

@@ -1,8 +1,8 @@
-/* coll_mpi_fail.h - the first failure becomes everyone's; who waits in which call; who has left.
+/* coll_mpi_fail.h - agreement on the first failure; ranks that wait in different calls; ranks that have left.
  *
- * Rank 0 is the judge.  A rank that meets an error reports it and waits for the verdict, which goes to all; when none comes in
- * time, because rank 0 has left or does not call the library, the rank's own view stands, and it tells that to all.  A process
- * that dies is the business of MPI, whose launchers end the job. */
+ * Rank 0 is the failure detector.  A rank with an error reports it and waits for the decision, which rank 0 sends to all.  If
+ * none arrives in time (rank 0 has left, or does not call the library), the rank decides itself and informs all.  If a process
+ * dies, MPI's launcher ends the job. */
 #ifndef COLL_MPI_FAIL_H
 #define COLL_MPI_FAIL_H
 
@@ -15,7 +15,7 @@ static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_
     mpi->is_told = is_told;
 }
 
-/* Rank 0 learns in which call a rank waits, and compares it with what the others have said. */
+/* Rank 0 records in which call a rank waits, and compares it with those of the others. */
 static void coll__mpi_compare(coll__mpi *mpi, int rank, const unsigned char *head)
 {
     unsigned char *mine = mpi->reports + (size_t)rank * COLL_HEAD_LENGTH;
@@ -53,7 +53,7 @@ static void coll__mpi_bye_heard(coll__mpi *mpi, const coll__mpi_note *note, int 
     coll__mpi_member_left(&mpi->all, from, note->group);
 }
 
-/* A note has come. */
+/* A note has arrived. */
 static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
 {
     const coll__mpi_note note = mpi->heard;
@@ -75,7 +75,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     }
 }
 
-/* ---- >>looking at all flights ---- */
+/* ---- >>testing all flights ---- */
 
 static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_Status *status)
 {
@@ -92,7 +92,7 @@ static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_
     }
 }
 
-/* Take those that have ended out of the arrays, and put the last ones in their places. */
+/* Removes completed flights from the arrays, and moves the last ones into their places. */
 static void coll__mpi_remove(coll__mpi *mpi, int ended)
 {
     for (int i = 0; i < ended; i++) {
@@ -110,7 +110,7 @@ static void coll__mpi_remove(coll__mpi *mpi, int ended)
     }
 }
 
-/* Move what can be moved, and say how many flights have ended. */
+/* Tests all flights.  Returns how many have completed. */
 static int coll__mpi_look(coll__mpi *mpi)
 {
     int ended = 0;
@@ -124,7 +124,7 @@ static int coll__mpi_look(coll__mpi *mpi)
             coll__mpi_suspect(mpi, "a message", mpi->statuses[i].MPI_ERROR);
     coll__mpi_remove(mpi, ended);
     for (int i = 0; i < ended; i++) {
-        const MPI_Status status = mpi->statuses[i];           /* the arrays may move, when they grow              */
+        const MPI_Status status = mpi->statuses[i];           /* the arrays may move when they grow               */
         const coll__mpi_flight flight = mpi->landed[i];
         coll__mpi_land(mpi, &flight, &status);
     }
@@ -132,7 +132,7 @@ static int coll__mpi_look(coll__mpi *mpi)
     return ended;
 }
 
-/* A long message to a rank that has left, and did not take it. */
+/* A long message to a rank that has left without receiving it. */
 static void coll__mpi_check_vain(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->count; i++) {
@@ -143,10 +143,9 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
     }
 }
 
-/* ---- >>the verdict ---- */
+/* ---- >>the decision ---- */
 
-/* End what is pending.  The caller takes its buffers back: receives are called off; what MPI has begun to send, it may read until
- * it is sent. */
+/* Ends what is pending.  The caller gets its buffers back: receives are cancelled; MPI may read a buffer until it is sent. */
 static void coll__mpi_drop(coll__mpi *mpi)
 {
     const int64_t deadline = coll__deadline(COLL__MPI_CANCEL_MS);
@@ -175,7 +174,7 @@ static void coll__mpi_drop(coll__mpi *mpi)
     }
 }
 
-/* Report, and wait for the verdict. */
+/* Reports a failure, and waits for the decision. */
 static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
 {
     const int64_t deadline = coll__deadline(COLL__MPI_VERDICT_MS);
@@ -185,7 +184,7 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
-/* The others may be in the blocking form of the collective in which this rank waits: then they are not left alone in there. */
+/* If peers may be in the blocking form of the collective in which this rank waits, it takes part. */
 static void coll__mpi_go_along(coll__mpi_group *g)
 {
     const coll_task *task = g->task;
@@ -194,8 +193,8 @@ static void coll__mpi_go_along(coll__mpi_group *g)
     if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
 }
 
-/* Find the cause on which all agree, tell it, and end what is pending.  A thread that may not call MPI knows only its own view;
- * the others hear of it when one that may comes along. */
+/* Determines the common cause, sends it, and ends what is pending.  A thread that may not call MPI only has its own view; the
+ * others receive it once another thread calls. */
 static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cause)
 {
     coll__mpi *mpi = (coll__mpi *)context;

@@ -1,30 +1,29 @@
-/* coll_mpi_forms.h - which of MPI's two forms a collective takes: MPI_Allreduce, or MPI_Iallreduce.
+/* coll_mpi_forms.h - which of MPI's two forms a collective uses: MPI_Allreduce, or MPI_Iallreduce.
  *
- * The blocking form costs less, and all ranks must take the same one, for MPI does not match the two.  But a rank may wait in a
- * call that another has only started.  So where all members of a group share a host, each says in memory that they share what it
- * does about a collective as it comes to it: it has only started it (FREE), or it waits for it (PLEDGED), in place or not.
+ * The blocking form costs less.  All ranks must use the same form, because MPI does not match the two.  But a rank may wait in a
+ * call that another has only started.  If all members of a group share a host, each publishes its state in shared memory when it
+ * begins a collective: FREE if it has only started it, PLEDGED if it waits for it; and whether it is in place.
  *
- *     one is FREE                       the non-blocking form: who has only started it takes that at once, who waits, too
- *     all are PLEDGED, to one call      the blocking form: nobody waits in there for anything but what all are already in
+ *     one is FREE                       the non-blocking form: a FREE rank uses it at once, PLEDGED ranks follow
+ *     all are PLEDGED, to one call      the blocking form: no rank waits in it for anything but this collective
  *
- * Nobody waits for the others but who has nothing else to do, and it goes on meanwhile with what it has begun before: what a rank
- * that is late, has left or has failed means to others is what it means in any call.  Only those collectives are asked about in
- * which everybody waits for everybody anyhow.  A rank pledges itself to one collective at a time, for it
- * could be in one only while other ranks wait in another.
+ * While a PLEDGED rank waits for the states of others, it progresses its earlier operations.  So a late, departed or failed rank
+ * has the same effect as in any call.  States are used only for collectives in which every rank waits for every rank.  A rank is
+ * PLEDGED to one collective at a time: if it entered one of two, others could wait in the second.
  *
- * ONE ANSWER.  A member writes its own word and no other.  Words only move on, so that a FREE, or another call, is seen by all or
- * by none; but who has gone on to its next collective has overwritten its word.  It leaves behind which was the last one that it
- * took in the blocking form: a later one cannot be, for it takes the word of everybody who still asks.
+ * CONSISTENCY.  A member writes only its own word.  Words only advance, so all or none see a FREE, or another call.  A rank that
+ * has begun its next collective has overwritten its word.  It also publishes the last collective that it ran in the blocking
+ * form.  That is not a later one, which would need the words of all ranks that still wait.
  *
- * TAKEN BACK.  A rank that fails while it waits says that it WAVERS, and looks round.  Is there a member who has not come yet, it
- * is FREE: who takes the blocking form has looked at all words twice, the second time after that member had come, and so has
- * seen it waver.  Have all come, the blocking form may be on its way, and it goes along: that does not take long.
+ * WITHDRAWAL.  A rank that fails while it waits publishes WAVERS and reads all words.  If a member has not arrived, it becomes
+ * FREE: a rank selects the blocking form after reading all words twice.  The second time is after that member has arrived, so the
+ * rank has seen WAVERS.  If all have arrived, the blocking form may have begun, and the rank takes part in it; that is short.
  *
- * Ranks of several hosts, and ranks that share processors, in which MPI spins while it waits, take the non-blocking form. */
+ * Ranks of several hosts use the non-blocking form, and so do ranks that share processors: MPI spins while it waits. */
 #ifndef COLL_MPI_FORMS_H
 #define COLL_MPI_FORMS_H
 
-#if !defined(COLL__MPI_CROWDS)                    /* 1: where ranks share processors, too, for tests          */
+#if !defined(COLL__MPI_CROWDS)                    /* 1: also if ranks share processors, for tests             */
 #define COLL__MPI_CROWDS 0
 #endif
 
@@ -35,15 +34,15 @@ enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE 
 
 typedef struct coll__mpi_pledge {
     uint64_t word;
-    uint64_t last;                                /* of the last one that it took in the blocking form        */
-    uint64_t apart[14];                           /* two cache lines, for processors fetch them in pairs      */
+    uint64_t last;                                /* word of its last collective in the blocking form         */
+    uint64_t apart[14];                           /* two cache lines: processors fetch them in pairs          */
 } coll__mpi_pledge;
 
 /* ---- >>memory ---- */
 
 #if COLL__HAS_SHM
 
-/* A segment of the group's first rank, for the others to open. */
+/* A segment of the group's first rank, which the others open. */
 typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
 
 static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
@@ -83,8 +82,7 @@ static bool coll__mpi_pledges_help(const coll__mpi_group *g)
     return true;
 }
 
-/* Memory for the words of a group that is being made, by all its members; if one of them cannot have it, none does.  Gives what
- * MPI says. */
+/* Collective: memory for the words of a new group; if one member has none, no member has.  Returns MPI's code. */
 static int coll__mpi_pledges_make(coll__mpi_group *g)
 {
     const size_t length = (size_t)g->count * sizeof *g->pledges;
@@ -113,7 +111,7 @@ static int  coll__mpi_pledges_make(coll__mpi_group *g) { g->pledges = NULL; retu
 static uint64_t coll__mpi_read(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 static void     coll__mpi_write(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_SEQ_CST); }
 
-/* How far the collective of a word is ahead of this one.  The numbers go round. */
+/* How far the collective of a word is ahead of this one.  The numbers wrap. */
 static int64_t coll__mpi_ahead(uint64_t word, uint64_t mine)
 {
     const uint64_t turns = (word >> COLL__MPI_TURN_SHIFT) - (mine >> COLL__MPI_TURN_SHIFT);
@@ -129,7 +127,7 @@ static uint64_t coll__mpi_print(const unsigned char *head)
     return sum >> (64 - COLL__MPI_PRINT_BITS);
 }
 
-/* One look at the words of the others: what a pledge of mine has come to.  *in_place: are all in place? */
+/* Reads the words of the others once, and returns the form that follows.  *in_place: whether all are in place. */
 static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t mine, bool *in_place)
 {
     bool is_open = false;
@@ -153,17 +151,17 @@ static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t
 
 /* ---- >>a collective ---- */
 
-enum { COLL__MPI_LONG = 64 << 10 };               /* bytes that MPI does not send before they are asked for   */
+enum { COLL__MPI_LONG = 64 << 10 };               /* bytes: messages of this length wait for the receiver     */
 
-/* Does everybody wait for everybody in this call?  With a root, and in scans, where the blocks are long: a rank does not get rid
- * of a long one before the next rank is there.  All ranks know how long they are, but in a v form. */
+/* Returns whether every rank waits for every rank.  Rooted kinds and scans do if blocks are long, because a send of a long block
+ * waits for its receiver.  All ranks know the length, except in v forms. */
 static bool coll__mpi_meets(const coll_call *c)
 {
     if (!coll__kind_has_root(c->kind) && c->kind != COLL_SCAN && c->kind != COLL_EXSCAN) return true;
     return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
 }
 
-/* This rank comes to the next collective of a group, and waits for it or has only started it. */
+/* Publishes that this rank begins the group's next collective: PLEDGED or FREE. */
 static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool in_place)
 {
     coll__mpi *mpi = g->mpi;
@@ -181,7 +179,7 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
     mpi->pledged = g;
 }
 
-/* What is known by now of the form that it takes. */
+/* Returns the form, as far as it is known. */
 static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
 {
     if (g->form != COLL__MPI_IS_OPEN) return g->form;
@@ -196,7 +194,7 @@ static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
     return form;
 }
 
-/* This rank fails, and takes its pledge back.  true: it cannot, and has to go along in the blocking form. */
+/* This rank fails and withdraws.  Returns true if it cannot, and must take part in the blocking form. */
 static bool coll__mpi_take_back(coll__mpi_group *g)
 {
     if (coll__mpi_form_of(g) != COLL__MPI_IS_OPEN) return g->form == COLL__MPI_IS_BLOCKING;
@@ -208,7 +206,7 @@ static bool coll__mpi_take_back(coll__mpi_group *g)
     for (int i = 0; i < g->count; i++)
         if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->pledges[i].word), mine) < 0) have_come = false;
     coll__mpi_write(word, have_come ? mine : bare | COLL__MPI_FREE);
-    while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others waver      */
+    while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others may waver */
     return have_come && g->form == COLL__MPI_IS_BLOCKING;
 }
 

@@ -1,21 +1,21 @@
-/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives keep an order
- * of their own, so that MPI can carry these out, too.
+/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives have their own
+ * order.
  *
- * MPI has collectives match in the order in which a communicator's ranks start them, the making of communicators included.  So
- * every group has two: one for its collectives, and its mother, from which those of its prepared calls are made, for which
- * all ranks prepare in one order.  A derived communicator is made while all its members are inside a call that makes it, and
- * may be waited for (MPI_Comm_create_group); a prepared call is not waited for (MPI_Comm_idup), but its restarts are.
+ * MPI matches collectives by the order in which a communicator's ranks start them, including the creation of communicators.  So
+ * every group has two: one for its collectives, and its mother, from which those of its prepared calls are created: all ranks
+ * prepare in one order.  A derived communicator is created while all its members are inside that call.  So this may block
+ * (MPI_Comm_create_group).  Preparing a call must not block (MPI_Comm_idup), but its restarts may.
  *
- * MPI has some thousands of communicators, and where there are no more for MPI_Comm_idup MPICH 4.0.2 crashes.  So only the first
- * prepared calls of a communicator, by number, have one; the others go by messages, and so do the stages of what goes by hosts,
- * whose orders are made in the middle of a call.
+ * MPI has some thousands of communicators.  If none is left, MPICH 4.0.2 crashes in MPI_Comm_idup.  So only the first prepared
+ * calls of a communicator, by number, have one.  The others use messages.  So do stages of hierarchical calls, whose orders are
+ * created during a call.
  *
- * A rank that leaves a group tells its members how many collectives it has begun there: whoever is in a later one need not wait
- * for it. */
+ * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in a
+ * later one then fails. */
 #ifndef COLL_MPI_GROUP_H
 #define COLL_MPI_GROUP_H
 
-enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, that have one of MPI                  */
+enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, with one of MPI                       */
 
 static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
@@ -45,7 +45,7 @@ static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id, ui
     return g;
 }
 
-/* Member `i` has left, having begun so many collectives. */
+/* Member `i` has left after it has begun so many collectives. */
 static void coll__mpi_member_left(coll__mpi_group *g, int i, uint64_t began)
 {
     if (!g->left || g->left[i]) return;
@@ -59,7 +59,7 @@ static int coll__mpi_member_of(const coll__mpi_group *g, int rank)
     return -1;
 }
 
-/* What has been said of a group before it was made here. */
+/* Applies what was received on a group before it was created here. */
 static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
 {
     for (coll__mpi_word_of **at = &mpi->words; *at;) {
@@ -75,7 +75,7 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
     }
 }
 
-/* Somebody has left a group. */
+/* A rank has left a group. */
 static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, int rank, uint64_t began)
 {
     coll__mpi_group *g = coll__mpi_group_of(mpi, id, number);
@@ -91,9 +91,9 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, in
     mpi->words = w;
 }
 
-/* ---- >>making ---- */
+/* ---- >>creation ---- */
 
-/* For a derived communicator: all members are inside the call that makes it.  Gives what MPI says. */
+/* For a derived communicator: all members are inside the call that creates it.  Returns MPI's code. */
 static int coll__mpi_make_derived(coll__mpi_group *g)
 {
     MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
@@ -110,7 +110,7 @@ static int coll__mpi_make_derived(coll__mpi_group *g)
     return code;
 }
 
-/* Go on with what is to be made from this group's mother: one at a time, in the order in which all ranks prepare. */
+/* Progresses what is created from this group's mother: one at a time, in the order in which all ranks prepare. */
 static void coll__mpi_make_on(coll__mpi_group *parent)
 {
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
@@ -127,8 +127,8 @@ static void coll__mpi_make_on(coll__mpi_group *parent)
     }
 }
 
-/* For a prepared call of the world or of a group: it waits for its turn.  A rank that has let go of it by then makes it all the
- * same, for the others do. */
+/* For a prepared call of the world or of a group: queued.  If this rank has freed the call by then, it still creates the
+ * communicator, because the others do. */
 static void coll__mpi_make_prepared(coll__mpi_group *g, coll__mpi_group *parent)
 {
     coll__mpi_group **at = &parent->unmade;
@@ -141,14 +141,14 @@ static void coll__mpi_make_prepared(coll__mpi_group *g, coll__mpi_group *parent)
     coll__mpi_make_on(parent);
 }
 
-/* Has MPI made the communicator of a group?  With g->error, it could not. */
+/* Returns whether MPI has created the communicator of a group; if g->error is set, it could not. */
 static bool coll__mpi_is_made(coll__mpi_group *g)
 {
     if (g->is_making) coll__mpi_make_on(g->parent);
     return !g->is_making;
 }
 
-/* Is MPI through with what it does for a group? */
+/* Returns whether MPI has completed all operations of a group. */
 static bool coll__mpi_is_at_rest(coll__mpi_group *g)
 {
     int is_done = !g->is_running;
@@ -158,7 +158,7 @@ static bool coll__mpi_is_at_rest(coll__mpi_group *g)
     return coll__mpi_is_made(g) && !g->unmade && is_done;
 }
 
-/* Free the groups that were left while MPI was at work for them; it has no way to give that up. */
+/* Frees groups that were left while MPI had incomplete operations for them, which it cannot cancel. */
 static void coll__mpi_sweep(coll__mpi *mpi)
 {
     for (coll__mpi_group **at = &mpi->orphans, *g; (g = *at) != NULL;) {
@@ -171,7 +171,7 @@ static void coll__mpi_sweep(coll__mpi *mpi)
     }
 }
 
-/* Go on with the communicators that MPI is making, also of groups that this rank has left. */
+/* Progresses the communicators that MPI is creating, also of groups that this rank has left. */
 static void coll__mpi_make_all(coll__mpi *mpi)
 {
     coll__mpi_make_on(&mpi->all);
@@ -181,8 +181,8 @@ static void coll__mpi_make_all(coll__mpi *mpi)
 
 enum { COLL__MPI_MAKING_MS = 5000 };
 
-/* Wait for what is being made: Open MPI numbers one new communicator after the other, so that one which is waited for would
- * otherwise wait for those that other ranks, inside the same call, cannot go on with. */
+/* Waits until none is being created.  Open MPI numbers new communicators one after the other: one whose creation blocks would
+ * wait for those that other ranks, inside the same call, cannot progress. */
 static void coll__mpi_make_the_rest(coll__mpi *mpi)
 {
     const int64_t deadline = coll__deadline(COLL__MPI_MAKING_MS);
@@ -217,7 +217,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, c
         code = number ? MPI_SUCCESS : coll__mpi_make_derived(g);
         if (number) coll__mpi_make_prepared(g, parent);
     }
-    if (code != MPI_SUCCESS) {                    /* there are no more communicators: on all its ranks alike  */
+    if (code != MPI_SUCCESS) {                    /* no communicator is left: same on all its ranks           */
         if (g) coll__mpi_group_free(g);
         return NULL;
     }

@@ -1,16 +1,15 @@
 /* coll_mpi_messages.h - messages between ranks as messages of MPI.
  *
- *     short    one message: the head, and the body behind it, copied into a slot, so that the sender is done at once
+ *     short    one message: the head, and the body behind it, copied into a slot, so that the send completes at once
  *     long     the head alone; then the body, in pieces of 1 GiB at most, straight from buffer to buffer
  *
- * A receive of a body is posted when the head that announces it has come and is the right one: the pieces of a wrong one would
- * end MPI's communicator with a truncation.  Eager messages land in a buffer of their stream, one posted at a time, and only
- * while somebody wants one; what nobody wants yet is kept by MPI, and holds up nobody.  Which of both ways a message goes is the
- * sender's choice, and its length tells. */
+ * The receive of a body is posted when its head has arrived and matches: pieces of a wrong one would cause a truncation error in
+ * MPI.  Eager messages arrive in a buffer of their stream.  One receive is posted at a time, and only if a message is expected.
+ * Until then MPI keeps the message, which delays no other.  The sender selects one of both forms, and the length shows it. */
 #ifndef COLL_MPI_MESSAGES_H
 #define COLL_MPI_MESSAGES_H
 
-/* One part of a transfer less. */
+/* A part of a transfer is complete. */
 static void coll__mpi_part_done(coll_xfer *x)
 {
     COLL__ASSERT(!x || (x->moved > 0 && x->status == COLL_PENDING),
@@ -18,9 +17,9 @@ static void coll__mpi_part_done(coll_xfer *x)
     if (x && --x->moved == 0) x->status = COLL_OK;
 }
 
-/* ---- >>out ---- */
+/* ---- >>send ---- */
 
-/* Head and body in one, if there is a slot. */
+/* Sends head and body together, if there is a slot. */
 static bool coll__mpi_send_eager(coll__mpi *mpi, const coll_xfer *x)
 {
     MPI_Request *request = mpi->free_count > 0 ? coll__mpi_board(mpi) : NULL;
@@ -57,7 +56,7 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
         x->status = COLL_OK;
         return COLL_OK;
     }
-    x->moved = 1;                                 /* until all parts are on their way                         */
+    x->moved = 1;                                 /* until all parts are started                              */
     coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER + x->channel);
     for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE)
         coll__mpi_send_part(mpi, x, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
@@ -66,9 +65,9 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* ---- >>in ---- */
+/* ---- >>receive ---- */
 
-/* Have the next eager message land. */
+/* Posts the receive of the next eager message. */
 static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
 {
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
@@ -83,7 +82,7 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
                                                                      COLL__MPI_TAG_EAGER + channel, mpi->comm, request));
 }
 
-/* If somebody wants it. */
+/* Posts it if there is a receive. */
 static void coll__mpi_listen(coll__mpi *mpi, int peer, int channel)
 {
     if (coll__mpi_stream_of(mpi, peer, channel)->first) coll__mpi_expect(mpi, peer, channel);
@@ -102,7 +101,7 @@ static coll_status coll__mpi_recv(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* The body of a long message, whose head was the right one. */
+/* The body of a long message, whose head matched. */
 static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
 {
     x->moved = 1;
@@ -118,7 +117,7 @@ static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
     coll__mpi_part_done(x);
 }
 
-/* An eager message is here, and somebody wants it. */
+/* An eager message has arrived. */
 static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
 {
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, flight->peer, flight->channel);
@@ -145,17 +144,17 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
     coll__mpi_listen(mpi, flight->peer, flight->channel);
 }
 
-/* ---- >>those who have left ---- */
+/* ---- >>ranks that have left ---- */
 
-/* A rank says with its farewell how many eager messages it has sent; they may come later than that. */
+/* A leaving rank sends its number of eager messages; they may arrive after that. */
 static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
 {
     const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
     return mpi->is_gone[peer] && s->received >= s->said;
 }
 
-/* Have the eager messages come that ranks have sent before they left, and that nobody here wants: MPI would complain of them.
- * Gives how many streams are not through. */
+/* Receives the eager messages of ranks that have left, even without a receive here: MPI would report them as errors.  Returns the
+ * number of incomplete streams. */
 static int coll__mpi_drain(coll__mpi *mpi)
 {
     int left = 0;
@@ -175,7 +174,7 @@ static bool coll__mpi_has_left(const void *context, int peer)
     return peer < 0 ? mpi->gone_count > 0 : coll__mpi_is_over(mpi, peer, COLL_CHANNEL_MESSAGES);
 }
 
-/* A receive that wants a certain message of a rank that has left will never end. */
+/* If a rank has left, receives of certain messages from it never complete. */
 static void coll__mpi_check_left(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {

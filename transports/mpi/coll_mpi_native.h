@@ -1,9 +1,9 @@
 /* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
- * until it is done; or in its blocking form, where all ranks take that (coll_mpi_forms.h), or where the program has promised what
- * that takes (COLL_MPI=blocking).
+ * until it is complete.  They use the blocking form if all ranks do (coll_mpi_forms.h), or if the program guarantees that this is
+ * safe (COLL_MPI=blocking).
  *
- * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI wants all ranks to say so or none, for it may go another way then
- * (Open MPI's MPI_Iallreduce does).  Where a rank does not know whether all are in place, it makes a copy of the input. */
+ * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI requires it on all ranks or none, because it may use another algorithm
+ * then (Open MPI's MPI_Iallreduce does).  If a rank does not know whether all are in place, it copies the input. */
 #ifndef COLL_MPI_NATIVE_H
 #define COLL_MPI_NATIVE_H
 
@@ -13,7 +13,7 @@
 #define COLL__MPI_CALL(name) name
 #endif
 
-/* Memory of the group for what cannot be in the caller's; NULL: none.  It grows to the longest that was needed. */
+/* Memory of the group for what cannot be in the caller's; NULL: none.  It grows as needed. */
 static unsigned char *coll__mpi_stage(coll__mpi_group *g, size_t length)
 {
     if (length > g->stage_length) {
@@ -24,7 +24,7 @@ static unsigned char *coll__mpi_stage(coll__mpi_group *g, size_t length)
     return g->stage;
 }
 
-/* A call in the words of MPI. */
+/* The arguments of an MPI call. */
 typedef struct coll__mpi_terms {
     const void *send;
     void       *recv;
@@ -35,7 +35,7 @@ typedef struct coll__mpi_terms {
     coll__mpi_offset *send_offsets, *recv_offsets;
 } coll__mpi_terms;
 
-/* The lists of a v form, as MPI wants them. */
+/* The lists of a v form in MPI's types.  Returns false: no memory. */
 static bool coll__mpi_list(coll__mpi_group *g, const coll_call *c, size_t each, coll__mpi_terms *t)
 {
     const size_t n = (size_t)g->count, words = 2 * n * (sizeof(coll__mpi_int) + sizeof(coll__mpi_offset));
@@ -72,7 +72,7 @@ static size_t coll__mpi_extent(const coll__mpi_group *g, const coll_call *c, siz
     return most;
 }
 
-/* Is this rank's own block where it is to be? */
+/* Returns whether this rank's own block is already in place. */
 static bool coll__mpi_has_block(const void *all, const void *block, size_t offset)
 {
     return (const unsigned char *)block == (const unsigned char *)all + offset;
@@ -84,7 +84,7 @@ static size_t coll__mpi_own_length(const coll__mpi_group *g, const coll_call *c,
     return (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[g->me]) * unit;
 }
 
-/* Does the result of a reduce_scatter begin in its input? */
+/* Returns whether the result of a reduce_scatter begins in its input. */
 static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, size_t unit)
 {
     const uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
@@ -95,7 +95,7 @@ static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, si
     return to >= from && to - from <= all * unit;
 }
 
-/* Send from a copy.  false: no memory for it. */
+/* Sends from a copy.  Returns false: no memory. */
 static bool coll__mpi_send_copy(coll__mpi_group *g, coll__mpi_terms *t, size_t length)
 {
     unsigned char *copy = length ? coll__mpi_stage(g, length) : NULL;
@@ -105,7 +105,7 @@ static bool coll__mpi_send_copy(coll__mpi_group *g, coll__mpi_terms *t, size_t l
     return copy || !length;
 }
 
-/* Is the input of this rank where its result is to be, in a call for which MPI wants all ranks to say so or none? */
+/* Returns whether this rank's call is in place, for kinds in which MPI requires that on all ranks or none. */
 static bool coll__mpi_is_in_place(const coll__mpi_group *g, const coll_call *c, size_t unit)
 {
     const size_t me = (size_t)g->me;
@@ -120,7 +120,7 @@ static bool coll__mpi_is_in_place(const coll__mpi_group *g, const coll_call *c, 
     }
 }
 
-/* In place, as MPI says it, or by a copy.  false: no memory for one. */
+/* Sets MPI_IN_PLACE, or copies.  Returns false: no memory. */
 static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit, coll__mpi_terms *t)
 {
     const size_t me = (size_t)g->me, at = me * c->count * unit;
@@ -150,14 +150,14 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
     }
 }
 
-/* ---- >>starting ---- */
+/* ---- >>start ---- */
 
-/* One of the two forms of a call, on all ranks alike. */
+/* One of the two forms of a call; the same on all ranks. */
 #define COLL__MPI_RUN(name, i_name, ...)                                                                    \
     (g->form == COLL__MPI_IS_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
                                         : COLL__MPI_CALL(MPI_##i_name)(__VA_ARGS__, &g->request))
 
-/* Start a reduction; gives what MPI says. */
+/* Starts a reduction; returns MPI's code. */
 static int coll__mpi_start_sum(coll__mpi_group *g, const coll_call *c, const coll__mpi_terms *t)
 {
     switch (c->kind) {
@@ -176,7 +176,7 @@ static int coll__mpi_start_sum(coll__mpi_group *g, const coll_call *c, const col
     }
 }
 
-/* Start a collective that moves blocks. */
+/* Starts a collective that moves blocks. */
 static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const coll__mpi_terms *t)
 {
     const MPI_Datatype type = t->type;
@@ -210,7 +210,7 @@ static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const co
     }
 }
 
-/* Begin a collective that MPI is to carry out.  Gives what MPI says. */
+/* Begins a collective in MPI.  Returns its code. */
 static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
 {
     const size_t unit = coll_type_size(c->type);
@@ -232,7 +232,7 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     return code;
 }
 
-/* What is left to do when MPI has done its part. */
+/* Completes a call after MPI. */
 static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
 {
     const size_t unit = coll_type_size(c->type);
@@ -242,9 +242,9 @@ static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
     if (length) memcpy(c->recv, g->stage, length);
 }
 
-/* ---- >>offering ---- */
+/* ---- >>offload ---- */
 
-/* A member that has left before it came to this collective will not come any more. */
+/* A member that has left before this collective never takes part in it. */
 static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failure *failure)
 {
     const int me = g->mpi->rank;
@@ -258,8 +258,8 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
     return COLL_PENDING;
 }
 
-/* Has the request of a collective ended?  Open MPI hands an error of one to the error handler of MPI_COMM_WORLD, which usually
- * ends the process; so that one is put aside for as long as it takes, unless other threads may be using it. */
+/* Tests the request of a collective.  Open MPI passes its error to the error handler of MPI_COMM_WORLD, which usually ends the
+ * process.  So that handler is replaced meanwhile, unless other threads may use it. */
 static int coll__mpi_test(const coll__mpi *mpi, MPI_Request *request, int *is_done)
 {
 #if defined(OPEN_MPI)
@@ -279,7 +279,7 @@ static int coll__mpi_test(const coll__mpi *mpi, MPI_Request *request, int *is_do
     return MPI_Test(request, is_done, MPI_STATUS_IGNORE);
 }
 
-/* Look at the collective of a group. */
+/* Tests the collective of a group. */
 static bool coll__mpi_is_done(coll__mpi_group *g)
 {
     int is_done = 0;
@@ -294,7 +294,7 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
 
 enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
-/* Where there are no more communicators to be had for a prepared call, no rank gets one, and it goes by messages. */
+/* If no communicator is left for a prepared call, no rank has one, and the call uses messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__mpi *mpi = (coll__mpi *)context;

@@ -1,12 +1,11 @@
-/* coll_mpi_notes.h - what ranks tell one another beside the messages: failures, farewells, in which call they wait.
+/* coll_mpi_notes.h - what ranks send besides messages: failures, that they leave, in which call they wait.
  *
- * Notes have a tag of their own and one receive that is always posted, from anybody.  They are short enough to be on their way
- * as soon as MPI has them, and few.  They go from memory to memory as they are: MPI itself asks that all ranks are builds of one
- * program for one kind of processor, unless types say otherwise. */
+ * Notes have their own tag, and one receive that is always posted, from any rank.  They are few, and short enough to be sent at
+ * once.  They are sent as raw memory: all ranks are builds of one program for one kind of processor, which MPI assumes, too. */
 #ifndef COLL_MPI_NOTES_H
 #define COLL_MPI_NOTES_H
 
-/* A note that is being made for up to `count` ranks; NULL: no memory, and nobody is told. */
+/* A new note for any number of ranks; NULL: no memory, and none is sent. */
 static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word word)
 {
     coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(coll__like(mpi), sizeof *parcel);
@@ -32,7 +31,7 @@ static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int ra
                                                                      COLL__MPI_TAG_NOTE, mpi->comm, request))) parcel->left++;
 }
 
-/* Tell a cause to one rank, or, -1, to all others. */
+/* Sends a cause to one rank, or, -1, to all others. */
 static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failure *cause, int rank)
 {
     coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, word);
@@ -44,7 +43,7 @@ static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failu
     coll__mpi_parcel_done(parcel);
 }
 
-/* Have the next note land. */
+/* Posts the receive of the next note. */
 static void coll__mpi_hear(coll__mpi *mpi)
 {
     MPI_Request *request = coll__mpi_board(mpi);
@@ -54,7 +53,7 @@ static void coll__mpi_hear(coll__mpi *mpi)
                                                                          MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE, mpi->comm, request));
 }
 
-/* This rank leaves: tell each other one how many eager messages it has sent. */
+/* This rank leaves: sends each other one the number of eager messages for it. */
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {

@@ -1,18 +1,18 @@
-/* coll_mpi_world.h - what a rank over MPI holds: its communicators, its streams, and the operations of MPI in flight.
+/* coll_mpi_world.h - the state of a rank over MPI: its communicators, its streams, and the pending operations of MPI.
  *
- * Everything that MPI has been asked for and has not finished is a flight: a request, and beside it what it is about.  The
- * requests lie side by side, so that one MPI_Testsome looks at all of them.  The arrays double when they are full, and so
- * nothing is allocated for a transfer once a program has reached its pace. */
+ * Every operation of MPI that is not complete is a flight: a request, and its description.  The requests are contiguous, so that
+ * one MPI_Testsome tests all of them.  The arrays double when they are full, so a program in a steady state allocates nothing for
+ * a transfer. */
 #ifndef COLL_MPI_WORLD_H
 #define COLL_MPI_WORLD_H
 
 enum {
-    COLL__MPI_EAGER = 3968,                       /* bytes of a head and what comes with it: below the eager limits */
-    COLL__MPI_SLOTS = 64,                         /* eager messages on their way out                          */
-    COLL__MPI_PIECE = 1 << 30                     /* the longest message                                      */
+    COLL__MPI_EAGER = 3968,                       /* bytes of a head and its body: below the eager limits     */
+    COLL__MPI_SLOTS = 64,                         /* eager messages being sent                                */
+    COLL__MPI_PIECE = 1 << 30                     /* bytes of the longest message                             */
 };
 
-/* Tags: eager messages and bodies of each channel, and what is told beside them. */
+/* Tags: eager messages and bodies of each channel, and notes. */
 enum { COLL__MPI_TAG_EAGER = 0, COLL__MPI_TAG_BODY = COLL_CHANNEL_COUNT, COLL__MPI_TAG_NOTE = 2 * COLL_CHANNEL_COUNT };
 
 typedef enum coll__mpi_mode { COLL__MPI_AUTO, COLL__MPI_NATIVE, COLL__MPI_MESSAGES, COLL__MPI_BLOCKING } coll__mpi_mode;
@@ -20,19 +20,19 @@ typedef enum coll__mpi_mode { COLL__MPI_AUTO, COLL__MPI_NATIVE, COLL__MPI_MESSAG
 /* Messages from one peer on one channel. */
 typedef struct coll__mpi_stream {
     coll_xfer *first, **end;                      /* receives, in order                                       */
-    unsigned char *landing;                       /* where the next eager message lands; NULL: there was no receive yet */
+    unsigned char *landing;                       /* buffer of the next eager message; NULL: no receive yet   */
     bool       is_posted;
     uint64_t   sent, received;                    /* eager messages                                           */
-    uint64_t   said;                              /* by a peer that has left: how many it has sent            */
+    uint64_t   said;                              /* number sent by a peer that has left                      */
 } coll__mpi_stream;
 
-/* What ranks tell one another beside the messages. */
+/* What ranks send besides messages. */
 typedef enum coll__mpi_word {
     COLL__MPI_REPORT = 1,                         /* to rank 0: this rank has failed, and why                 */
     COLL__MPI_VERDICT,                            /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there, and its number */
+    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there, and its number */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -42,7 +42,7 @@ typedef struct coll__mpi_note {
     unsigned char head[COLL_HEAD_LENGTH];
 } coll__mpi_note;
 
-/* A note on its way to one or more ranks. */
+/* A note that is being sent to one or more ranks. */
 typedef struct coll__mpi_parcel { int left; coll__mpi_note note; } coll__mpi_parcel;
 
 typedef enum coll__mpi_kind {
@@ -51,14 +51,14 @@ typedef enum coll__mpi_kind {
 
 typedef struct coll__mpi_flight {
     coll__mpi_kind kind;
-    coll_xfer *x;                                 /* whose part it is; NULL: nobody's any more                */
+    coll_xfer *x;                                 /* transfer of this part; NULL: ended                       */
     int        peer, channel;                     /* LANDS                                                    */
     int        slot;                              /* SENDS_EAGER                                              */
     bool       is_over;
     coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
 } coll__mpi_flight;
 
-/* Of a collective: what it takes (coll_mpi_forms.h). */
+/* The form of a collective (coll_mpi_forms.h). */
 typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI_IS_OPEN } coll__mpi_form;
 
 /* Some ranks whose collectives MPI may carry out, one at a time (coll_mpi_native.h). */
@@ -66,28 +66,28 @@ typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
     uint64_t    id;                               /* of the communicator, ...                                 */
-    uint32_t    number;                           /* ... and of the order there                               */
+    uint32_t    number;                           /* ... and of the order in it                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, mother;                     /* for collectives; for the making of others from it, in an order of its own */
-    struct coll__mpi_group *parent;               /* from whose mother `comm` is made; NULL: not in this way  */
-    struct coll__mpi_group *unmade, *next_unmade; /* those to be made from our mother, in order: the first is under way */
-    MPI_Request request;                          /* of `comm` while it is made, then of the collective       */
-    bool        is_making, is_running, is_done;   /* making: or waiting for it; done: but not seen by its task */
-    int         error;                            /* what MPI has said of the collective, or of `comm`        */
+    MPI_Comm    comm, mother;                     /* for collectives; for creating others from it, in an order of its own */
+    struct coll__mpi_group *parent;               /* `comm` is created from its mother; NULL: it is not       */
+    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `mother`, in order: the first has begun */
+    MPI_Request request;                          /* creates `comm`, then runs the collective                 */
+    bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
+    int         error;                            /* MPI's code of the collective, or of `comm`               */
     uint64_t    turn;                             /* collectives begun                                        */
     struct coll__mpi_pledge *pledges;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
     bool        in_place;
     const coll_task *task;                        /* of a rank that waits, until it is begun                  */
-    uint64_t   *left;                             /* of each member that has left: the collectives it began, plus 1 */
+    uint64_t   *left;                             /* by member: 0, or the collectives it began before it left, plus 1 */
     int         left_count;
-    unsigned char *stage;                         /* memory where the caller's cannot be used                 */
+    unsigned char *stage;                         /* if the caller's memory cannot be used                    */
     size_t      stage_length;
-    void       *lists;                            /* counts and offsets as MPI wants them                     */
+    void       *lists;                            /* counts and offsets in MPI's types                        */
 } coll__mpi_group;
 
-/* Word of a group that this rank has not made yet. */
+/* A note on a group that this rank has not created yet. */
 typedef struct coll__mpi_word_of {
     struct coll__mpi_word_of *next;
     uint64_t id, number, began;                   /* of the group; collectives                                */
@@ -99,9 +99,9 @@ typedef struct coll__mpi {
     int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
-    bool        is_left, has_seen_off;            /* coll_free has been here; all others have left            */
-    bool        owns_mpi;                         /* coll_init has initialised it, and so finalises it        */
-    bool        is_finalized;                     /* MPI is no more, and all that it had of us is given back  */
+    bool        is_left, has_seen_off;            /* coll_free was called; all others have left               */
+    bool        owns_mpi;                         /* coll_init has initialized MPI, so coll_free finalizes it */
+    bool        is_finalized;                     /* MPI is finalized, and has released all of this           */
     int         thread_level, keyval;
     pthread_t   thread;                           /* the only one that may call MPI, below MPI_THREAD_SERIALIZED */
     int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
@@ -117,15 +117,15 @@ typedef struct coll__mpi {
     unsigned char *slots;
     int         free_slots[COLL__MPI_SLOTS], free_count;
     coll__mpi_note heard;
-    unsigned char *reports;                       /* rank 0: the heads in which the others wait               */
-    bool        is_settled, is_told;              /* what was pending has ended; the others know of the failure */
-    int64_t     gone_at;                          /* when the last one left                                   */
+    unsigned char *reports;                       /* rank 0: heads of the calls in which others wait          */
+    bool        is_settled, is_told;              /* what was pending has ended; the others have the failure  */
+    int64_t     gone_at;                          /* when a rank last left                                    */
     coll_failure suspicion, failure;
-    coll__mpi_group all, *groups, *orphans;       /* orphans: left by us, while MPI is at work for them      */
-    coll__mpi_group *pledged;                     /* in whose collective this rank waits that is not begun: coll_mpi_forms.h */
+    coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
+    coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
     int         unmade_count;
     coll__mpi_word_of *words;
-    int         quiet;                            /* looks since something moved                              */
+    int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;
     char        description[120];
@@ -136,9 +136,9 @@ static inline coll__mpi_stream *coll__mpi_stream_of(const coll__mpi *mpi, int pe
     return &mpi->streams[peer * COLL_CHANNEL_COUNT + channel];
 }
 
-/* ---- >>trouble ---- */
+/* ---- >>errors ---- */
 
-/* What MPI says of an error, in a sentence. */
+/* A sentence on an error of MPI. */
 static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, const char *what, int code)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -153,13 +153,13 @@ static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, 
     return coll__blame(failure, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s failed: %.140s", mpi->rank, what, text);
 }
 
-/* Note what went wrong; progress tells the others. */
+/* Records an error; progress sends it to the others. */
 static coll_status coll__mpi_suspect(coll__mpi *mpi, const char *what, int code)
 {
     return coll__mpi_blame(&mpi->suspicion, mpi, what, code);
 }
 
-/* May this thread call MPI at all? */
+/* Returns whether this thread may call MPI. */
 static bool coll__mpi_may_call(coll__mpi *mpi)
 {
     const char *why = NULL;
@@ -175,7 +175,7 @@ static bool coll__mpi_may_call(coll__mpi *mpi)
 
 /* ---- >>flights ---- */
 
-/* Make room for so many flights; the requests move only between calls of MPI. */
+/* Memory for so many flights; the requests move only between calls of MPI. */
 static bool coll__mpi_grow(coll__mpi *mpi, int room)
 {
     const size_t n = (size_t)room;
@@ -194,7 +194,7 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
     return true;
 }
 
-/* Where the request of a new flight goes; NULL: no memory, which ends it all.  coll__mpi_fly then counts it. */
+/* The request of a new flight, which coll__mpi_fly counts; NULL: no memory, which is a failure. */
 static MPI_Request *coll__mpi_board(coll__mpi *mpi)
 {
     if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
@@ -202,7 +202,7 @@ static MPI_Request *coll__mpi_board(coll__mpi *mpi)
     return NULL;
 }
 
-/* The flight whose request is at the end is under way, if MPI has accepted it. */
+/* Adds the flight of the last request, if MPI has accepted it. */
 static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, const char *what, int code)
 {
     COLL__ASSERT(mpi->count < mpi->room, "%s has no room: %d operations of %d", what, mpi->count, mpi->room);

@@ -1,7 +1,7 @@
-/* coll_sim_fiber.h - ranks as fibers of one thread, and the loop that lets time pass.
+/* coll_sim_fiber.h - ranks as fibers of one thread, and the loop that advances time.
  *
- * A rank runs until it waits in progress; then the scheduler takes the next event, in order of time, and goes on with the rank
- * that it concerns.  Events of one instant come in an order drawn from the seed. */
+ * A rank runs until it waits in progress.  Then the scheduler takes the next event, in order of time, and continues the rank that
+ * it concerns.  The seed determines the order of events of the same time. */
 #ifndef COLL_SIM_FIBER_H
 #define COLL_SIM_FIBER_H
 
@@ -14,7 +14,7 @@
 
 /* ---- >>switching ---- */
 
-/* From one stack to another.  `stack` is the new one; is_last: nobody will come back here. */
+/* Switches to `stack`; is_last: never switched back. */
 static void coll__fiber_switch(coll__fiber *from, coll__fiber *to, const void *stack, size_t length, bool is_last)
 {
 #if defined(COLL__SIM_ASAN)
@@ -52,7 +52,7 @@ static void coll__fiber_enter(coll__sim_rank *r)
     coll__fiber_switch(&w->scheduler, &w->fibers[r->place], w->stacks + (size_t)r->place * w->stack_each, w->stack_each, false);
 }
 
-/* The first function on a fiber's stack.  makecontext hands on integers only. */
+/* The first function on a fiber's stack.  makecontext passes integers only. */
 static void coll__fiber_main(unsigned high, unsigned low)
 {
     coll__sim *w = (coll__sim *)(uintptr_t)((uint64_t)high << 32 | low);
@@ -74,7 +74,7 @@ static void coll__fiber_suspend(coll__sim_rank *r)
     r->world->fibers[r->place].role = r;
 }
 
-/* Wait until something happens to this rank, or until `deadline` (coll__sim_never: none) or the next look (poll >= 0). */
+/* Waits for an event of this rank, or until `deadline` (coll__sim_never: none) or the next poll (poll >= 0). */
 static void coll__fiber_wait(coll__sim_rank *r, double deadline, double poll)
 {
     coll__sim *w = r->world;
@@ -84,7 +84,7 @@ static void coll__fiber_wait(coll__sim_rank *r, double deadline, double poll)
     r->deadline = deadline;
     if (poll >= 0) {
         coll__sim_push(w, COLL__SIM_POLL, poll, r, r->generation);
-    } else if (deadline < r->timer_at) {          /* one timer a rank: an earlier one is moved on when it rings */
+    } else if (deadline < r->timer_at) {          /* one timer per rank: an early one is set again              */
         r->timer_at = deadline;
         coll__sim_push(w, COLL__SIM_TIMER, deadline, r, 0);
     }
@@ -97,7 +97,7 @@ static void coll__sim_stuck(coll__sim *w);
 
 static void coll__sim_timer(coll__sim *w, coll__sim_rank *r, double time)
 {
-    if (time < r->timer_at || r->timer_at < time) return;         /* an earlier one has been set since         */
+    if (time < r->timer_at || r->timer_at < time) return;         /* an earlier one was set since               */
     r->timer_at = coll__sim_never;
     if (r->state != COLL__SIM_SUSPENDED || !(r->deadline < coll__sim_never)) return;
     if (r->deadline > time) {
@@ -118,7 +118,7 @@ static void coll__sim_notice(coll__sim *w, const coll__sim_rank *r)
     coll__sim_end(w, &failure);
 }
 
-/* A fault that was asked for at a time. */
+/* A fault that was given with a time. */
 static void coll__sim_strike_now(coll__sim *w, coll__sim_strike *s)
 {
     for (int i = 0; i < w->size && !s->is_over; i++)
@@ -127,7 +127,7 @@ static void coll__sim_strike_now(coll__sim *w, coll__sim_strike *s)
     s->is_over = true;
 }
 
-/* The next thing happens.  false: nothing can. */
+/* Processes the next event.  Returns false: there is none. */
 static bool coll__sim_step(coll__sim *w)
 {
     coll__sim_event e;
@@ -192,8 +192,8 @@ static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack,
 #endif
 }
 
-/* One mapping for all stacks, of which only what is touched takes memory.  Below each lies a page that nobody may touch, as
- * long as the kernel's limit on mappings is far away; the lowest page of a stack is that page. */
+/* One mapping for all stacks; only touched pages use memory.  The lowest page of each stack is a guard page, unless the kernel's
+ * limit on mappings is near. */
 static bool coll__fibers_make(coll__sim *w)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)w->places;
@@ -219,8 +219,8 @@ static bool coll__fibers_make(coll__sim *w)
     return true;
 }
 
-/* After the end of a world every rank goes on, one after the other: nothing makes them wait any more.  So each of them comes to
- * its end, or to coll_shrink. */
+/* After the end of a world every rank continues, one after the other, and waits no more.  So each of them ends, or calls
+ * coll_shrink. */
 static void coll__sim_wind_up(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++) {
@@ -229,8 +229,8 @@ static void coll__sim_wind_up(coll__sim *w)
     }
 }
 
-/* Run body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  Then the caller closes
- * what those have left open, while their stacks are still there, and ends with coll__sim_run_end. */
+/* Runs body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  The caller then closes what
+ * those have left open, while their stacks exist, and calls coll__sim_run_end. */
 static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank), void *arg)
 {
     w->holders++;

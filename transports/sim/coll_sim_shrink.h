@@ -1,18 +1,18 @@
-/* coll_sim_shrink.h - after the end of a simulated world: those who are left make the next one of it.
+/* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
  *
- * When a world ends, every rank goes on until it comes to its end or to coll_shrink.  Then all is known: who is there and, of
- * those, who can reach whom, for a network that was cut stays so.  They meet at the first of their list that is there, as over
- * TCP; those whom it cannot reach meet at the next.  Most of the list must have come together for the next world, which
- * takes the place of the one before: the same places, stacks, NICs and faults still to come, but ranks, lanes and a failure of
- * its own.  The agreement takes the time that it takes to miss a dead rank, and there and back again.
+ * When a world ends, every rank continues until it ends or calls coll_shrink.  Then it is known which ranks are left and can
+ * reach each other: a cut network stays cut.  They gather at the first of their list that is left, as over TCP; those that cannot
+ * reach it gather at the next.  The next world needs a quorum of the list.  It replaces the previous one: with the same places,
+ * stacks, NICs and pending faults, but its own ranks, lanes and failure.  The agreement takes the detection time and a round
+ * trip.
  *
- * One world follows another: of several lists of ranks, as derived communicators have them, one can go on. */
+ * Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
 
-/* A rank that waits to go on, on its own stack. */
+/* A rank that waits to continue, on its own stack. */
 typedef struct coll__sim_exodus {
-    coll__sim_rank *role;                         /* what it was in the world that is over                    */
+    coll__sim_rank *role;                         /* its rank in the world that has ended                     */
     const int      *ranks;
     int             count, me;                    /* me: its place in the list                                */
     coll_survivors *out;
@@ -27,7 +27,7 @@ static void coll__sim_rank_init(coll__sim *w, coll__sim_rank *r, int rank, int p
     r->wake_at = r->timer_at = coll__sim_never;
 }
 
-/* The faults that a time was given for, and that are still to come. */
+/* Pending faults that have a time. */
 static void coll__sim_strikes_due(coll__sim *w)
 {
     for (int i = 0; i < w->config.fault_count; i++) {
@@ -37,7 +37,7 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* What those who go on are told. */
+/* The results for those that continue. */
 static void coll__sim_tell_survivors(coll__sim_exodus **who, int length, coll__sim_rank *fresh)
 {
     for (int i = 0, rank = 0; i < length; i++) {
@@ -50,7 +50,7 @@ static void coll__sim_tell_survivors(coll__sim_exodus **who, int length, coll__s
     }
 }
 
-/* The next world takes the place of this one, with `count` ranks, those in `who`, and begins at `when`.  false: no memory. */
+/* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
 static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, int count, double when)
 {
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
@@ -84,7 +84,7 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, 
     return true;
 }
 
-/* Of those who are still to be told: mark the ones who meet at the first of them.  Gives how many. */
+/* Marks the remaining ranks that gather at the first of them.  Returns their number. */
 static int coll__sim_gather(coll__sim *w, coll__sim_exodus **who, int length, unsigned char *is_there, double when)
 {
     int host = -1, there = 0;
@@ -101,7 +101,7 @@ static int coll__sim_gather(coll__sim *w, coll__sim_exodus **who, int length, un
     return there;
 }
 
-/* The ranks of a list, `who`, gather.  Those who are enough go on, the others are told why not. */
+/* The ranks of a list, `who`, gather.  Those with a quorum continue, the others fail. */
 static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim_exodus **chosen, unsigned char *is_there,
                                  int length, double when)
 {
@@ -121,7 +121,7 @@ static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim
     return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
 }
 
-/* A fault that was asked for at a time strikes a rank that waits for the others, or one that is no more.  false: neither. */
+/* Applies a fault with a time.  Returns whether it hits a rank that waits for the others. */
 static bool coll__sim_exodus_struck(coll__sim *w, coll__sim_strike *s, double when)
 {
     coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
@@ -136,7 +136,7 @@ static bool coll__sim_exodus_struck(coll__sim *w, coll__sim_strike *s, double wh
     return true;
 }
 
-/* When those who wait have come together.  Who dies until then is missed, too. */
+/* The time at which the waiting ranks have gathered.  Ranks that die until then are detected, too. */
 static double coll__sim_exodus_time(coll__sim *w)
 {
     const double miss = w->config.detection + 2 * w->config.latency;
@@ -148,12 +148,12 @@ static double coll__sim_exodus_time(coll__sim *w)
         coll__sim_strike *s = &w->strikes[i++];
         if (!coll__sim_exodus_struck(w, s, when)) continue;
         when = coll__later(when, s->fault.time + miss);
-        i = 0;                                    /* more of them are due by then                             */
+        i = 0;                                    /* more faults are due by then                              */
     }
     return when;
 }
 
-/* All who are still alive wait for the others: the list that comes first is the one that goes on. */
+/* All living ranks wait for the others: the first list continues. */
 static void coll__sim_exodus_go(coll__sim *w)
 {
     const coll__sim_exodus *lead = NULL;
@@ -190,7 +190,7 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
     coll__sim *w = r->world;
     coll__sim_exodus e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
 
-    (void)timeout_ms;                             /* nobody who may still come is waited for in vain          */
+    (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
         return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "one thread that polls for all ranks cannot wait for them: this "
                            "takes coll_spawn");

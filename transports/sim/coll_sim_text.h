@@ -1,4 +1,4 @@
-/* coll_sim_text.h - what a simulated world is to be: from the program's coll_sim, or from the text in COLL_SIM. */
+/* coll_sim_text.h - the configuration of a simulated world: the program's coll_sim, or the text in COLL_SIM. */
 #ifndef COLL_SIM_TEXT_H
 #define COLL_SIM_TEXT_H
 
@@ -7,11 +7,11 @@ enum { COLL__SIM_FAULTS_MOST = 32 };
 typedef struct coll__sim_settings {
     coll_sim       config;
     coll_sim_fault faults[COLL__SIM_FAULTS_MOST]; /* of the text                                              */
-    int            hosts, sites;                  /* of the text; 0: not said                                 */
+    int            hosts, sites;                  /* of the text; 0: not given                                */
     int            size;                          /* ranks                                                    */
 } coll__sim_settings;
 
-/* ---- >>COLL_SIM: its words ---- */
+/* ---- >>COLL_SIM: its keywords ---- */
 
 static bool coll__sim_rank_of(const char **at, int size, int *out)
 {
@@ -48,7 +48,7 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
     return coll__read_measure(at, coll__times, &f->amount, NULL);
 }
 
-/* Of the sort that stands in word->at. */
+/* Reads a fault of kind word->at. */
 static bool coll__sim_take_fault(void *fields, const coll__word *word, const char **at)
 {
     coll__sim_settings *const s = (coll__sim_settings *)fields;
@@ -60,7 +60,7 @@ static bool coll__sim_take_fault(void *fields, const coll__word *word, const cha
     return coll__sim_read_fault(f, at, s->size);
 }
 
-/* A whole number into the field that word->at names.  There are at most as many hosts as ranks. */
+/* Reads a whole number into field word->at.  There are at most as many hosts as ranks. */
 static bool coll__sim_take_whole(void *fields, const coll__word *word, const char **at)
 {
     coll__sim_settings *const s = (coll__sim_settings *)fields;
@@ -134,7 +134,7 @@ static coll_status coll__sim_read(coll__sim_settings *s, const char *text)
 
 static inline double coll__sim_default(double value, double otherwise) { return value > 0 ? value : value < 0 ? 0 : otherwise; }
 
-/* The program's queries, or else those in COLL_SIM, with the defaults filled in. */
+/* The program's settings, or else those in COLL_SIM, with the defaults filled in. */
 static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given, int size)
 {
     coll_sim *c = &s->config;

@@ -1,19 +1,18 @@
-/* coll_sim_wire.h - messages under the virtual clock: what they cost, whom they meet, what befalls them.
+/* coll_sim_wire.h - messages under the virtual clock: costs, matching, faults.
  *
  *     sender                       wire                                receiver
- *     injected at t                egress: max(t, NIC free)            latency later the first byte is there
- *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free, overhead after the one
- *     than t + overhead            after that                          before), and length * per_byte later the last one is
+ *     injected at t                egress: max(t, NIC free)            first byte: latency later
+ *     next: at t + overhead        NIC busy for length * per_byte      ingress: max(that, NIC free, overhead after the previous
+ *     or later                     after that                          one); last byte: length * per_byte later
  *
- * So a message alone is there at t + latency + length * per_byte, that of the slower NIC.  The head travels free, so that closed
- * forms hold exactly.
- * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC.
+ * So a lone message arrives at t + latency + length * per_byte, that of the slower NIC.  The head takes no time, so that closed
+ * forms are exact.  Ranks of one host share a NIC; between them messages cost local latency and bytes, and use no NIC.
  *
- * The hosts of a site share a link to the other sites, which takes one message after the other each way, as NICs do:
+ * The hosts of a site share a link to the other sites, which carries one message after the other each way, as NICs do:
  *
  *     NIC of the sender ---- link of its site ---- far latency ---- link of the receiver's site ---- NIC of the receiver
  *
- * A NIC is busy with such a message as long as with any other, so that it serves hosts nearby meanwhile. */
+ * A NIC is busy with such a message as long as with any other, and can then serve nearby hosts. */
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
@@ -24,9 +23,9 @@ static inline int coll__sim_site_of(const coll__sim *w, int rank)
     return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
 }
 
-/* ---- >>faults: they befall places, whatever the world ---- */
+/* ---- >>faults: of places, in any world ---- */
 
-/* A rank is no more, or stays where it is for ever.  The others notice a death after the time of detection. */
+/* Kills or stops a rank.  The others detect a death after the detection time. */
 static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 {
     coll__sim *w = r->world;
@@ -40,7 +39,7 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
     if (is_kill) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
 }
 
-/* Has a fault to befall this rank at its present call? */
+/* Counts a call, and applies the faults of this rank that are due. */
 static void coll__sim_count_call(coll__sim_rank *r)
 {
     coll__sim *w = r->world;
@@ -55,7 +54,7 @@ static void coll__sim_count_call(coll__sim_rank *r)
     }
 }
 
-/* What is to befall the message that rank `from` now sends to rank `to`. */
+/* Applies faults to the message that rank `from` now sends to rank `to`. */
 static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
 {
     const int sender = w->ranks[from].place, receiver = w->ranks[to].place;
@@ -74,7 +73,7 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     }
 }
 
-/* Seconds a byte at the NIC of a host. */
+/* Seconds per byte at the NIC of a host. */
 static double coll__sim_per_byte(const coll__sim *w, int host, double time)
 {
     double seconds = w->config.seconds_per_byte;
@@ -86,7 +85,7 @@ static double coll__sim_per_byte(const coll__sim *w, int host, double time)
     return seconds;
 }
 
-/* Does nothing that place `from` sends at this time reach place `to`? */
+/* Returns whether nothing that place `from` sends at this time reaches place `to`. */
 static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
 {
     for (int i = 0; i < w->config.fault_count; i++) {
@@ -102,9 +101,9 @@ static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
     return false;
 }
 
-/* ---- >>meeting: the head of a lane's receives and the head of its messages ---- */
+/* ---- >>matching: the first receive of a lane and its first message ---- */
 
-/* Copy what a sender still holds: its buffer is its own again. */
+/* Copies what a sender still holds, so that it may reuse its buffer. */
 static void coll__parcel_keep(coll__sim *w, coll__parcel *p, const void *from)
 {
     if (p->length == 0) return;
@@ -122,7 +121,7 @@ static void coll__sender_done(coll__sim *w, coll__parcel *p, double time)
     coll__sim_tell(&w->ranks[p->lane->from], time);
 }
 
-/* Messages that the lane now has room for are kept there, and their senders go on. */
+/* Copies messages for which the lane now has capacity; their senders continue. */
 static void coll__lane_refill(coll__sim *w, coll__lane *lane, double time)
 {
     coll__parcel *p = lane->parcels;
@@ -134,7 +133,7 @@ static void coll__lane_refill(coll__sim *w, coll__lane *lane, double time)
     }
 }
 
-/* One message is received, at `time`. */
+/* Receives one message, at `time`. */
 static void coll__lane_join(coll__sim *w, coll__lane *lane, double time)
 {
     coll_xfer *x = lane->recvs;
@@ -159,17 +158,17 @@ static void coll__lane_join(coll__sim *w, coll__lane *lane, double time)
     if (w->failure.status == COLL_OK) coll__sim_tell(to, time);
 }
 
-/* Everything that has come and is asked for. */
+/* Receives all messages that have arrived and have a receive. */
 static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 {
     while (lane->recvs && lane->parcels && lane->parcels->is_arrived) {
         coll__lane_join(w, lane, time);
-        if (w->failure.status != COLL_OK) return; /* the lane is gone                                         */
+        if (w->failure.status != COLL_OK) return; /* the lane is freed                                        */
     }
     coll__lane_close(w, lane);
 }
 
-/* ---- >>travelling ---- */
+/* ---- >>transfer ---- */
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
@@ -177,7 +176,7 @@ static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
     coll__lane_settle(w, p->lane, w->now);
 }
 
-/* The first byte is there at `begin`, the last one at `end`. */
+/* The first byte arrives at `begin`, the last one at `end`. */
 static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
 {
     p->begin = begin;
@@ -205,7 +204,7 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
     double begin = start, last = p->last;
 
-    to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
+    to->next_recv = start + w->config.overhead;   /* a receive has the same overhead as a send                */
     if (from_site != site) {
         const double enters = coll__later(start, w->sites[site].in_free);
         w->sites[site].in_free = last = coll__later(enters + length * w->config.far_seconds_per_byte, last);
@@ -216,7 +215,7 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     coll__parcel_come_in(w, p, begin, host->in_free);
 }
 
-/* It leaves the sender at `time`. */
+/* A message leaves the sender at `time`. */
 static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
 {
     const coll_sim *c = &w->config;
@@ -224,7 +223,7 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     const double length = (double)p->length, jitter = c->jitter > 0 ? c->jitter * coll__sim_fraction(w) : 0;
 
     if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, w->ranks[from].place, w->ranks[to].place, time);
-    if (p->is_lost) return;                       /* nobody will get it, nor what comes behind it             */
+    if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
     if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
         coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
@@ -263,13 +262,13 @@ static void coll__sim_blame_left(coll__sim *w, int rank, int by)
     coll__sim_end(w, &failure);
 }
 
-/* Will the last receive of a lane never be fulfilled?  One that only listens is no harm. */
+/* Returns whether the last receive of a lane never completes.  Receives of any head do not count. */
 static inline bool coll__lane_starves(const coll__lane *lane)
 {
     return lane->recv_count > lane->parcel_count && !lane->last_recv->any_head;
 }
 
-/* Everybody learns that this rank has closed. */
+/* All ranks see that this rank has closed. */
 static void coll__sim_left(coll__sim_rank *r)
 {
     coll__sim *w = r->world;
@@ -296,7 +295,7 @@ static void coll__sim_left(coll__sim_rank *r)
     }
 }
 
-/* A closing rank takes back what it asked for, and what is still in its hands. */
+/* A closing rank withdraws its receives, and the sends that it still holds. */
 static void coll__sim_withdraw(coll__sim_rank *r)
 {
     coll__sim *w = r->world;

@@ -1,10 +1,10 @@
-/* coll_sim_world.h - what a simulated world holds: ranks with clocks of their own, lanes of messages, events in order of time. */
+/* coll_sim_world.h - the state of a simulated world: ranks with clocks, lanes of messages, events in order of time. */
 #ifndef COLL_SIM_WORLD_H
 #define COLL_SIM_WORLD_H
 
 #if defined(__GLIBC__)
 #include <ucontext.h>
-#define COLL__SIM_FIBERS 1                        /* other C libraries have no makecontext: there one can only poll */
+#define COLL__SIM_FIBERS 1                        /* other C libraries have no makecontext: polling only      */
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -21,24 +21,24 @@
 
 enum { COLL__PARCEL_SMALL = 64, COLL__POOL_CHUNK = 256 };
 
-static const double coll__sim_never = 1e300;      /* s; later than anything that happens                      */
+static const double coll__sim_never = 1e300;      /* s; later than any event                                  */
 
 /* A message between its send and its receive. */
 typedef struct coll__parcel {
     struct coll__parcel *next;
     struct coll__lane   *lane;
-    coll_xfer     *xfer;                          /* the sender's, while it waits for the capacity of the lane */
-    unsigned char *kept;                          /* the bytes; NULL: they are at xfer, or placed already     */
-    size_t         length, pieces, pieces_done;   /* pieces 0: it comes as a whole                            */
-    double         begin, end, delay;             /* of its coming in; asked for by a fault                   */
-    double         last;                          /* no sooner than its last byte can be there; 0: its sender is no slower */
-    bool           is_placed;                     /* the bytes are in the receiver's buffer before their time */
+    coll_xfer     *xfer;                          /* the sender's, while it waits for capacity of the lane    */
+    unsigned char *kept;                          /* the bytes; NULL: at xfer, or placed already              */
+    size_t         length, pieces, pieces_done;   /* pieces 0: it arrives as a whole                          */
+    double         begin, end, delay;             /* first byte, last byte; added by a fault                  */
+    double         last;                          /* earliest arrival of its last byte; 0: its sender is not slower */
+    bool           is_placed;                     /* the bytes are already in the receiver's buffer           */
     bool           is_arrived, is_lost;
-    bool           is_cancelled;                  /* its event is still to come, and frees it                 */
+    bool           is_cancelled;                  /* its pending event frees it                               */
     unsigned char  head[COLL_HEAD_LENGTH], small[COLL__PARCEL_SMALL];
 } coll__parcel;
 
-/* From one rank to another on one channel: the n-th message meets the n-th receive.  A lane exists while it holds something. */
+/* From one rank to another on one channel: the n-th message matches the n-th receive.  A lane exists while it is not empty. */
 typedef struct coll__lane {
     struct coll__lane *chain;                     /* in the table                                             */
     struct coll__lane *from_next, **from_at, *to_next, **to_at;       /* among the lanes of each end          */
@@ -49,29 +49,29 @@ typedef struct coll__lane {
 } coll__lane;
 
 typedef enum coll__sim_state {
-    COLL__SIM_READY,                              /* runs, or is not run by the simulation at all             */
+    COLL__SIM_READY,                              /* runs, or has no fiber                                    */
     COLL__SIM_SUSPENDED, COLL__SIM_FINISHED, COLL__SIM_KILLED, COLL__SIM_STOPPED
 } coll__sim_state;
 
 /* One rank's side. */
 typedef struct coll__sim_rank {
     struct coll__sim *world;
-    int         rank, place;                      /* place: its rank in the first world; it stays the same    */
-    const coll_failure *over;                     /* why this world is over and another has followed; NULL: it is the one */
-    struct coll__sim_rank *before;                /* what it was in the world before                          */
-    coll__session *session;                       /* whose transport this is                                  */
+    int         rank, place;                      /* place: its rank in the first world; never changes        */
+    const coll_failure *over;                     /* why its world ended and was replaced; NULL: it is the current one */
+    struct coll__sim_rank *before;                /* in the previous world                                    */
+    coll__session *session;                       /* of this transport                                        */
     coll__sim_state state;
-    double      clock;                            /* never behind what has happened to this rank              */
-    double      next_send, next_recv;             /* its next message goes, comes in, no earlier              */
+    double      clock;                            /* never behind an event of this rank                       */
+    double      next_send, next_recv;             /* earliest time of its next send, of its next receive      */
     uint64_t    calls, messages, sent, received;
     coll__lane *sends, *recvs;                    /* lanes that begin here, that end here                     */
-    bool        has_news;                         /* something moved since its last progress                  */
-    bool        has_closed, has_left;             /* left: the others know                                    */
+    bool        has_news;                         /* an event since its last progress                         */
+    bool        has_closed, has_left;             /* left: peers have seen it                                 */
     bool        has_head;
-    uint32_t    generation;                       /* of its suspensions                                       */
-    int         polls;                            /* in a row, with nothing in between                        */
-    double      wake_at, deadline, timer_at;      /* of this suspension; of the one timer it has among the events */
-    unsigned char head[COLL_HEAD_LENGTH];         /* the call it last waited in                               */
+    uint32_t    generation;                       /* number of its suspensions                                */
+    int         polls;                            /* without another call in between                          */
+    double      wake_at, deadline, timer_at;      /* of this suspension; of its one timer event               */
+    unsigned char head[COLL_HEAD_LENGTH];         /* the call in which it last waited                         */
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
@@ -82,21 +82,21 @@ typedef enum coll__sim_kind {
 
 typedef struct coll__sim_event {
     double         time;
-    uint64_t       tie;                           /* drawn: orders events of one instant                      */
+    uint64_t       tie;                           /* random: orders events of the same time                   */
     void          *what;
     uint32_t       generation;
     coll__sim_kind kind;
 } coll__sim_event;
 
-typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way; or a
-                                                     site's link to the others                                */
+typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle, each way; or a
+                                                                                     site's link to the others */
 
 typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_over; } coll__sim_strike;
 
-/* What runs a rank, in whatever world: a stack of its own. */
+/* The stack of a rank, in any world. */
 typedef struct coll__fiber {
-    coll__sim_rank *role, *newest;                /* as which it waits; what it has become last               */
-    struct coll__sim_exodus *exodus;              /* it waits to go on with the survivors (coll_sim_shrink.h) */
+    coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank                     */
+    struct coll__sim_exodus *exodus;              /* it waits to continue (coll_sim_shrink.h)                 */
     bool       is_over;                           /* finished, killed or stopped                              */
 #if defined(COLL__SIM_FIBERS)
     ucontext_t context;
@@ -105,32 +105,32 @@ typedef struct coll__fiber {
 } coll__fiber;
 
 typedef struct coll__sim {
-    coll_sim        config;                       /* without defaults left in it                              */
-    int             size, holders, places;        /* places: how many ranks there were in the first world     */
+    coll_sim        config;                       /* with defaults filled in                                  */
+    int             size, holders, places;        /* places: ranks of the first world                         */
     double          now;
-    uint64_t        draws, order;                 /* numbers drawn; a digest of all events so far             */
+    uint64_t        draws, order;                 /* random numbers so far; a digest of all events so far     */
     coll__sim_rank *ranks;
     coll__sim_host *hosts, *sites;
     coll__sim_strike *strikes;
-    coll_failure    failure, death;               /* the world's; what a killed rank is told                  */
-    char            hint[96];                     /* what was done to this world, for the sentence of a standstill */
+    coll_failure    failure, death;               /* of the world; of a killed rank                           */
+    char            hint[96];                     /* its last fault, for the sentence of a deadlock           */
     char            text[64];
     int             left_count, unseen;           /* unseen: ranks with news                                  */
-    bool            has_parted;                   /* a rank has freed its last communicator: which, and what it had made */
+    bool            has_parted;                   /* a rank has freed its last communicator: which, and its calls */
     int             parted;
     unsigned char   made[COLL_HEAD_LENGTH];
     uint64_t        patience, idle;
-    bool            is_asking;                    /* nothing can move, and all who wait were woken to ask who has freed what */
+    bool            is_asking;                    /* no event is left: waiting ranks check for freed communicators */
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;
     coll__lane    **table;
     size_t          table_length, lane_count;
-    void           *chunks;                       /* all memory of ranks, lanes and parcels, to be freed at the end */
+    void           *chunks;                       /* all memory of ranks, lanes and parcels, freed at the end */
     coll__lane     *spare_lanes;
     coll__parcel   *spare_parcels;
-    coll__sim_rank *running;                      /* whose fiber it is now                                    */
+    coll__sim_rank *running;                      /* whose fiber runs                                         */
     bool            has_fibers;
-    int             live;                         /* fibers that may still do something                       */
+    int             live;                         /* fibers that may still run                                */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
     size_t          stacks_length, stack_each;
@@ -140,9 +140,9 @@ typedef struct coll__sim {
     void           *arg;
 } coll__sim;
 
-/* ---- >>chance ---- */
+/* ---- >>random numbers ---- */
 
-/* The next number of a generator that every seed starts elsewhere (splitmix64). */
+/* The next number of a generator that starts at the seed (splitmix64). */
 static uint64_t coll__sim_draw(coll__sim *w)
 {
     uint64_t x = w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15);
@@ -159,7 +159,7 @@ static inline double coll__later(double a, double b) { return a > b ? a : b; }
 /* How the world of this rank ended; COLL_OK: it has not. */
 static inline const coll_failure *coll__sim_end_of(const coll__sim_rank *r) { return r->over ? r->over : &r->world->failure; }
 
-/* ---- >>memory: lanes and parcels come from chunks and are used again ---- */
+/* ---- >>memory: lanes and parcels come from chunks and are reused ---- */
 
 static void *coll__sim_chunk(coll__sim *w, size_t length)
 {
@@ -213,14 +213,14 @@ static coll__lane *coll__lane_find(const coll__sim *w, int from, int to, int cha
     return lane;
 }
 
-/* Twice the table, or the first one. */
+/* Doubles the table, or creates it. */
 static bool coll__table_grow(coll__sim *w)
 {
     coll__lane **const old = w->table;
     const size_t length = w->table_length;
     coll__lane **table = (coll__lane **)coll__allocate(coll__like(w), (length ? 2 * length : 64) * sizeof(coll__lane *));
 
-    if (!table) return length > 0;                /* a crowded one works, too                                 */
+    if (!table) return length > 0;                /* a crowded table works, too                               */
     w->table = table;
     w->table_length = length ? 2 * length : 64;
     for (size_t i = 0; i < length; i++)
@@ -234,7 +234,7 @@ static bool coll__table_grow(coll__sim *w)
     return true;
 }
 
-/* Of the lanes that begin, or end, at a rank. */
+/* Adds a lane to the lists of its ranks. */
 static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane **recvs)
 {
     lane->from_next = *sends;
@@ -271,7 +271,7 @@ static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
     return lane;
 }
 
-/* Give a lane back if it holds nothing. */
+/* Frees a lane if it is empty. */
 static void coll__lane_close(coll__sim *w, coll__lane *lane)
 {
     COLL__ASSERT(!lane->recvs == (lane->recv_count == 0) && !lane->parcels == (lane->parcel_count == 0),
@@ -357,7 +357,7 @@ static void coll__append_time(char *text, size_t room, double seconds)
 
 /* ---- >>waking ---- */
 
-/* Something has happened to this rank at `time`. */
+/* An event of this rank at `time`: wakes it. */
 static void coll__sim_tell(coll__sim_rank *r, double time)
 {
     coll__sim *w = r->world;
@@ -398,7 +398,7 @@ static void coll__lane_clear(coll__sim *w, coll__lane *lane, coll_status status)
     coll__lane_close(w, lane);
 }
 
-/* The first cause counts.  Everything pending ends with it, and nothing happens any more but that ranks are told. */
+/* The first cause is kept.  It ends all that is pending, and no other event follows. */
 static void coll__sim_end(coll__sim *w, const coll_failure *cause)
 {
     if (w->failure.status != COLL_OK) return;
@@ -409,7 +409,7 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
         if (!w->ranks[i].has_news) w->unseen++;
         w->ranks[i].has_news = true;
     }
-    for (size_t i = 0; i < w->event_count; i++) { /* those of messages that had been taken back                */
+    for (size_t i = 0; i < w->event_count; i++) { /* of withdrawn messages                                    */
         coll__parcel *p = (coll__parcel *)w->events[i].what;
         if (w->events[i].kind <= COLL__SIM_PIECE && p->is_cancelled) coll__parcel_give(w, p);
     }

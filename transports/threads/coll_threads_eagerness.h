@@ -1,26 +1,25 @@
-/* coll_threads_eagerness.h - eagerly or directly: which way a call goes whose input is neither short nor long.
+/* coll_threads_eagerness.h - selects the eager or the direct protocol for inputs that are neither short nor long.
  *
- * Eagerly a rank copies its input to where the others read it, and goes on.  Directly it says where its buffers are, and waits
- * until the others are through with them.  Which is quicker depends on what the program does between two calls.  Where an input
- * is written and a result is read each time, as programs do, the eager way takes about half the time of the direct one; where
- * nobody touches them, up to 3 times as long.  Nothing in a call shows it.  So it is learned, for each kind and each class of
- * lengths: the first member times runs of calls, from the beginning of the first to that of the one behind the last, so that
- * what a way costs between two calls is in it, too.
+ * Eager: a rank copies its input to where peers read it, and continues.  Direct: it publishes its buffers, and waits until its
+ * peers are done with them.  Which one is faster depends on what the program does between two calls.  If it writes an input and
+ * reads a result each time, eager takes about half the time of direct; if it touches neither, up to 3 times as long.  A call does
+ * not show this.  So it is measured, for each kind and length class: the first member times runs of calls, from the start of the
+ * first to the start of the one after the last.  This includes the costs of a protocol between two calls.
  *
- * All ranks must go the same way in a turn.  So a new way holds from a turn that is `abreast` behind the one that the first
- * member is about to publish: who is there has seen what was written before that (coll__turn_before()).  For those who are not
- * there yet, the word says the way before, too; so it is not changed again until all are.
+ * All ranks must use the same protocol in an operation.  So a new one holds from an operation `abreast` after the one that the
+ * first member is about to publish: a rank in it has seen what was written before that (coll__turn_before()).  The word also has
+ * the previous protocol, for ranks that are not there yet; so it does not change again until all are.
  *
- * Where ranks share processors nothing is learned: there a wait saved is worth more than all the rest. */
+ * If ranks share processors nothing is measured: a saved wait outweighs all else. */
 #ifndef COLL_THREADS_EAGERNESS_H
 #define COLL_THREADS_EAGERNESS_H
 
 enum {
-    COLL__EAGERNESS_LEAST_BITS = 10,              /* the first class begins behind 2^this bytes               */
-    COLL__EAGERNESS_RUN = COLL__TURNS_ABREAST,    /* calls of a run: at its end all ranks are on its way      */
-    COLL__EAGERNESS_WARM = 2,                     /* calls before it, which find the caches as the other way has left them */
-    COLL__EAGERNESS_RUNS = 3,                     /* of each way; the fastest counts                          */
-    COLL__EAGERNESS_AGAIN = 8192                  /* calls from one choice to the next                        */
+    COLL__EAGERNESS_LEAST_BITS = 10,              /* the first class begins above 2^this bytes                */
+    COLL__EAGERNESS_RUN = COLL__TURNS_ABREAST,    /* calls of a run: at its end all ranks use its protocol    */
+    COLL__EAGERNESS_WARM = 2,                     /* calls before it: the caches are as the other protocol has left them */
+    COLL__EAGERNESS_RUNS = 3,                     /* of each protocol; the fastest counts                     */
+    COLL__EAGERNESS_AGAIN = 8192                  /* calls from one selection to the next                     */
 };
 
 static inline bool coll__eagerness_in(uint64_t word, uint64_t turn) { return (turn >= word >> 2 ? word : word >> 1) & 1; }
@@ -31,7 +30,7 @@ static coll__eagerness *coll__eagerness_of(const coll__member *m, coll_kind kind
     return &m->group->eagerness[kind][at < 0 ? 0 : at < last ? at : last];
 }
 
-/* A run is over: what it has taken, and the way from now on. */
+/* A run is complete: records its time, and selects the next protocol. */
 static void coll__eagerness_next(const coll__member *m, coll__eagerness *e, uint64_t turn)
 {
     const bool way = e->word & 1;
@@ -52,7 +51,7 @@ static void coll__eagerness_next(const coll__member *m, coll__eagerness *e, uint
     __atomic_store_n(&e->word, (turn + m->abreast) << 2 | (uint64_t)way << 1 | next, __ATOMIC_RELAXED);
 }
 
-/* The first member begins one more call of a kind and a class. */
+/* The first member begins a call of this kind and class. */
 static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint64_t turn, size_t length)
 {
     if (turn < e->word >> 2) return;
@@ -69,14 +68,14 @@ static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint
     }
 }
 
-/* Can an input not go eagerly?  There is no room for it, or its elements are so long that their sums need memory of their own. */
+/* Returns whether an input cannot be eager: no buffer is long enough, or the sums of its elements need extra memory. */
 static bool coll__is_too_long(const coll__member *m, const coll_call *call, size_t unit, size_t length)
 {
     return length > coll__eager_most(m, coll__form_of(call->kind)) || (unit > COLL__BLOCK && coll__kind_reduces(call->kind));
 }
 
-/* Does our next turn go directly, whose input is not so short that it goes eagerly anyway?  Asked once there is room for the
- * turn: only then do all get one answer. */
+/* Returns whether the next operation is direct, if its input is not always eager.  Its slot must be free: only then is the result
+ * the same on all ranks. */
 static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
 {
     const uint64_t turn = m->turn + 1;
@@ -84,7 +83,7 @@ static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m,
     if (coll__is_too_long(m, task->call, task->codec->type_size, length)) return true;
     if (length <= m->learned_from) return false;
     coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
-    if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call asks again and again                 */
+    if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call is offered repeatedly      */
     else if (m->rank == 0) coll__eagerness_note(m, e, turn, length);
     return coll__eagerness_in(__atomic_load_n(&e->word, __ATOMIC_RELAXED), turn);
 }

@@ -1,88 +1,88 @@
-/* coll_threads_group.h - groups: some ranks of the hub with seats of their own, so that their turns are counted apart.
+/* coll_threads_group.h - groups: some ranks of a domain, with slots and operation numbers of their own.
  *
- * The rank that comes first makes the group and the others find it, by its id, its number and its members: two groups without a
- * common member may have the same id and number.  A group that some have left already, and others have not yet entered, is older
- * than its successor of the same name; so the oldest one in which our seat is still free is ours. */
+ * The first rank that enters creates the group.  The others find it by id, number and members: two groups without a common member
+ * may have the same id and number.  So may a group that some ranks have left and others have not entered yet, and its successor.
+ * A rank enters the oldest group in which its slot is free. */
 #ifndef COLL_THREADS_GROUP_H
 #define COLL_THREADS_GROUP_H
 
 enum {
-    COLL__EAGER_INSIDE = 24,                      /* bytes of an eager message that fits in the line of its slot */
-    COLL__EAGER_SHORT = 256,                      /* of one for which a seat has room beside each slot        */
+    COLL__EAGER_INSIDE = 24,                      /* bytes of an eager input in the line of its slot          */
+    COLL__EAGER_SHORT = 256,                      /* bytes of an eager input beside its slot                  */
     COLL__PAGE = 4096
 };
 
-/* Bytes of eager messages for which there is room beyond that. */
+/* Bytes of longer eager inputs, in bounce buffers. */
 typedef struct coll__eager_limits {
-    size_t learned_from;                          /* beyond that it is learned whether they go eagerly        */
-    size_t longest, all;                          /* of a rank's longest, and of those of all ranks           */
+    size_t learned_from;                          /* longer: timing decides if eager or direct                */
+    size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
-/* Ranks of one process, and of several; with a processor each, and sharing some.  Where they share, waiting is dear: an eager
- * message saves a wait, but all have to read it. */
+/* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
+ * all ranks have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
     { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
     { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
 };
 
-/* What a rank publishes of its call in a direct turn. */
+/* What a rank publishes for a direct operation. */
 typedef struct coll__view {
     const unsigned char *send;
     unsigned char       *recv;
-    const unsigned char *made;                    /* apart: what this rank makes of the results of others (coll_threads_sums.h) */
+    const unsigned char *made;                    /* several processes: what it computes for others (coll_threads_sums.h) */
     size_t               count;
-    size_t               recv_count;              /* from here on of calls that do not all have this count    */
+    size_t               recv_count;              /* from here on: kinds without a common count               */
     const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
     const coll_type     *send_types, *recv_types;
 } coll__view;
 
-enum { COLL__LOOKS = 32 };                        /* at a word that has not come, before one does something else */
+enum { COLL__LOOKS = 32 };                        /* polls of a number before other work                      */
 
 enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
 
-/* The number, the fingerprint and a short input share a cache line.  What is longer lies apart: others look at this line again
- * and again, and processors fetch the one beside it, too, from under the hands of its rank. */
+/* The number, the fingerprint and a short input share a cache line.  Longer inputs lie elsewhere: peers poll this line, and
+ * processors then fetch the adjacent line, too, while its owner writes it. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
-    uint64_t      posted;                         /* the turn that this slot is of; written last              */
-    uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
+    uint64_t      posted;                         /* operation of this slot; written last                     */
+    uint64_t      head[COLL__HEAD_WORDS];         /* fingerprint of the call                                  */
     union {
-        unsigned char data[COLL__EAGER_INSIDE];   /* the input, if it is eager and as short as that            */
-        coll__view    view;                       /* directly: where the buffers are                          */
+        unsigned char data[COLL__EAGER_INSIDE];   /* the input, if it is eager and fits                       */
+        coll__view    view;                       /* direct: addresses of the buffers                         */
     } is;
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[COLL__TURN_SLOTS];
-    unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* a longer one, by slot                */
-    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last phase of a direct turn that this rank is through with */
-    uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
-    uint64_t   refused;                           /* apart: the last phase in which it could not read what it needs */
-    uint64_t   careful;                           /* apart: the last turn in which its result overwrites its input */
+    unsigned char shorts[COLL__TURN_SLOTS][COLL__EAGER_SHORT];        /* longer ones, by slot                 */
+    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* last direct phase that this rank has completed */
+    uint64_t   overflowed;                        /* last operation whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
+    uint64_t   refused;                           /* several processes: last phase in which a read was refused */
+    uint64_t   careful;                           /* several processes: last operation whose result overwrites its input */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
-    bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
+    bool       is_taken;                          /* its rank has entered the group; guarded by the domain's lock */
 } coll__seat;
 
 enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
 
-/* Which way calls of a kind and a class of lengths go, and what the first member timed (coll_threads_eagerness.h). */
+/* The protocol for calls of one kind and length class, and timings of the first member (coll_threads_eagerness.h). */
 typedef struct coll__eagerness {
-    uint64_t word;                                /* the turn from which they go so, the way before, and the way from there;
-                                                     of a way the last bit counts: 1 is directly              */
-    int64_t  began;                               /* the run of calls that is being timed,                    */
-    uint64_t bytes;                               /* and those of its inputs                                  */
-    uint32_t calls, runs, rest;                   /* in this run; runs; calls before the next one             */
-    float    best[2];                             /* ns for each byte, of each way                            */
+    uint64_t word;                                /* first operation << 2 | protocol before it << 1 | protocol from it on; 1:
+                                                     direct                                                   */
+    int64_t  began;                               /* start of the timed run,                                  */
+    uint64_t bytes;                               /* and bytes of its inputs                                  */
+    uint32_t calls, runs, rest;                   /* in this run; runs; calls until the next run              */
+    float    best[2];                             /* ns per byte, of each protocol                            */
 } coll__eagerness;
 
-/* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
+/* Followed by the members' ranks, their slots, and bounce buffers. */
 typedef struct coll__group {
     uint64_t id;                                  /* of the communicator, ...                                 */
-    uint32_t number;                              /* ... and of the order there                               */
+    uint32_t number;                              /* ... and of the order in it                               */
     coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
-    size_t   bag_length;                          /* bytes of that room, one for each bag of each member; 0: there is none */
-    size_t   length;                              /* of all of it                                             */
-    int64_t  next;                                /* place of the next in the hub's list                      */
+    size_t   bag_length;                          /* bytes of a bounce buffer; 0: there are none              */
+    size_t   length;                              /* bytes of the whole                                       */
+    int64_t  next;                                /* offset of the next one in the domain's list              */
 } coll__group;
 
 static inline int *coll__group_ranks(coll__group *group) { return (int *)(void *)(group + 1); }
@@ -92,17 +92,17 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for longer eager messages: for each slot a row of bags, one for each member. */
+/* Bounce buffers: rows with one buffer per member. */
 static inline unsigned char *coll__group_bags(coll__group *group)
 {
     return coll__behind(coll__group_seats(group) + group->count, 0);
 }
 
-/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
+/* ---- >>memory of a domain of several processes: returned blocks are reused ---- */
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 
-/* `end`: so far may what nobody has had yet be given.  NULL: there is no more. */
+/* `end`: limit for memory that was never used.  Returns NULL if there is none left. */
 static void *coll__hub_take(coll__hub *hub, size_t length, size_t end)
 {
     for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
@@ -134,12 +134,12 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
     else coll__unreserve(group, group->length);
 }
 
-/* Memory for a group of `count` ranks whose longer eager messages have this length.  NULL: there is no more. */
+/* Memory for a group of `count` ranks with bounce buffers of this length.  NULL: none left. */
 static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
 {
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__BAG_SLOTS * bag_length), COLL__PAGE);
-    const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
+    const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half: groups without   */
     coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
 
     if (group) group->length = length;
@@ -147,7 +147,7 @@ static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_lengt
     return group;
 }
 
-/* A group of these ranks; `ranks` NULL: of all of the hub. */
+/* A group of these ranks; NULL: of all ranks of the domain. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count)
 {
     const coll__eager_limits *const limits = &coll__eager_room[hub->is_apart][hub->is_crowded];
@@ -164,8 +164,8 @@ static coll__group *coll__group_new(coll__hub *hub, uint64_t id, uint32_t number
     return group;
 }
 
-/* The group with this id, this number and these members in which seat `me` is free, made if need be.  The caller holds the
- * hub's lock. */
+/* Returns the group with this id, number and members in which slot `me` is free; creates it if needed.  The caller holds the
+ * domain's lock. */
 static coll__group *coll__group_find(coll__hub *hub, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     int64_t *at = &hub->groups;
@@ -180,7 +180,7 @@ static coll__group *coll__group_find(coll__hub *hub, uint64_t id, uint32_t numbe
     return made;
 }
 
-/* Where the lock cannot be had the group stays in the list, with one holder too many. */
+/* If the lock cannot be taken, the group stays in the list, with one holder too many. */
 static void coll__group_leave(coll__thread *thread, coll__group *group, int me)
 {
     coll__hub *hub = thread->hub;
@@ -194,7 +194,7 @@ static void coll__group_leave(coll__thread *thread, coll__group *group, int me)
         coll__group_free(hub, group);
     }
     if (has_lock) coll__hub_unlock(hub);
-    (void)coll__hub_ring(thread);                 /* some may wait for us there                               */
+    (void)coll__hub_ring(thread);                 /* members may wait for this rank                           */
 }
 
 static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
@@ -225,11 +225,11 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    if (m->thread && m->thread->stager == m) m->thread->stager = NULL;    /* its last turn has failed                 */
+    if (m->thread && m->thread->stager == m) m->thread->stager = NULL;    /* its last operation failed        */
     coll__give(m->held);
 }
 
-/* The lock of the hub cannot be had. */
+/* The lock of the domain cannot be taken. */
 static void coll__blame_lock(coll__thread *thread)
 {
     const coll__hub *const hub = thread->hub;
@@ -242,7 +242,7 @@ static void coll__blame_lock(coll__thread *thread)
                 "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
 }
 
-/* Without memory for our side of it, it is the end of all: the others count on us. */
+/* If this rank has no memory, all ranks fail, because they depend on it. */
 static void *coll__threads_group(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__thread *thread = (coll__thread *)context;
@@ -278,13 +278,13 @@ static void coll__threads_ungroup(void *context, void *handle)
     coll__give(m);
 }
 
-/* Our side of the group in which a task is carried out. */
+/* This rank's side of a task's group. */
 static inline coll__member *coll__member_of(coll__thread *thread, const coll_task *task)
 {
     return task->group ? (coll__member *)task->group : &thread->all;
 }
 
-/* Has this member left the group, or the hub? */
+/* Returns whether this member has left the group or the domain. */
 static bool coll__member_left(const coll__member *m, int rank)
 {
     return __atomic_load_n(&m->seats[rank].has_left, __ATOMIC_ACQUIRE) ||

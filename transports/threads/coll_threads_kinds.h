@@ -1,10 +1,10 @@
-/* coll_threads_kinds.h - the table of kinds: who needs whom, and what a rank does once they have published. */
+/* coll_threads_kinds.h - the table of kinds: which ranks depend on which, and what a rank does once they have published. */
 #ifndef COLL_THREADS_KINDS_H
 #define COLL_THREADS_KINDS_H
 
 static void coll__read_nothing(const coll__turn *t) { (void)t; }
 
-/* Kinds whose work is directly everybody's in everybody's memory, and kinds where only the root's memory matters. */
+/* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
 #define COLL__AMONG_ALL  .from = COLL__EVERYBODY, .until = COLL__EVERYBODY
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
@@ -69,7 +69,7 @@ static const coll__form coll__forms[] = {
 #undef COLL__AMONG_ALL
 #undef COLL__WITH_ROOT
 
-/* NULL: not done here. */
+/* NULL: not supported here. */
 static inline const coll__form *coll__form_of(coll_kind kind)
 {
     const coll__form *form = (size_t)kind < sizeof coll__forms / sizeof *coll__forms ? &coll__forms[kind] : NULL;

@@ -29,7 +29,7 @@ static coll_xfer *coll__fifo_take(coll__fifo *q)
     return x;
 }
 
-/* Our own list of what we send. */
+/* This rank's own list of its sends. */
 static void coll__sends_put(coll__thread *me, coll_xfer *x)
 {
     coll__sends *s = &me->sends[(x->peer - me->hub->first) * COLL_CHANNEL_COUNT + x->channel];
@@ -45,7 +45,7 @@ static void coll__sends_put(coll__thread *me, coll_xfer *x)
     s->last = x;
 }
 
-/* The xfer goes into the receiver's inbox.  The receiver reports in `moved`. */
+/* Puts a message into the receiver's inbox.  The receiver sets `moved`. */
 static coll_status coll__threads_send(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
@@ -61,7 +61,7 @@ static coll_status coll__threads_send(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* Take the next message of a peer out of our inbox, NULL when there is none. */
+/* Removes the next message of a peer from the inbox; NULL: none. */
 static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
 {
     coll__desk *desk = me->desk;
@@ -73,7 +73,7 @@ static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
     return x;
 }
 
-/* Carry out one message: from the sender's memory into ours.  The sender may be gone as soon as `moved` is set. */
+/* Copies one message from the sender's memory.  The sender may free it as soon as `moved` is set. */
 static void coll__deliver(coll_xfer *from, coll_xfer *to)
 {
     const bool fits = (to->any_head || !memcmp(from->head, to->head, COLL_HEAD_LENGTH)) && from->length == to->length;
@@ -84,8 +84,7 @@ static void coll__deliver(coll_xfer *from, coll_xfer *to)
     to->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
 }
 
-/* What is there already is taken at once: who receives one message after the other need not look for each of them.  Those whose
- * messages were taken are woken by the next look. */
+/* Takes a message that is already there at once, without a search of all inboxes.  The next progress wakes its sender. */
 static coll_status coll__threads_recv(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
@@ -108,7 +107,7 @@ static coll_status coll__threads_recv(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* Receive what can be received; true: something was. */
+/* Receives all messages that have a receive.  Returns whether there were any. */
 static bool coll__receive_all(coll__thread *me)
 {
     bool any = false;
@@ -126,7 +125,7 @@ static bool coll__receive_all(coll__thread *me)
     return any;
 }
 
-/* Note which of our sends have been taken. */
+/* Completes sends that were received. */
 static void coll__reap_sends(coll__thread *me)
 {
     for (coll__sends **at = &me->outgoing, *s; (s = *at) != NULL;) {
@@ -139,7 +138,7 @@ static void coll__reap_sends(coll__thread *me)
     }
 }
 
-/* Take back what nobody has begun to receive, all that is in the inboxes, and wait for what is being copied. */
+/* Withdraws sends that are still in inboxes, and waits for those that are being copied. */
 static void coll__withdraw_sends(coll__thread *me)
 {
     for (coll__sends *s = me->outgoing; s; s = s->next) {
@@ -155,7 +154,7 @@ static void coll__withdraw_sends(coll__thread *me)
     me->outgoing = NULL;
 }
 
-/* A message of a collective from a rank that has left, or to it, will never be taken. */
+/* A message of a collective from or to a rank that has left can never complete. */
 static void coll__check_left(coll__thread *me)
 {
     for (const coll__sends *s = me->outgoing; s; s = s->next)
@@ -169,7 +168,7 @@ static void coll__check_left(coll__thread *me)
     }
 }
 
-/* Take what has come, and see what of ours was taken. */
+/* Receives messages, and completes sends. */
 static coll_status coll__mail_look(coll__thread *me)
 {
     coll__hub *hub = me->hub;
@@ -187,7 +186,7 @@ static coll_status coll__mail_look(coll__thread *me)
     return COLL_OK;
 }
 
-/* For `count` messages of one rank to another. */
+/* `count` empty lists. */
 static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
 {
     coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
@@ -196,7 +195,7 @@ static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
     return q;
 }
 
-/* The lists of a rank; false: no memory. */
+/* Opens the lists of a rank.  Returns false: no memory. */
 static bool coll__sends_open(coll__thread *me)
 {
     const size_t lists = (size_t)me->hub->size * COLL_CHANNEL_COUNT;
@@ -206,7 +205,7 @@ static bool coll__sends_open(coll__thread *me)
     return me->recvs && me->sends;
 }
 
-/* Those of a hub; false: no memory. */
+/* Opens the inboxes of a domain.  Returns false: no memory. */
 static bool coll__inboxes_open(coll__hub *hub)
 {
     hub->inboxes = coll__fifos_new(coll__like(hub), (size_t)hub->size * (size_t)hub->size * COLL_CHANNEL_COUNT);
@@ -224,9 +223,9 @@ static inline bool coll__inboxes_open(const coll__hub *hub) { return (void)hub, 
 
 #endif
 
-/* ---- >>who has left ---- */
+/* ---- >>ranks that have left ---- */
 
-/* A rank leaves when everything it sent has been taken; so whoever had left before this progress has nothing more to say. */
+/* A rank leaves after all its messages were received.  So a rank that had left before this progress sends nothing more. */
 static bool coll__threads_has_left(const void *context, int peer)
 {
     const coll__thread *me = (const coll__thread *)context;

@@ -1,21 +1,21 @@
-/* coll_threads_moves.h - what a rank does in a turn, for kinds of which elements move, once those whose word it needs have
- * published; and what every kind has in a turn.
+/* coll_threads_moves.h - what a rank does in an operation of kinds that move elements, once the required peers have published;
+ * and what all kinds share.
  *
- * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the
- * receiver's, described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this
- * way every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
+ * There are two families of kinds.  If elements move, each move has two ends: a place in the sender's memory and one in the
+ * receiver's, described alike (coll__end).  If elements are combined, each rank combines a share of them for all ranks.  Then
+ * every input line is read once and every output line written once, which is the minimum (coll_threads_sums.h). */
 #ifndef COLL_THREADS_MOVES_H
 #define COLL_THREADS_MOVES_H
 
 enum { COLL__SHARE_UNIT = 64 };
 
-/* Where the eager inputs of a turn are: that of the first rank, and so many bytes from each to the next. */
+/* The eager inputs of an operation: that of the first rank, and bytes from each to the next. */
 typedef struct coll__eagers {
     const unsigned char *first;
     size_t               step;
 } coll__eagers;
 
-/* A turn, as its kind sees it. */
+/* An operation, for the functions of its kind. */
 typedef struct coll__turn {
     coll__member    *m;
     coll_task       *task;
@@ -23,39 +23,39 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    coll__eagers     eager;                       /* eagerly: the inputs of all ranks                         */
-    const unsigned char *send;                    /* our own, where others may see a copy; NULL: they see ours */
-    unsigned char   *recv;                        /* apart: our own result                                    */
-    unsigned char   *made;                        /* apart: what we make for others; NULL: it is in the result */
-    bool             streams;                     /* results are stored past the caches                      */
+    coll__eagers     eager;                       /* eager: the inputs of all ranks                           */
+    const unsigned char *send;                    /* own input, if peers may see a copy; NULL: they do not    */
+    unsigned char   *recv;                        /* several processes: own result                            */
+    unsigned char   *made;                        /* several processes: results for others; NULL: in `recv`   */
+    bool             streams;                     /* results use streaming stores                             */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
 
-/* Whom a rank waits for: nobody; everybody; the root, unless it is itself; on the root everybody and elsewhere nobody; the
- * ranks up to its own. */
+/* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
+ * own. */
 typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__whom;
 
-/* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
+/* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-/* Apart: what a rank shows to others beside its buffers, where these cannot be read in place: nothing; its input; its input and
- * the share of the result that it makes; its input and its share of the results of all ranks. */
+/* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
+ * the result; its input and its share of the results of all ranks. */
 typedef enum coll__staged_part {
     COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
 } coll__staged_part;
 
-/* How a kind is carried out; what it is about is in its row (coll_shape.h). */
+/* How a kind is carried out; its row in coll_shape.h says what it does. */
 typedef struct coll__form {
     coll__eager   eager;
-    coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
-    coll__whom   from, until;                     /* directly: who must have published, who must be done      */
-    void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
-    coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
+    coll__whom   eager_from;                      /* eager: whose input this rank needs                       */
+    coll__whom   from, until;                     /* direct: who must have published, who must be done        */
+    void        (*read) (const coll__turn *t);    /* eager: reads what this rank needs from the slots         */
+    coll_status (*share)(const coll__turn *t);    /* direct: this rank's share of the work                    */
     coll__staged_part staged;
-    coll_status (*probe)(const coll__turn *t);    /* apart, may be NULL: can what this rank needs of others be read? */
-    coll_status (*pull) (const coll__turn *t);    /* apart, may be NULL: take what others have made for this rank */
-    coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
-    void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
+    coll_status (*probe)(const coll__turn *t);    /* several processes, may be NULL: checks that all inputs can be read */
+    coll_status (*pull) (const coll__turn *t);    /* several processes, may be NULL: copies what others have computed */
+    coll_status (*begin)(const coll__turn *t, coll__view *view);      /* direct, may be NULL: before publishing */
+    void        (*end)  (const coll__turn *t);    /* direct, may be NULL: when all are done                   */
 } coll__form;
 
 static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int rank)
@@ -73,7 +73,6 @@ static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int ran
 
 static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
 
-/* Which slot a turn has. */
 static inline unsigned coll__slot_number(const coll__member *m, uint64_t turn) { return (unsigned)(turn & m->slot_mask); }
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
@@ -81,7 +80,7 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
     return &m->seats[rank].slots[coll__slot_number(m, turn)];
 }
 
-/* Has only the root an eager input?  Then the bags of all are its own. */
+/* Returns whether only the root has an eager input.  Then it may fill the bounce buffers of all. */
 static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
 
 static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
@@ -110,13 +109,13 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
     return &coll__slot_in(t->m, rank, t->number)->is.view;
 }
 
-/* Directly: where the input of a rank lies. */
+/* Direct: the input of a rank. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
     return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
 }
 
-/* ---- >>memory: what a turn needs beyond the user's ---- */
+/* ---- >>memory: what an operation needs beyond the user's ---- */
 
 static coll_status coll__no_memory(const coll__turn *t, size_t length)
 {
@@ -124,7 +123,7 @@ static coll_status coll__no_memory(const coll__turn *t, size_t length)
     return coll__blame(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
 }
 
-/* Memory of ours for others to use in this turn.  NULL: there is none. */
+/* Private memory that peers use in this operation.  NULL: none. */
 static void *coll__hold(coll__member *m, size_t length)
 {
     if (length <= m->held_length) return m->held;
@@ -141,7 +140,7 @@ static size_t coll__scan_room(const coll__codec *codec)
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
-/* Let memory of ours that means nothing between two calls have this length at least. */
+/* Extends scratch memory to at least this length. */
 static coll_status coll__lengthen(const coll__turn *t, void **room, size_t *has, size_t length)
 {
     if (length <= *has) return COLL_OK;
@@ -153,8 +152,8 @@ static coll_status coll__lengthen(const coll__turn *t, void **room, size_t *has,
     return COLL_OK;
 }
 
-/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any we have met.  There is enough
- * for those of which a block has room from the start. */
+/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any before.  The initial memory suffices
+ * for elements that fit in a block. */
 static coll_status coll__need_scratch(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
@@ -175,7 +174,7 @@ typedef struct coll__end {
 
 static inline const coll__kind_shape *coll__shape_in(const coll__turn *t) { return &coll__kinds[t->call->kind]; }
 
-/* What a rank says of a block in a list. */
+/* A rank's list entry for a block. */
 typedef struct coll__entry {
     size_t    count, offset;
     coll_type type;
@@ -183,7 +182,7 @@ typedef struct coll__entry {
 
 COLL__FOR_SIZE
 
-/* Entry `i` of the lists of a rank, which lie in its memory; only those are read that the shape has. */
+/* Reads entry `i` of a rank's lists, from its memory; only of lists that the shape has. */
 static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_shape *shape, int rank, const size_t *counts,
                                          const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
 {
@@ -204,7 +203,7 @@ static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_s
     return status;
 }
 
-/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, where it is one block. */
+/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, if it is one block. */
 static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape *shape, const unsigned char *base, size_t count,
                                      const coll__entry *entry, int i)
 {
@@ -220,7 +219,7 @@ static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape
         end.type = entry->type;
         skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
     }
-    if (end.count) end.at += skip;                /* an empty block may have no memory at all                 */
+    if (end.count) end.at += skip;                /* an empty block may have no memory                        */
     return end;
 }
 
@@ -241,7 +240,7 @@ static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, c
     return status;
 }
 
-/* memcpy that takes NULL where there is nothing to copy, and a place that has the bytes already. */
+/* memcpy that allows NULL if there is nothing to copy, and equal addresses. */
 static inline void coll__move_bytes(const coll__turn *t, void *to, const void *from, size_t length)
 {
     if (!length || to == from) return;
@@ -249,7 +248,7 @@ static inline void coll__move_bytes(const coll__turn *t, void *to, const void *f
     else memcpy(to, from, length);
 }
 
-/* Apart: the same from the memory of a member. */
+/* Between processes: the same, from a member's memory. */
 static coll_status coll__pull_bytes(const coll__turn *t, int rank, void *to, const void *from, size_t length)
 {
     const void *const there = coll__reach(t->m, rank, from, length);
@@ -259,7 +258,7 @@ static coll_status coll__pull_bytes(const coll__turn *t, int rank, void *to, con
     return COLL_OK;
 }
 
-/* Bytes that a rank sends to all, or receives from all; a list that it has not is not looked at. */
+/* Bytes that a rank sends to all, or receives from all; ignores lists that it does not have. */
 static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
 {
     const int count = t->m->count;
@@ -272,7 +271,7 @@ static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, c
     return total * t->unit;
 }
 
-/* Do the two ends of a move agree?  Asked before the first byte of it is written. */
+/* Checks that both ends of a move agree, before its first byte is written. */
 static coll_status coll__check_ends(const coll__turn *t, int from, int to, const coll__end *source, const coll__end *target)
 {
     const int sender = coll__hub_rank(t, from), receiver = coll__hub_rank(t, to);
@@ -282,7 +281,7 @@ static coll_status coll__check_ends(const coll__turn *t, int from, int to, const
                        source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
-/* Move a block, of which one end is ours; apart, its target. */
+/* Moves a block with one end on this rank; between processes, its target. */
 static inline coll_status coll__move(const coll__turn *t, int from, int to)
 {
     coll__end source, target;
@@ -297,7 +296,7 @@ static inline coll_status coll__move(const coll__turn *t, int from, int to)
     return COLL_OK;
 }
 
-/* Do all ranks send us what we expect?  Asked before the first byte is written. */
+/* Checks that all ranks send what this rank expects, before the first byte is written. */
 static coll_status coll__check_all_ends(const coll__turn *t)
 {
     coll_status status = COLL_OK;
@@ -310,8 +309,8 @@ static coll_status coll__check_all_ends(const coll__turn *t)
     return status;
 }
 
-/* Fetch from every rank what it has for this one.  Each rank begins with its own block, which its caches still have alone, and
- * goes on with those behind it, so that they do not crowd at one memory. */
+/* Fetches each rank's block for this one.  Each rank begins with its own block, which only its caches have, and continues with
+ * those after it.  So the ranks do not access one memory at once. */
 static inline coll_status coll__fetch_all(const coll__turn *t)
 {
     const int me = t->m->rank, count = t->m->count;
@@ -329,8 +328,8 @@ static coll_status coll__share_fetch(const coll__turn *t)
 
 COLL__FOR_SPEED
 
-/* memcpy; for up to COLL__EAGER_INSIDE bytes its call would be longer than the copy.  The first and the last piece may share
- * bytes: so few pieces do for every length. */
+/* memcpy; for up to COLL__EAGER_INSIDE bytes a call would take longer than the copy.  The first and the last piece may overlap:
+ * so a few pieces suffice for every length. */
 static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
 {
     if (length > COLL__EAGER_INSIDE) {
@@ -345,7 +344,7 @@ static inline void coll__copy_eager(unsigned char *to, const unsigned char *from
     } else for (size_t i = 0; i < length; i++) to[i] = from[i];
 }
 
-/* Eagerly: what a rank has for us, out of its seat to place `at` of the result, in blocks. */
+/* Eager: copies a rank's block for this one from its slot to place `at` of the result, in blocks. */
 static inline void coll__read_block(const coll__turn *t, int from, int at)
 {
     const size_t length = t->call->count * t->unit;
@@ -362,7 +361,7 @@ static inline void coll__read_all(const coll__turn *t)
 
 COLL__FOR_SIZE
 
-/* Apart: can all blocks be read that others have for this rank? */
+/* Between processes: checks that all blocks for this rank can be read. */
 static coll_status coll__probe_blocks(const coll__turn *t)
 {
     const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
@@ -379,8 +378,8 @@ static coll_status coll__probe_blocks(const coll__turn *t)
 
 COLL__FOR_SPEED
 
-/* gather: eagerly the root fetches all, and so it does where ranks are apart; otherwise directly every rank puts its own block
- * where the root wants it. */
+/* gather: the root fetches all if the call is eager, or between processes.  Otherwise every rank writes its block into the root's
+ * buffer. */
 static void coll__read_gather(const coll__turn *t)
 {
     if (t->m->rank == t->call->root) coll__read_all(t);
@@ -403,8 +402,8 @@ COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 
-/* alltoall in place: others fetch from this rank's buffer while it is overwritten, so they get a copy to fetch from.  Its
- * blocks lie one after the other; where the caller has offsets, the copy has offsets of its own in front. */
+/* alltoall in place: peers read this rank's buffer while it is overwritten, so they read a copy.  Its blocks are contiguous.  If
+ * the call has offsets, the copy begins with its own offsets. */
 static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
 {
     const coll__side_shape *shape = &coll__shape_in(t)->send;

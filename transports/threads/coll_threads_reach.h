@@ -1,16 +1,16 @@
-/* coll_threads_reach.h - how a rank reads what lies in the memory of another.
+/* coll_threads_reach.h - how a rank reads the memory of a peer.
  *
- *     it is of our process                 where it says
- *     it lies in a region of the other one in the same place of that region, which this rank has mapped to read it (coll_alloc)
+ *     same process                         in place
+ *     a region of the peer (coll_alloc)    in this rank's read-only mapping of that region
  *     anywhere else                        the kernel copies it (process_vm_readv)
  *
- * A rank never writes into another process: it may be stopped in the middle of that, given up by the others, and continued when
- * these use their memory for something else.
+ * A rank never writes into another process: it could be suspended while it does, declared failed, and resumed after the others
+ * have reused that memory.
  *
- * A rank combines its share by windows of many elements: of inputs that cannot be read in place a window is fetched, to the first
- * piece of memory that stays in the cache.  Where all ranks are of one process the window is everything, and nothing is copied.
+ * A rank combines its share by windows of many elements.  If an input cannot be read in place, a window of it is fetched, into
+ * memory that stays in the cache.  If all ranks are of one process, the window is everything, and nothing is copied.
  *
- * Where the kernel refuses to copy, the status is COLL_ERR_UNSUPPORTED, and the call goes another way. */
+ * If the kernel refuses to copy, the status is COLL_ERR_UNSUPPORTED, and the call is carried out in another way. */
 #ifndef COLL_THREADS_REACH_H
 #define COLL_THREADS_REACH_H
 
@@ -18,7 +18,7 @@ COLL__FOR_SIZE
 
 #if COLL__HAS_HUB
 
-enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
+enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* bytes that a rank fetches at once; more per rank    */
 
 static void coll__reach_close(coll__thread *me)
 {
@@ -30,7 +30,7 @@ static void coll__reach_close(coll__thread *me)
     coll__give(me->fetched);
 }
 
-/* Of a hub that is_apart, when all ranks are there; false: no memory. */
+/* For a domain of several processes that all ranks have entered.  Returns false: no memory. */
 static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
 {
     const size_t size = (size_t)me->hub->size;
@@ -46,8 +46,7 @@ static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
     return me->mappings && me->ropes && me->fetched;
 }
 
-/* Map a region of process `pid`.  Under its number there may be another segment by now: its rank has left, or is in another
- * world. */
+/* Maps a region of process `pid`.  Its descriptor may be another segment by now, if its rank has left or changed worlds. */
 static void coll__mapping_open(coll__mapping *m, uint32_t pid, bool can_grow)
 {
     const coll__region *const r = &m->region;
@@ -62,7 +61,7 @@ static void coll__mapping_open(coll__mapping *m, uint32_t pid, bool can_grow)
     m->is_refused = !m->at;
 }
 
-/* Of one that grows: open as much as its rank has opened, if the system lets us. */
+/* Makes a growing region accessible as far as its rank has, if the system allows it. */
 static void coll__mapping_grow(coll__mapping *m)
 {
     void *const at = (void *)(uintptr_t)m->at;
@@ -73,7 +72,7 @@ static void coll__mapping_grow(coll__mapping *m)
     if (to > m->opened && !mprotect(at, (size_t)to, PROT_READ)) m->opened = to;
 }
 
-/* What lies at `at` in the memory of the rank with this desk, in ours.  NULL: it is not there. */
+/* Where address `at` of the rank with this slot is mapped here; NULL: nowhere. */
 static const void *coll__reach_at(coll__thread *me, int number, const void *at, size_t length)
 {
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
@@ -108,14 +107,14 @@ static inline const void *coll__reach_at(const coll__thread *me, int number, con
 
 COLL__FOR_SPEED
 
-/* Has coll_alloc given this to a member?  Asked of a rank's own memory: then the others reach it there. */
+/* Returns whether `at` is memory of coll_alloc, for a rank's own memory: peers read that in place. */
 static inline bool coll__is_in_room(const coll__member *m, int rank, const void *at)
 {
     const coll__region *const r = &coll__desk_of(m->thread->hub, m->ranks[rank])->regions[COLL__REGION_LENT];
     return (uint64_t)(uintptr_t)at - r->base < r->length;
 }
 
-/* What lies at `at` in the memory of a member of the group, in ours, to be read.  NULL: it is not there. */
+/* Where address `at` of a member is mapped here, for reading; NULL: nowhere. */
 static inline const void *coll__reach(const coll__member *m, int rank, const void *at, size_t length)
 {
     if (!coll__is_apart(m) || rank == m->rank) return at;
@@ -124,8 +123,7 @@ static inline const void *coll__reach(const coll__member *m, int rank, const voi
 
 COLL__FOR_SIZE
 
-/* Read the memory of a member.  COLL_ERR_UNSUPPORTED: the kernel does not copy it, or the process has ended; that shows over
- * TCP. */
+/* Reads a member's memory.  COLL_ERR_UNSUPPORTED: the kernel does not copy it, or the process has ended, which TCP detects. */
 static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length)
 {
     const void *const there = coll__reach(m, rank, from, length);
@@ -136,7 +134,7 @@ static coll_status coll__reach_read(const coll__member *m, int rank, void *to, c
     return COLL_OK;
 }
 
-/* Can so many bytes be read?  Tells by the first and the last. */
+/* Checks that these bytes can be read, by the first and the last. */
 static coll_status coll__reach_try(const coll__member *m, int rank, const void *from, size_t length)
 {
     unsigned char byte;

@@ -1,8 +1,8 @@
-/* coll_threads_shrink.h - after a failure: the ranks of a hub that are left move to a new one.
+/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain migrate to a new one.
  *
- * Whoever comes first opens an exodus, and the others find it by its list of ranks.  It is decided when all have come that have
- * not left the hub, or when the time is up; whoever notices that opens the new hub.  Its bells, if it has such, are hung by those
- * who enter (coll_joined.h). */
+ * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
+ * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
+ * enter it set its doorbells, if it has any (coll_joined.h). */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
@@ -14,12 +14,12 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank);
 
 typedef struct coll__exodus {
     struct coll__exodus *next;
-    int            first;                         /* what the first rank of the new hub is called             */
-    int            count, users;                  /* users: those who have come and not gone again            */
+    int            first;                         /* number of the new domain's first rank                    */
+    int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;
-    unsigned char *is_there;                      /* by place in the list                                     */
+    unsigned char *is_there;                      /* by index in the list                                     */
     bool           is_decided;
-    coll__hub     *fresh;                         /* NULL, once decided: too few have come, or no memory      */
+    coll__hub     *fresh;                         /* NULL, once decided: no quorum, or no memory              */
 } coll__exodus;
 
 static void coll__exodus_free(coll__exodus *e)
@@ -30,7 +30,8 @@ static void coll__exodus_free(coll__exodus *e)
     coll__give(e);
 }
 
-/* The one of these ranks that our place has not gone with yet, opened if need be.  The caller holds the hub's lock. */
+/* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
+ * lock. */
 static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int count, int me, int first)
 {
     const size_t length = (size_t)count * sizeof *ranks;
@@ -53,7 +54,7 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
     return e;
 }
 
-/* Have all come who may?  Then, or at once if `is_late`, it is decided. */
+/* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
 static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, bool is_late)
 {
     coll__hub *hub = thread->hub;
@@ -73,10 +74,9 @@ static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, boo
     for (int i = 0; e->fresh && i < there; i++) coll__hub_desks(e->fresh)[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_wake(thread);
-    if (hub->has_bells) coll__word_wake(&hub->bell);              /* who waits here does not sleep elsewhere      */
+    if (hub->has_bells) coll__word_wake(&hub->bell);              /* ranks that wait here sleep on the word   */
 }
 
-/* Our seat in the new hub. */
 static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *out, coll_failure *failure)
 {
     int there = 0;
@@ -98,8 +98,8 @@ static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *o
     return COLL_OK;
 }
 
-/* Move to a new hub, with those of `ranks` who come in time.  Its first rank is called `first`.  Where those who are to come may
- * need something else of us before, serve(context) sees to that again and again. */
+/* Migrates to a new domain, with the ranks of `ranks` that join in time.  Its first rank has number `first`.  Meanwhile
+ * serve(context) is called repeatedly: a joining process may need it first. */
 static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
                                     void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
 {
@@ -112,7 +112,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
     pthread_mutex_lock(&hub->lock);
     coll__exodus *e = coll__exodus_find(hub, ranks, count, me, first);
     if (e) e->is_there[me] = 1, e->users++;
-    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* who leaves rings the bell for them        */
+    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
         coll__exodus_decide(thread, e, coll__now() >= deadline);

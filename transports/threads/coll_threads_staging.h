@@ -1,31 +1,30 @@
-/* coll_threads_staging.h - what a rank shows to other processes in a direct turn: its input, and what it makes for them.
+/* coll_threads_staging.h - what a rank exposes to other processes in a direct operation: its input, and its results for them.
  *
- *     the input          where it is, read in place (coll_alloc) or by the kernel; or a copy in the staging area
- *     what it makes      in its result, read likewise; or beside it, in the staging area or in memory of its own
+ *     input              in place, read directly (coll_alloc) or by the kernel; or a copy in the staging area
+ *     results            in its result buffer, read likewise; or in the staging area or private memory
  *
- * The staging area is a part of its room, which others have mapped.  Copies there stay in the caches, where the kernel
- * (process_vm_readv) takes half a microsecond for each page; but their lines go from one processor to the other each time, and
- * some processors are far from one another.  So the quicker way is learned, as with stores past the caches
- * (coll_threads_stores.h).  What is longer than the area goes by the kernel, and so do blocks that only move: it copies them
- * once, and not twice. */
+ * The staging area is a part of the rank's segment, which the peers have mapped.  Copies there stay in the caches, where the
+ * kernel (process_vm_readv) takes 0.5 us per page.  But their lines move between processors each time, and some processors are
+ * far apart.  So timings select the faster way (as in coll_threads_stores.h).  Inputs longer than the area use the kernel, and so
+ * do blocks that only move: the kernel copies them once instead of twice. */
 #ifndef COLL_THREADS_STAGING_H
 #define COLL_THREADS_STAGING_H
 
 #if COLL__HAS_HUB
 
-enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together: what is shorter goes eagerly   */
+enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
-/* Where ours is; NULL: we have none. */
+/* This rank's staging area; NULL: none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
 {
     return (unsigned char *)(uintptr_t)m->thread->desk->regions[COLL__REGION_STAGING].base;
 }
 
-/* Copy our input there: all that others read of it. */
+/* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__turn *t, unsigned char *to, const unsigned char *from, size_t length)
 {
     const size_t block = t->call->count * t->unit;
-    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* of a reduce_scatter, our own block */
+    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* reduce_scatter: own block    */
 
     if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
     const size_t begin = at * t->unit, end = begin + share * t->unit;
@@ -34,14 +33,14 @@ static void coll__staging_copy(const coll__turn *t, unsigned char *to, const uns
     memcpy(to + end, from + end, length - end);
 }
 
-/* Bytes of our input that may be staged. */
+/* Bytes of this rank's input that may be staged. */
 static size_t coll__staging_input(const coll__turn *t, const unsigned char *send)
 {
     const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
     return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
 }
 
-/* Bytes of what we make for others. */
+/* Bytes of this rank's results for others. */
 static size_t coll__made_bytes(const coll__turn *t)
 {
     const bool is_for_all = t->form->staged == COLL__STAGED_ALL;
@@ -52,14 +51,14 @@ static size_t coll__made_bytes(const coll__turn *t)
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* May that be beside our result, though it could be in it?  Not where others read it there in place, or nobody reads it. */
+/* Returns whether these may lie outside the result buffer: not if peers read that in place, or if no peer reads them. */
 static bool coll__may_be_beside(const coll__turn *t)
 {
     const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
     return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
 }
 
-/* Is it time to stage what may be staged?  Whoever asks has the area until the turn ends. */
+/* Decides whether to stage.  If so, the operation uses the area until it ends. */
 static bool coll__staging_wins(const coll__turn *t, size_t length)
 {
     coll__staging *const s = &t->m->staging;
@@ -73,7 +72,7 @@ static bool coll__staging_wins(const coll__turn *t, size_t length)
     return s->is_staged;
 }
 
-/* Before a turn is published: what others will see of us. */
+/* Before an operation is published: chooses what peers see. */
 static coll_status coll__staging_begin(const coll__turn *t, coll__view *view)
 {
     coll__staging *const s = &t->m->staging;
@@ -98,7 +97,7 @@ static coll_status coll__staging_begin(const coll__turn *t, coll__view *view)
     return COLL_OK;
 }
 
-/* This rank itself takes its buffers where they are. */
+/* This rank uses its buffers in place. */
 static inline void coll__staging_recall(coll__turn *t)
 {
     t->send = t->m->staging.send;
@@ -106,7 +105,7 @@ static inline void coll__staging_recall(coll__turn *t)
     t->made = t->m->staging.made;
 }
 
-/* The area is free again. */
+/* Releases the area. */
 static void coll__staging_end(const coll__turn *t)
 {
     coll__staging *const s = &t->m->staging;

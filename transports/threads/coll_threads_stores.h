@@ -1,31 +1,31 @@
-/* coll_threads_stores.h - whether long results are stored past the caches, learned from the calls themselves.
+/* coll_threads_stores.h - whether long results are written by streaming stores, selected by timing the calls.
  *
- * A store past the caches saves that a line is read before it is overwritten; where the line would have stayed in a cache, it
- * loses.  How much cache there is for a rank nobody tells: what the processor says of its own is not what a virtual machine has
- * of it, and others use it, too.  So a rank times its shares of some long calls, first one way and then the other, and goes on
- * with the better one; after many calls it looks again.  Ranks may differ: it shows in the time only. */
+ * A streaming store avoids reading a line before it is overwritten.  It is slower if the line would have stayed in a cache.  A
+ * rank does not know its part of the cache: a virtual machine has less than the processor reports, and others use it, too.  So a
+ * rank times its shares of some long calls in both ways, and continues with the faster one.  It repeats that after many calls.
+ * Ranks may differ: this changes the time only. */
 #ifndef COLL_THREADS_STORES_H
 #define COLL_THREADS_STORES_H
 
 enum {
-    COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; what is shorter stays in our own caches */
-    COLL__TRIAL_TRIES = 5,                        /* of each way; the first finds the caches as the other way */
-                                                  /* has left them, and of the rest the fastest counts        */
-    COLL__TRIAL_AGAIN = 1024                      /* calls from one look to the next                          */
+    COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; shorter ones stay in own caches */
+    COLL__TRIAL_TRIES = 5,                        /* of each way; the first finds the caches as the other     */
+                                                  /* has left them, of the rest the fastest counts */
+    COLL__TRIAL_AGAIN = 1024                      /* calls from one trial to the next                         */
 };
 
-/* That of a length, in a list of classes of which the first ends at 2^(bits + 1) bytes. */
+/* The trial of a length; the first class of the list ends at 2^(bits + 1) bytes. */
 static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int bits)
 {
     const int at = 63 - __builtin_clzll(length) - bits, last = COLL__TRIAL_CLASSES - 1;
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
-/* Do results stay where this rank stores them?  Apart others read them at once, but of blocks that are each rank's own. */
+/* Returns whether results stay where they are stored.  Between processes peers read them at once, except one rank's block. */
 static inline bool coll__stores_stay(const coll__turn *t) { return !coll__is_apart(t->m) || !t->form->pull; }
 
-/* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
- * just been read.  Of an input that is combined only as much counts as there is of the result. */
+/* The trial of a long call; NULL: it is not long.  In place gains nothing: the lines were just read, and are cached.  Of a
+ * combined input, only the length of the result counts. */
 static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
 {
     const coll_call *c = t->call;
@@ -39,7 +39,7 @@ static inline coll__trial *coll__stores_of(const coll__turn *t, size_t *length)
     return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
-/* Shall this call go the other way?  Of two trials that may be of one call the second begins when the first is over. */
+/* Returns whether this call uses the other way.  If two trials may apply to it, the second begins after the first. */
 static inline bool coll__trial_other(coll__trial *s, bool is_second)
 {
     const unsigned begin = is_second ? 2 * COLL__TRIAL_TRIES : 0, phase = (s->calls++ - begin) % COLL__TRIAL_AGAIN;
@@ -50,7 +50,6 @@ static inline bool coll__trial_other(coll__trial *s, bool is_second)
     return is_try ? phase >= COLL__TRIAL_TRIES : s->best[1] < s->best[0] * 0.95f;
 }
 
-/* What it has taken. */
 static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, size_t length)
 {
     float *const best = &s->best[is_other];
@@ -58,7 +57,7 @@ static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, s
     if (*best == 0 || each < *best) *best = each;
 }
 
-/* This rank's share of the work. */
+/* This rank's share of the work, timed in a trial. */
 static coll_status coll__stored_share(coll__turn *t)
 {
     size_t length = 0;

@@ -1,15 +1,15 @@
-/* coll_threads_sums.h - what a rank does in a turn, for kinds of which elements are combined: it takes a share of them, for all
+/* coll_threads_sums.h - what a rank does in an operation of kinds that combine elements: it combines a share of them for all
  * ranks.
  *
- * Among threads it stores its share of the result into the memory of all.  Among processes (apart) it stores into its own memory
- * alone; when all shares are made, each rank takes those of the others from there:
+ * Within a process it stores its share of the result into the memory of all.  Between processes it stores into its own memory
+ * only.  Once all shares are done, each rank copies those of the others:
  *
  *     share    element k of the result = sum of element k of all inputs, for each k of this rank's share
- *     done     everybody has made its share
- *     pull     the shares of the others, from where these have made them (coll__view.made)
- *     pulled   everybody has what it needs, and the memory is free again
+ *     done     every rank has computed its share
+ *     pull     copies the shares of the others, from where they have computed them (coll__view.made)
+ *     pulled   every rank has what it needs, and the memory may be reused
  *
- * A result is computed once, by one rank, and copied: so it has the same bits everywhere. */
+ * One rank computes an element of a result, and the others copy it: so it has the same bits everywhere. */
 #ifndef COLL_THREADS_SUMS_H
 #define COLL_THREADS_SUMS_H
 
@@ -25,7 +25,7 @@ static void coll__share_for(const coll__turn *t, int rank, size_t count, size_t 
     *share = coll__least(each, count - *at);
 }
 
-/* Ours. */
+/* This rank's share. */
 static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
 {
     coll__share_for(t, t->m->rank, count, at, share);
@@ -37,7 +37,7 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
     return output + at * t->unit;
 }
 
-/* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
+/* Elements that are combined at once: all, or as many as the memory for fetched inputs holds. */
 static inline size_t coll__window(const coll__turn *t)
 {
     if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
@@ -45,7 +45,7 @@ static inline size_t coll__window(const coll__turn *t)
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
-/* Room for what is fetched, if the user's elements are longer than any we have met. */
+/* Memory for fetched inputs, if the user's elements are longer than any before. */
 static coll_status coll__need_window(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
@@ -54,13 +54,13 @@ static coll_status coll__need_window(const coll__turn *t)
     return coll__lengthen(t, &thread->fetched, &thread->fetched_length, (size_t)t->m->count * (t->unit + COLL__LINE));
 }
 
-/* Room for a window of the input of a rank that cannot be reached. */
+/* Memory for a window of an input that cannot be read in place. */
 static inline unsigned char *coll__slot_of_window(const coll__turn *t, int slot, size_t count)
 {
     return (unsigned char *)t->m->thread->fetched + coll__round_up(count * t->unit, COLL__LINE) * (size_t)slot;
 }
 
-/* The sources of elements from..from+count, at most a window, of ranks 0..last: where they lie, or fetched. */
+/* Sets the sources of elements from..from+count, at most a window, of ranks 0..last: in place, or fetched. */
 static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t from, size_t count)
 {
     coll__thread *thread = t->m->thread;
@@ -79,7 +79,7 @@ static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t 
     return status;
 }
 
-/* Does a rank have a result of its own in this call?  Does that lie where its input lies? */
+/* Whether this rank has a result in this call; whether that overwrites its input. */
 static inline bool coll__has_result(const coll__turn *t)
 {
     return coll__is_held(&coll__shape_in(t)->recv, t->m->rank, t->call->root);
@@ -87,14 +87,14 @@ static inline bool coll__has_result(const coll__turn *t)
 
 static inline bool coll__is_overwritten(const coll__turn *t) { return t->call->send == t->call->recv && coll__has_result(t); }
 
-/* Where the part of a result lies that this rank makes: element `at`. */
+/* Element `at` of the part of a result that this rank computes. */
 static inline unsigned char *coll__made_at(const coll__turn *t, size_t at)
 {
     return t->made ? t->made + at * t->unit : coll__output_of(t, t->m->rank, at);
 }
 
-/* The places for a result that all ranks first..first+n get at element `at`: gives how many.  Apart: our own result, and where
- * others read it. */
+/* Sets the destinations of element `at` of a result of ranks first..first+n; returns their number.  Between processes: the own
+ * result, and where others read it. */
 static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at)
 {
     const int me = t->m->rank;
@@ -108,7 +108,7 @@ static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t
     return m;
 }
 
-/* Combine elements from..from+count of all inputs into the elements from `at` on of the results of ranks first..first+n. */
+/* Combines elements from..from+count of all inputs into the results of ranks first..first+n, from element `at` on. */
 static coll_status coll__combine_for(const coll__turn *t, int first, int n, size_t at, size_t from, size_t count)
 {
     coll__thread *thread = t->m->thread;
@@ -127,7 +127,7 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
     return status;
 }
 
-/* Eagerly: the sources of the elements from `from` on, in the seats of ranks 0..last. */
+/* Eager: the sources of the elements from `from` on, in the slots of ranks 0..last. */
 static inline const coll__source *coll__read_inputs(const coll__turn *t, int last, size_t from)
 {
     coll__source *const sources = t->m->thread->sources;
@@ -148,8 +148,8 @@ static inline void coll__read_reduce(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* May each rank make its own result?  Not where that overwrites an input which others still read.  In a reduce_scatter rank 0
- * may, whose own block is the first.  All ask, and get one answer. */
+/* Returns whether each rank may compute its own result: not if that overwrites an input that others still read.  In a
+ * reduce_scatter rank 0 may, because its block is the first.  Same on every rank. */
 static bool coll__may_make_own(const coll__turn *t)
 {
     for (int i = t->call->kind == COLL_REDUCE_SCATTER; i < t->m->count; i++)
@@ -157,17 +157,17 @@ static bool coll__may_make_own(const coll__turn *t)
     return true;
 }
 
-enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads of others rather than to write to them */
+enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads from others instead of writing to them */
 
-/* Does each rank make its own sum of all?  Lines of a share go to all ranks and are fetched from there when they use the result,
- * so that short inputs are rather read by all.  Processes exchange those eagerly. */
+/* Returns whether each rank computes its own sum.  A share's lines are written to all ranks, and fetched again when they use the
+ * result.  So every rank reads short inputs itself.  Between processes those are eager. */
 static inline bool coll__makes_own_sum(const coll__turn *t)
 {
     const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
     return t->call->kind == COLL_ALLREDUCE && length <= COLL__OWN_MOST && !coll__is_apart(t->m) && coll__may_make_own(t);
 }
 
-/* The results of some elements for ranks first..first+n; our own is looked at while it is in the cache. */
+/* Combines elements for ranks first..first+n; checks the own result for overflow while it is in the cache. */
 static coll_status coll__combine_and_look(const coll__turn *t, int first, int n, size_t at, size_t count)
 {
     const coll_status status = coll__combine_for(t, first, n, at, at, count);
@@ -177,7 +177,7 @@ static coll_status coll__combine_and_look(const coll__turn *t, int first, int n,
     return status;
 }
 
-enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two looks at them                     */
+enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two such checks                            */
 
 COLL__FOR_SIZE
 
@@ -197,7 +197,7 @@ static coll_status coll__share_reduce(const coll__turn *t)
     return status;
 }
 
-/* Apart: take from all ranks the shares of our result that they have made.  In place our own is beside. */
+/* Between processes: copies the shares of this rank's result from all ranks.  In place, its own share is elsewhere. */
 static coll_status coll__pull_shares(const coll__turn *t)
 {
     const int me = t->m->rank, size = t->m->count;
@@ -217,7 +217,7 @@ static coll_status coll__pull_shares(const coll__turn *t)
     return status;
 }
 
-/* Apart: can elements from..from+count of all inputs be read? */
+/* Between processes: checks that elements from..from+count of all inputs can be read. */
 static coll_status coll__probe_inputs(const coll__turn *t, size_t from, size_t count)
 {
     coll_status status = COLL_OK;
@@ -227,7 +227,7 @@ static coll_status coll__probe_inputs(const coll__turn *t, size_t from, size_t c
     return status;
 }
 
-/* And the shares that others are about to make? */
+/* Also the shares that others will compute. */
 static coll_status coll__probe_shares(const coll__turn *t)
 {
     const bool pulls = t->call->kind != COLL_REDUCE || t->m->rank == t->call->root;
@@ -245,8 +245,8 @@ static coll_status coll__probe_shares(const coll__turn *t)
 
 COLL__FOR_SPEED
 
-/* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
- * we publish it, so what stands in the seats is of this one or older. */
+/* COLL_DETECT_OVERFLOW of an allreduce: every rank has checked its share.  No rank begins a later share before this rank
+ * publishes that operation.  So the slots have values of this one or older. */
 static void coll__end_allreduce(const coll__turn *t, coll_task *task)
 {
     bool overflows = false;
@@ -263,7 +263,7 @@ static inline void coll__read_broadcast(const coll__turn *t)
 
 COLL__FOR_SIZE
 
-/* Each rank spreads a share of what the root has.  Apart each takes all of it. */
+/* Each rank copies a share of the root's input to all.  Between processes each copies all of it. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
     const int root = t->call->root, me = t->m->rank;
@@ -292,9 +292,9 @@ static void coll__read_reduce_scatter(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Apart: each rank makes its own block, of which the input begins with element `before`, of `total`.  Where that would overwrite
- * what other ranks have yet to read, it is made beside, and moved there at the end.  In its own block it is safe, but overwrites
- * what another way would need. */
+/* Between processes: each rank computes its own block, whose input begins with element `before`, of `total`.  If that would
+ * overwrite what others still read, it is computed in other memory and moved at the end.  In its own block it is safe, but
+ * overwrites what another method would need. */
 static coll_status coll__begin_own_block(const coll__turn *t, coll__view *view, size_t before, size_t count, size_t total)
 {
     const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
@@ -334,9 +334,9 @@ static coll_status coll__probe_reduce_scatter(const coll__turn *t)
     return coll__probe_inputs(t, (size_t)t->m->rank * t->call->count, t->call->count);
 }
 
-/* Each rank its own block; or, among threads, where that may not be, a share of all blocks.
- * Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
- * overwrites an element, because its share is at the same place in every block. */
+/* Each rank computes its own block; or, within a process, if that is not allowed, a share of all blocks.  Block 0 is the first: a
+ * result in place may overwrite block 0 of its input.  The same rank reads and overwrites an element, because its share has the
+ * same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
 {
     const int me = t->m->rank;
@@ -353,7 +353,7 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
 
 #if COLL__HAS_COUNTS
 
-/* Elements of a reduce_scatterv in front of the block of a rank. */
+/* Elements of a reduce_scatterv before the block of a rank. */
 static size_t coll__elements_before(const coll__turn *t, int rank)
 {
     size_t before = 0;
@@ -362,8 +362,8 @@ static size_t coll__elements_before(const coll__turn *t, int rank)
     return before;
 }
 
-/* With uneven blocks a result at the start of its input would overwrite what other ranks have yet to read, also among threads.
- * In its own block it is safe: whoever combines an element is the only one who reads it. */
+/* With uneven blocks a result at the start of its input would overwrite what others still read, even within a process.  In its
+ * own block it is safe: only the rank that combines an element reads it. */
 static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *view)
 {
     return coll__begin_own_block(t, view, coll__elements_before(t, t->m->rank), view->recv_counts[t->m->rank],
@@ -372,7 +372,7 @@ static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *
 
 static void coll__end_reduce_scatterv(const coll__turn *t) { coll__end_own_block(t, t->call->recv_counts[t->m->rank]); }
 
-/* Do all ranks have the same counts?  Each compares with all: among threads it is about to write into the memory of all. */
+/* Checks that all ranks have the same counts.  Each compares with all, because it may write into the memory of all. */
 static coll_status coll__check_counts(const coll__turn *t)
 {
     const size_t *const ours = t->call->recv_counts;
@@ -404,13 +404,13 @@ static coll_status coll__probe_reduce_scatterv(const coll__turn *t)
     return coll__probe_inputs(t, coll__elements_before(t, t->m->rank), t->call->recv_counts[t->m->rank]);
 }
 
-/* Where a share that begins `at` elements into a block of `count` really begins: not within a group. */
+/* The start of a share, `at` elements into a block of `count`, rounded up to a whole group. */
 static inline size_t coll__group_at(const coll__turn *t, size_t at, size_t count)
 {
     return coll__least(coll__round_up(at, (size_t)1 << t->task->codec->group_bits), count);
 }
 
-/* Among threads the share is one of the whole vector, because blocks may be short. */
+/* Within a process the share is one of the whole vector, because blocks may be short. */
 static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 {
     const size_t *const counts = t->call->recv_counts;
@@ -437,9 +437,9 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 COLL__FOR_SPEED
 
 /* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
- * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
- * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
- * from one result to the next; past the caches goes a copy of it. */
+ * element `from`.  The sum is in one accumulator and grows into the other.  Without rank v's part it is the exclusive result of
+ * rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result, and grows from one result to
+ * the next; if results use streaming stores, a copy of it is stored. */
 static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t count, int first, int last)
 {
     const coll__codec *codec = t->task->codec;
@@ -471,7 +471,7 @@ static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t
     }
 }
 
-/* A window of elements, of which the sources and results are known. */
+/* A window of elements whose sources and results are set. */
 static void coll__scan_window(const coll__turn *t, size_t at, size_t count, int first, int last)
 {
     const size_t step = coll__block_count(t->task->codec);
@@ -491,20 +491,20 @@ static void coll__read_scan(const coll__turn *t)
 
 COLL__FOR_SIZE
 
-/* Apart: where in what a rank makes its share of the result of rank v is; one result is `share` elements. */
+/* Between processes: offset of this rank's share of the result of rank v; one result is `share` elements. */
 static inline size_t coll__scan_skip(const coll__turn *t, int v, size_t share)
 {
     return coll__round_up(share * t->unit, COLL__LINE) * (size_t)v;
 }
 
-/* Where the share of the result of rank v goes, from its element `done` on. */
+/* Destination of the share of rank v's result, from its element `done` on. */
 static inline void *coll__scan_output(const coll__turn *t, int v, size_t at, size_t share, size_t done)
 {
     if (t->made && (v != t->m->rank || coll__is_overwritten(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
     return coll__output_of(t, v, at + done);
 }
 
-/* An exclusive scan leaves the result of rank 0 as it was. */
+/* An exclusive scan leaves the result of rank 0 unchanged. */
 static coll_status coll__share_scan(const coll__turn *t)
 {
     const int count = t->m->count;
@@ -522,7 +522,7 @@ static coll_status coll__share_scan(const coll__turn *t)
     return status;
 }
 
-/* Apart: can the shares of our result be read that others make? */
+/* Between processes: checks that the shares of this rank's result can be read. */
 static coll_status coll__probe_scan(const coll__turn *t)
 {
     const int me = t->m->rank;
@@ -537,7 +537,7 @@ static coll_status coll__probe_scan(const coll__turn *t)
     return status;
 }
 
-/* Apart: take our result from all ranks, each of which has made a share of it. */
+/* Between processes: copies this rank's result from all ranks, each of which has computed a share. */
 static coll_status coll__pull_scan(const coll__turn *t)
 {
     const int me = t->m->rank, size = t->m->count;

@@ -1,29 +1,28 @@
-/* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
- * until it is done on all sides.
+/* coll_threads_turn.h - a shared-memory operation: publish, wait for the required peers, do this rank's share.  If the share
+ * accessed peers' memory, wait until they are done, too.
  *
- * Among processes (apart) all ranks of a direct turn wait for one another after each phase, also where one has all data:
+ * Between processes, a direct operation has a barrier after each phase, also for ranks that have all data:
  *
- *     probed    only where a result overwrites an input (careful): everybody has tried to read what it needs
- *     done      everybody has done its share, in its own memory
- *     pulled    everybody has taken what others have made for it
+ *     probed    only if a result overwrites an input (careful): every rank has tried to read what it needs
+ *     done      every rank has done its share, in its own memory
+ *     pulled    every rank has copied what others have computed for it
  *
- * A rank that is refused the memory of another (a right that was lost, memory that the kernel does not copy) says so with the
- * phase.  All see that, and all decline the turn, with their inputs as they were. */
+ * If the system refuses a rank access to a peer's memory, the rank publishes that with the phase.  All ranks see it and decline
+ * the operation, with their inputs unchanged. */
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-/* task->state[0]: it has not begun; its eager input is published; directly: its buffers are, and the phases that are over.  The
- * turn is state[1]. */
+/* task->state[0]: not begun; eager input published; direct: buffers published, then the last completed phase.  state[1]: number
+ * of the operation. */
 enum { COLL__TURN_NEW, COLL__TURN_EAGER, COLL__TURN_POSTED, COLL__TURN_PROBED, COLL__TURN_DONE, COLL__TURN_PULLED };
 
-enum { COLL__PHASES = 4 };                        /* numbers of phases that a turn has (coll__seat.done)      */
+enum { COLL__PHASES = 4 };                        /* phases of an operation (coll__seat.done)                 */
 
-/* The number of the phase that ends with this state. */
 static inline uint64_t coll__phase(uint64_t turn, uint64_t state) { return turn * COLL__PHASES + state - COLL__TURN_POSTED; }
 
-enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than there is room for                     */
+enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buffer for it                     */
 
-/* Bytes of an eager input.  Alike on all ranks that make the same call. */
+/* Bytes of an eager input.  Same on every rank for the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
     const size_t one = count * unit;
@@ -40,7 +39,7 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
     return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
 }
 
-/* Is a checked call one that does not go eagerly? */
+/* Returns whether a valid call is too long for the eager protocol. */
 static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
@@ -72,7 +71,8 @@ static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *h
             | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
 
-/* What has a rank published in a turn?  Wait for nobody who will not come, and accept no other call than `head`. */
+/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
+ * COLL_ERR_MISMATCH if its call differs from `head`. */
 static coll_status coll__check_seat(const coll__member *m, const uint64_t *head, int rank, uint64_t turn,
                                     coll_failure *failure)
 {
@@ -90,7 +90,7 @@ static coll_status coll__check_seat(const coll__member *m, const uint64_t *head,
     return COLL_OK;
 }
 
-/* Has a word come?  Most are on their way while one looks. */
+/* Polls a published number up to `looks` times. */
 static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
 {
     while (__atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) {
@@ -100,7 +100,7 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
     return true;
 }
 
-/* The same for one that has not come at the first look, or not with the same call. */
+/* Slow path of coll__check_one: not published at the first poll, or another call. */
 static __attribute__((noinline)) coll_status coll__check_late(const coll__member *m, int rank, uint64_t turn,
                                                              coll_failure *failure)
 {
@@ -108,13 +108,13 @@ static __attribute__((noinline)) coll_status coll__check_late(const coll__member
     return coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, rank, turn, failure);
 }
 
-/* Has a rank, not this one, published `turn`, in this slot, and with this head? */
+/* Returns whether another rank has published `turn` in this slot, with this head. */
 static inline bool coll__has_posted(const coll__slot *slot, const uint64_t *head, uint64_t turn)
 {
     return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
 }
 
-/* Has a rank published `turn`, and with the same call as we? */
+/* Checks that a rank has published `turn`, with the same call as this rank. */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
     const uint64_t *head = coll__slot_in(m, m->rank, turn)->head;
@@ -133,7 +133,7 @@ static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
     return true;
 }
 
-/* The same, where some have not at the first look. */
+/* Slow path of coll__check_all. */
 static __attribute__((noinline)) coll_status coll__check_all_late(const coll__member *m, uint64_t turn, coll_failure *failure)
 {
     for (int i = 0; i < m->count; i++) {
@@ -143,7 +143,7 @@ static __attribute__((noinline)) coll_status coll__check_all_late(const coll__me
     return COLL_OK;
 }
 
-/* Have all ranks?  Turns that this rank did not wait for are looked at, too: in one of them it may have made another call. */
+/* Checks that all ranks have published, also in operations in which this rank did not wait: its call may differ there. */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
     while (m->all_posted < turn) {
@@ -157,16 +157,16 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-/* Who publishes a turn is through with all that are `abreast` before it, or more: so once all have published as many before our
- * next one, they are through with what has been in its slot.  With bags, of which there are fewer, it is the same: who is not
- * through with one publishes no turn that is COLL__BAGS_ABREAST behind it. */
+/* The operation that all ranks must have published before this rank publishes its next one.  A rank that publishes operation n
+ * has completed those up to n - abreast.  There are 2 * abreast slots, so the next slot is free then.  The same holds for bounce
+ * buffers with COLL__BAGS_ABREAST. */
 static inline uint64_t coll__turn_before(const coll__member *m, bool has_bag)
 {
     const uint64_t turn = m->turn + 1, abreast = has_bag ? COLL__BAGS_ABREAST : m->abreast;
     return turn > abreast ? turn - abreast : 0;
 }
 
-/* May our next turn be published, while `ahead` in front of it are not over? */
+/* Checks that the next operation may be published while `ahead` earlier ones are incomplete. */
 static __attribute__((noinline)) coll_status coll__check_room_late(coll__member *m, bool has_bag, int ahead,
                                                                    coll_failure *failure)
 {
@@ -176,7 +176,7 @@ static __attribute__((noinline)) coll_status coll__check_room_late(coll__member 
     return coll__check_all(m, coll__turn_before(m, has_bag), failure);
 }
 
-/* The same; mostly there are none, and all have published enough. */
+/* Fast path: none is incomplete, and all ranks have published enough. */
 static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ahead, coll_failure *failure)
 {
     const uint64_t abreast = has_bag ? COLL__BAGS_ABREAST : m->abreast;
@@ -187,7 +187,7 @@ static inline coll_status coll__check_room(coll__member *m, bool has_bag, int ah
 
 static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
 
-/* Have those published whom this rank waits for? */
+/* Checks that the required peers have published. */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
 {
     coll__member *m = t->m;
@@ -201,13 +201,13 @@ static inline coll_status coll__check_posted(const coll__turn *t, coll__whom who
     return status;
 }
 
-/* Whom does a rank wait for in a direct turn? */
+/* The required peers of a direct operation. */
 static inline coll__whom coll__whom_of(const coll__member *m, coll__whom whom)
 {
     return coll__is_apart(m) ? COLL__EVERYBODY : whom;
 }
 
-/* Are those through with the phase that ends with this state? */
+/* Checks that these peers have completed the phase that ends with `state`. */
 static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64_t state)
 {
     const coll__member *m = t->m;
@@ -219,7 +219,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
         if (!coll__waits_for(t, whom, i)) continue;
         const coll__slot *slot = coll__slot_in(m, i, t->number);
         if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_turn(t))) continue;
-        const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
+        const bool has_left = coll__member_left(m, i);        /* load first: it may finish a phase, then leave */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
@@ -228,7 +228,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom, uint64
     return COLL_OK;
 }
 
-/* Publish the next turn, which is in our slot.  false: the hub has failed before. */
+/* Publishes the next operation, which is in this rank's slot.  Returns false if the domain has failed. */
 static inline bool coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
 {
     coll__seat *const own = m->own;
@@ -238,13 +238,13 @@ static inline bool coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
     if (__builtin_expect(!coll__hub_publish(m->thread, &slot->posted, turn), 0)) return false;
-    coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next turn's, while this one waits  */
+    coll__fetch_to_write(&own->slots[coll__slot_number(m, turn + 1)]);    /* the next slot, while this operation waits */
     return true;
 }
 
 static __attribute__((noinline)) coll_status coll__turn_is_over(const coll__member *m) { return m->thread->hub->failure.status; }
 
-/* Eagerly: our input, short as it is, goes into our slot, or beside it: to our place among those of our next turn. */
+/* Eager protocol: copies the input into this rank's slot, beside it or into its bounce buffer, and publishes it. */
 static inline __attribute__((always_inline)) bool coll__turn_post(coll__member *m, const coll__form *form, const coll_task *task,
                                                                   size_t length, const coll__eagers *eager)
 {
@@ -259,7 +259,7 @@ static inline __attribute__((always_inline)) bool coll__turn_post(coll__member *
     return coll__turn_publish(m, task, &m->own->slots[coll__slot_number(m, turn)], turn);
 }
 
-/* What is left of a turn is done when the task is offered again. */
+/* The task continues from here at its next offer. */
 static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t how)
 {
     task->state[0] = how;
@@ -268,7 +268,7 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn, uint64_t ho
 
 COLL__FOR_SIZE
 
-/* The beginning of a direct turn: memory, then where our buffers are. */
+/* Begins a direct operation: allocates memory, then publishes the buffers. */
 static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
@@ -298,8 +298,8 @@ static coll_status coll__turn_begin(coll__turn *t)
     return coll__turn_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__turn_is_over(t->m);
 }
 
-/* Apart, behind a phase in which this rank has read the memory of others: what it has read is good only if nobody has failed or
- * left meanwhile, and so may have used its memory for something else. */
+/* Between processes, after a phase that read peers' memory.  If a peer has failed or left meanwhile, it may have reused its
+ * memory, and the data is invalid. */
 static coll_status coll__check_read(const coll__turn *t)
 {
     const coll__member *const m = t->m;
@@ -310,7 +310,7 @@ static coll_status coll__check_read(const coll__turn *t)
     return COLL_OK;
 }
 
-/* Our part of the phase that ends with this state. */
+/* Runs this rank's part of the phase that ends with `state`. */
 static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn *t), uint64_t state)
 {
     coll__thread *const thread = t->m->thread;
@@ -329,7 +329,7 @@ static coll_status coll__turn_step(coll__turn *t, coll_status (*work)(coll__turn
     return COLL_OK;
 }
 
-/* Apart: has a rank been refused what it needs, up to the phase that ends with this state? */
+/* Between processes: returns whether a rank was refused access in a phase up to that of `state`. */
 static bool coll__turn_is_refused(const coll__turn *t, uint64_t state)
 {
     for (int i = 0; i < t->m->count; i++) {
@@ -339,7 +339,7 @@ static bool coll__turn_is_refused(const coll__turn *t, uint64_t state)
     return false;
 }
 
-/* Is there one whose result overwrites its input? */
+/* Returns whether any rank's result overwrites its input. */
 static bool coll__turn_is_careful(const coll__turn *t)
 {
     for (int i = 0; i < t->m->count; i++) if (t->m->seats[i].careful == t->number) return true;
@@ -350,7 +350,7 @@ static coll_status coll__no_work(coll__turn *t) { return (void)t, COLL_OK; }
 static coll_status coll__probe_work(coll__turn *t) { return t->form->probe(t); }
 static coll_status coll__pull_work(coll__turn *t) { return t->form->pull(t); }
 
-/* Our share.  Apart, where the next phase overwrites our input, it must be able to read what it needs. */
+/* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
 static coll_status coll__share_work(coll__turn *t)
 {
     const coll_status status = coll__stored_share(t);
@@ -358,7 +358,7 @@ static coll_status coll__share_work(coll__turn *t)
     return tries ? t->form->probe(t) : status;
 }
 
-/* Apart: before our share, which is in vain where some are refused. */
+/* Between processes: the phase before the share.  If a rank is refused access, no share is needed. */
 static coll_status coll__turn_probe(coll__turn *t)
 {
     coll_status status = COLL_OK;
@@ -369,7 +369,7 @@ static coll_status coll__turn_probe(coll__turn *t)
     return coll__check_done(t, COLL__EVERYBODY, COLL__TURN_PROBED);
 }
 
-/* Apart: all decline, for some are refused.  It is too late for that where our input is overwritten. */
+/* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
 static coll_status coll__turn_decline(const coll__turn *t)
 {
     const int me = t->m->ranks[t->m->rank];
@@ -379,7 +379,7 @@ static coll_status coll__turn_decline(const coll__turn *t)
                        "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
 }
 
-/* Apart: when all are done, take what others have made for us. */
+/* Between processes: once all are done, copies what others have computed for this rank. */
 static coll_status coll__turn_pull(coll__turn *t)
 {
     coll_status status = COLL_OK;
@@ -395,7 +395,7 @@ static coll_status coll__turn_pull(coll__turn *t)
     return coll__turn_is_refused(t, t->task->state[0]) ? coll__turn_decline(t) : COLL_OK;
 }
 
-/* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
+/* Direct protocol: once the required peers have published, does this rank's share; ends once the required peers are done. */
 static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m, const coll__form *form, coll_task *task,
                                                                  coll_failure *failure)
 {
@@ -430,7 +430,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
 
 COLL__FOR_SPEED
 
-/* Behind others that are not over an eager input is published, and that is all: what comes of it is looked at in its turn. */
+/* If earlier operations are incomplete, only publishes the eager input.  A later call completes the task. */
 static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
                                                               size_t length)
 {
@@ -442,7 +442,7 @@ static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, c
     return goes_on ? COLL_PENDING : coll__turn_is_over(m);
 }
 
-/* What the others wait for comes first: our input, if it goes eagerly. */
+/* Publishes an eager input first, because peers wait for it. */
 static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__member *m, const coll__form *form, coll_task *task,
                                                                          coll_failure *failure)
 {
@@ -452,7 +452,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
-        return COLL_ERR_UNSUPPORTED;              /* on all of them, and at once                              */
+        return COLL_ERR_UNSUPPORTED;              /* same on all ranks, without waiting                       */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
     const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__TURN_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
@@ -461,7 +461,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eagers_of(m, form, turn, length), .unit = task->codec->type_size };
     if (is_new && __builtin_expect(!coll__turn_post(m, form, task, length, &t.eager), 0)) return coll__turn_is_over(m);
-    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
+    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* inputs are in the slots */
     else if (is_new) coll__turn_posted(task, turn, COLL__TURN_EAGER);
     return status;
 }
@@ -473,14 +473,14 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
     if (!form) return COLL_ERR_UNSUPPORTED;
     coll__member *const m = coll__member_of((coll__thread *)context, task);
     const int looks = m->looks;
-    if (!task->is_blocking) m->looks = 1;         /* its caller has others to start, or to move on            */
+    if (!task->is_blocking) m->looks = 1;         /* its caller has other operations to move                  */
     const coll_status status = coll__turn_take(m, form, task, failure);
     m->looks = looks;
     return status;
 }
 
-/* The short kinds that programs make all the time, each with its row of the table folded into the text.  A program that is
- * compiled for size has none of them. */
+/* One function for each short, frequent kind, with its row of the table as a constant.  Programs that are compiled for size have
+ * none. */
 #if !defined(COLL__AS_ASKED)
 #define COLL__TAKE(name, kind)                                                                              \
     static coll_status coll__take_##name(void *member, coll_task *task, coll_failure *failure)              \
@@ -525,8 +525,8 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 
 COLL__FOR_SIZE
 
-/* Look once more at the turns in which this rank has waited for nobody.  Of two ranks that part at once the
- * second one to change a word of the hub sees what the first has published before. */
+/* Checks the operations in which this rank has not waited.  If two ranks leave at once, left_count orders them: the second sees
+ * what the first has published. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
@@ -547,7 +547,7 @@ static coll_status coll__threads_part(void *context, void *group, const unsigned
     return COLL_OK;
 }
 
-/* A task that has not begun waits for room. */
+/* A task that has not begun waits for a free slot. */
 static void coll__threads_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
     const coll__thread *me = (const coll__thread *)context;
