@@ -82,10 +82,7 @@ static void coll__feedback_start(const coll_request *r)
     char why[120];
 
     as_f32.type = COLL_F32;
-    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* cannot fail: f32
-                                                                                             has all
-                                                                                             arithmetic of
-                                                                                             16-bit floats    */
+    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* f32 has it, too  */
     coll__sides_of(r->comm, &r->call, &send, &recv);
     for (int i = 0; i < send.blocks; i++) {
         size_t at;
