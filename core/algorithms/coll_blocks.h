@@ -3,7 +3,7 @@
  * In every round each rank sends one block and receives one block, at the distances of the circulant of radix 2.  A schedule of
  * q numbers for each rank determines the blocks.  It repeats every q rounds, with all numbers increased by q.
  *
- *     p = 5, n = 4, root 0: block received, and from whom
+ *     p = 5, n = 4, root 0: block received (and its sender)
  *
  *         round      0       1       2       3       4       5
  *         rank 1   0 (0)     -       -     3 (0)   2 (4)   1 (3)

@@ -199,7 +199,7 @@ static bool coll__fold_alone(coll__round *now, int k)
     return true;
 }
 
-/* Every block of INPUT goes to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
+/* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
 static bool coll__alltoall_direct(coll__round *now, int k)
 {
     const int me = now->rank;

@@ -410,8 +410,8 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up and down the tree.  One slice goes down while the next one goes up, so the bytes of a rank go both ways: per_byte_handled
- * 0 disables coll__one_way. */
+/* Up and down the tree.  One slice is sent down while the next one is sent up, so a rank's link is used both ways:
+ * per_byte_handled 0 disables coll__one_way. */
 static coll__link coll__up_and_down(const coll__link *link)
 {
     coll__link both = *link;

@@ -39,7 +39,7 @@ typedef struct coll_sim {
     int    ranks_per_host;        /* ranks that share a NIC; 1                                               */
     int    capacity;              /* messages between two ranks that may wait for their receive; 0: any
                                      number; < 0: none: a program that needs buffering by coll_send deadlocks */
-    double jitter;                /* most s added to a message's latency, at random; none                    */
+    double jitter;                /* s that a message may take longer, at random; none                       */
     double detection;             /* s until a killed rank is detected; 1 ms                                 */
     uint64_t seed;                /* for jitter and the order of simultaneous events; 1                      */
     size_t stack;                 /* bytes of a rank's stack under coll_spawn; 256 KiB, 64 KiB if there are

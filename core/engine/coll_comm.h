@@ -558,9 +558,9 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
 
-enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
+enum { COLL__PREPARED_MOST = 0xfff };            /* this number, or a greater one                            */
 
-/* The mark of the communicator with this id.  0: of coll_init. */
+/* The mark of the communicator `id`.  0: of coll_init. */
 static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix64(id) >> 32); }
 
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
@@ -575,11 +575,11 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *      0 magic    2 step     4 communicator       8 sequence
  *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
  *
- * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
- * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
- * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
- * type.  History: 16 bits of a hash of earlier calls that end early on some ranks, among those that go by messages in the order
- * of the communicator: ranks that disagreed in one find it when they next compare fingerprints, in whatever call. */
+ * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
+ * the number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  If every rank knows all counts, count is
+ * their sum and root a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
+ * bits of a hash of earlier calls that end early on some ranks, if they used messages in the order of the communicator.  So a
+ * mismatch in such a call is found when fingerprints are next compared. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits & COLL__TRAITS_HERE;
@@ -603,15 +603,15 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     coll__put64(head + 24, count);
 }
 
-/* A part says of which whole it is one: in place of its kind and its root. */
+/* A part has the kind and the root of its whole. */
 static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
 {
     head[12] = whole[12];
     memcpy(head + 20, whole + 20, 4);
 }
 
-/* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
- * written in several waits until it has left for the caches. */
+/* The head of the next call of the same kind.  Written in words of the size in which it is read: a load that spans several
+ * pending stores waits until these have reached the cache. */
 static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count, uint64_t history)
 {
     coll__put32(head + 8, sequence);
@@ -619,7 +619,6 @@ static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, i
     coll__put64(head + 24, count | history << 48);
 }
 
-/* Set the count alone. */
 static inline void coll__head_set_count(unsigned char *head, uint64_t count)
 {
     coll__put64(head + 24, (count & COLL__COUNT_MASK) | (coll__get64(head + 24) & ~COLL__COUNT_MASK));
@@ -627,17 +626,17 @@ static inline void coll__head_set_count(unsigned char *head, uint64_t count)
 
 static inline uint64_t coll__head_count(const unsigned char *head) { return coll__get64(head + 24) & COLL__COUNT_MASK; }
 
-/* Without such a kind in the program histories stay 0. */
+/* Without such kinds in the program, histories are 0. */
 enum { COLL__HAS_HISTORY = (COLL__TRAITS_HERE & (COLL__ROOTED | COLL__NEIGHBORS)) != 0 || COLL__HAS_SCAN };
 
-/* May a rank end a call of this kind before its fingerprint has been compared, through others, with those of all ranks?  As the
- * root of a broadcast does, and each other rank in a reduce. */
+/* Can a rank end a call of this kind before its fingerprint was compared, through others, with those of all ranks?  For
+ * instance the root of a broadcast, and the other ranks of a reduce. */
 static inline bool coll__ends_early(coll_kind kind)
 {
     return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && (kind == COLL_SCAN || kind == COLL_EXSCAN));
 }
 
-/* What `history` becomes with a call of this fingerprint. */
+/* `history` after a call with this fingerprint. */
 static inline uint64_t coll__history_with(uint64_t history, const unsigned char *head)
 {
     const uint64_t sum = coll__get64(head + 8) + coll__get64(head + 16) * UINT64_C(0xbf58476d1ce4e5b9) + coll__get64(head + 24);
@@ -646,8 +645,8 @@ static inline uint64_t coll__history_with(uint64_t history, const unsigned char 
     return history ^ history >> 32;
 }
 
-/* All collectives of the communicators of all ranks, in the form of a head: how many there were, and their history.  No call has
- * this mark. */
+/* All collectives of the communicators of all ranks, in the form of a head: their number and their history.  No call has this
+ * mark. */
 static void coll__head_of_made(unsigned char *head, const coll__session *session)
 {
     coll__put64(head, COLL__PARTED_MAGIC | (uint64_t)UINT32_MAX << 32);
@@ -656,7 +655,7 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
     coll__put64(head + 24, session->made_history);
 }
 
-/* A communicator of all ranks is freed.  Not all ranks free them in the same order. */
+/* Add a freed communicator of all ranks.  Independent of the order in which ranks free them. */
 static void coll__made_add(coll__session *session, const coll_comm *comm)
 {
     session->made_calls += comm->sequence;
@@ -665,7 +664,7 @@ static void coll__made_add(coll__session *session, const coll_comm *comm)
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
 
-/* Did two ranks make different calls under the same number?  0 is none: the head of no call, or of one that is its parts. */
+/* Did two ranks make different calls with the same number?  Number 0 means no call, or a list, which is its parts. */
 static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 {
     return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;

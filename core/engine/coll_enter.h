@@ -23,7 +23,7 @@
  * must not change its state. */
 static inline bool coll__is_called_back(const coll_comm *comm) { return (void)comm, coll__callbacks != 0; }
 
-/* Its address identifies the thread, without a function call. */
+/* Its address identifies the thread, without a system or library call. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
 
 static inline bool coll__door_is_mine(const coll__door *door)

@@ -589,8 +589,8 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
     return COLL_OK;
 }
 
-/* If the transport does not know who freed a communicator, its members listen for NOTE_GONE: in derived communicators from the
- * start, in that of coll_init after a long wait. */
+/* If the transport does not know which ranks freed a communicator, its members listen for NOTE_GONE: in derived communicators
+ * from the start, in that of coll_init after a long wait. */
 static coll_status coll__messages_hear(const coll_comm *comm)
 {
     coll__session *session = comm->session;

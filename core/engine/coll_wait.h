@@ -93,7 +93,7 @@ static void coll__watch_leave(coll__watch *w)
     }
 }
 
-/* Other calls that are inside, wrong ones or coll_abort, have another watch: its address tells. */
+/* Other calls inside (a concurrent call, which is an error, or coll_abort) have another watch, or none. */
 static coll_status coll__watch_enter(coll__watch *w)
 {
     coll_comm **end = &w->comms;
