@@ -231,8 +231,8 @@ static coll__span coll__digits_input(const coll__round *now, int first, int stri
     return span;
 }
 
-/* Copy what round k + 1 sends and round k does not move to where round k receives, so that a message is one span: blocks whose
- * last hop was in round k - 1, k - 3, ... They do not move in round k, so nothing is received where they are or go. */
+/* Copy the blocks that round k + 1 sends and round k does not move to where round k receives, so that a message is one span.
+ * Their last hop was in round k - 1, k - 3, ... In round k nothing is received at their old or new place. */
 static void coll__digits_gather(coll__round *now, int k)
 {
     const int size = now->size, r = now->radix, unit = coll__power(size, r, k + 1), stride = coll__power(size, r, k + 2);

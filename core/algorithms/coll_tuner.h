@@ -5,10 +5,10 @@
  * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
  * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
- * neither may determine bits.  If the grouping of a sum changes its bits, the choice is first made with the nominal numbers
- * (built in, from a file, or of the simulated machine) and one processor for each rank.  If that is a canonical algorithm, the
- * measured numbers select the fastest canonical one, because all of these give the same bits with every radix and number of
- * slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
+ * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
+ * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
+ * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
+ * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 

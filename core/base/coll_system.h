@@ -3,7 +3,7 @@
  * replaces it.
  *
  * The Linux part uses futex, membarrier, eventfd, and pages that are wiped in a fork.  The POSIX part is used if __linux__ is
- * not defined, or with COLL_PORTABLE.  There, threads are woken through a mutex and a condition, a doorbell is a pipe, and a
+ * not defined, or with COLL_PORTABLE.  There, threads are woken through a mutex and a condition, and a doorbell is a pipe.  A
  * message between threads takes a full barrier on both sides.  Processes of one host use TCP (COLL_NO_SHM), and TCP uses poll
  * (COLL_NO_URING).
  *

@@ -23,8 +23,8 @@ extern "C" {
  * rank that has waited for 250 ms allocates two bytes for each rank while it checks which ranks have left.  The simulator keeps
  * messages in flight.
  *
- * Not allocated here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, memory of system
- * functions and OpenSSL, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each coll_init, which
+ * Not allocated here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, the scratch memory
+ * of coll_reduce_local, memory of system functions and OpenSSL.  With COLL_PORTABLE also a few bytes for each coll_init, which
  * detect forks.  MPI, NCCL and communicators of coll_wrap_... have their own memory. */
 typedef struct coll_allocator {
     void *(*allocate)(void *context, size_t length, size_t alignment);      /* alignment: a power of two; NULL: no memory */

@@ -120,12 +120,12 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 
 /* ---- >>yields, and processors on which other programs compute ----
  *
- * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
- * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
- * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this,
- * each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow
- * yields that spinning pays, and goes on.
+ * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes
+ * some microseconds.  A spinning thread has used its time slice, so a program that computes keeps the processor until the next
+ * tick of the scheduler (1 to 4 ms).  A thread that sleeps gets the processor soon after it is woken.  Therefore a session
+ * whose yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat
+ * this, each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two
+ * slow yields that spinning pays, and goes on.
  *
  * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  In the end each trial
  * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer

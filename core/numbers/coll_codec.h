@@ -8,9 +8,9 @@
  * wire has groups of elements with a leading byte.  So only coll__wire_bytes counts bytes, and spans are cut between groups
  * only.
  *
- * COLL_SATURATE: a number that is rounded to f8e4m3, f8e5m2 or f16, in a result or on the way to such a wire, and that is
- * beyond that type's largest finite number, or infinite, becomes that number, with its sign; NaN stays NaN.  Other types ignore
- * it: sums of bf16, f32, f64 or complex numbers overflow to infinity, and integers wrap. */
+ * COLL_SATURATE applies to numbers that are rounded to f8e4m3, f8e5m2 or f16, in a result or for the wire.  If one is infinite
+ * or beyond the largest finite number, it becomes that number, with its sign.  NaN stays NaN.  Other types ignore it: sums of
+ * bf16, f32, f64 or complex numbers overflow to infinity, and integers wrap. */
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 

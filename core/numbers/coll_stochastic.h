@@ -1,9 +1,9 @@
 /* coll_stochastic.h - stochastic rounding to floats of 8 and 16 bits.
  *
- * A number between two neighbors of the destination type is rounded up with a probability equal to its distance from the lower
- * one, in units of their distance, truncated to 13 to 32 bits (below): the mean of many roundings of x is x.  Numbers that the
- * destination type represents are kept.  Beyond its largest finite number rounding is to nearest: to that number, or where
- * coll_convert overflows to infinity (f8e4m3: NaN), never random.
+ * A number x between two numbers a < b of the destination type is rounded up with probability (x - a) / (b - a), truncated to
+ * 13 to 32 bits (below).  So the mean of many roundings of x is x.  Numbers that the destination type represents are kept.
+ * Beyond its largest finite number rounding is to nearest: to that number, or where coll_convert overflows to infinity (f8e4m3:
+ * NaN), never random.
  *
  * The random bits of element i depend only on the seed and on first + i, by integer arithmetic.  So they are the same on every
  * machine and tier, and for any pieces of a buffer. */
@@ -25,8 +25,8 @@ COLL__INLINE uint64_t coll__stochastic_keys(uint64_t seed, uint64_t upper)
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);
 }
 
-/* The lower half is mixed by two rounds of xorshift and multiplication, with the constants of least bias from a search (Wellons
- * and others, hash-prospector): a changed bit of the number changes each of these with probability 1/2, which a test checks.
+/* The lower half is mixed by two rounds of xorshift and multiplication.  The constants have the least bias of a search (Wellons
+ * and others, hash-prospector).  A changed bit of the number changes each result bit with probability 1/2; a test checks that.
  * The second key is added between the rounds, so that sequences of two seeds are not shifted copies.  All arithmetic has 32
  * bits, which every vector unit multiplies. */
 COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32_t other)

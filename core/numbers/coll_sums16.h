@@ -1,6 +1,6 @@
 /* coll_sums16.h - sums of f16 and bf16 in f32, with fewer steps than through conversions.  `load` converts elements to
- * accumulators, `pair` adds two elements, `onto` adds an element to a sum, `whole` adds and rounds, and `through` rounds an f32
- * to 16 bits and back, as another rank receives it. */
+ * accumulators, `pair` adds two elements, `onto` adds an element to a sum, `whole` adds and rounds.  `through` rounds an f32 to
+ * 16 bits and back, as another rank receives it. */
 #ifndef COLL_SUMS16_H
 #define COLL_SUMS16_H
 
