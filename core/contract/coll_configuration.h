@@ -65,9 +65,9 @@ typedef struct coll_tcp {
                                      "^docker0,lo"), an address or a subnet ("10.1.0.0/16"); default:
                                      COLL_NETWORK, or the route to rank 0                                     */
     const char *ports;            /* ports to listen at, "5000-5099"; default: COLL_PORTS, or any free port */
-    void      (*listening)(void *context, const char *address);   /* called on rank 0 if the port of `address`
-                                                                     is 0: gets the address, which the program
-                                                                     must pass to the other ranks             */
+    void      (*listening)(void *context, const char *address);   /* on rank 0, if `address` has port 0: gets
+                                                                     the address, which the program must pass
+                                                                     to the other ranks                       */
     void       *listening_context;
     const char *key;              /* a secret of 16 bytes or more, the same on all ranks; default: COLL_KEY,
                                      or the first line of the file COLL_KEY_FILE, or none                     */

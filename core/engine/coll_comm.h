@@ -351,10 +351,7 @@ struct coll__session {
     unsigned  finished, told;                     /* finished requests so far; that number when the followers were last woken */
     int       silent;                             /* pending requests whose end wakes no sleeping thread      */
     const coll__extension *extension;             /* of the program, for communicators; or NULL               */
-    const char *(*inspect)(const coll__session *session, const void *at);  /* returns why this process cannot
-                                                                              read that address, or NULL if it
-                                                                              can.  The pointer is NULL if no
-                                                                              check is needed                 */
+    const char *(*inspect)(const coll__session *session, const void *at);  /* why memory is unreadable, or NULL; NULL: no check */
     void    (*inspector)(void);                   /* owned by `inspect`                                       */
     /* threads with different communicators (coll_progress.h) */
     bool  is_shared;                              /* atomic: another thread may be inside; entering threads take the session */

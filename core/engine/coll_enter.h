@@ -69,8 +69,7 @@ static __attribute__((noinline)) bool coll__door_claim(coll_comm *comm, bool wai
 static inline bool coll__door_enter_again(coll_comm *comm)
 {
     coll__door *const door = &comm->door;
-    const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* load before the test of
-                                                                             ownership: belongs to that owner */
+    const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* loaded first: belongs to the owner tested below */
 
     if (!coll__door_is_mine(door) || coll__is_called_back(comm)) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);

@@ -184,10 +184,7 @@ static coll_status coll__packets_begin_round(coll_request *r)
     for (int s = 0; s < p->steps && status == COLL_OK; s++) {
         const coll__step *step = &p->list[s];
         for (int i = 0; step->verb == COLL__COPY && i < step->span.blocks && status == COLL_OK; i++) {
-            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* our own
-                                                                                                     block:
-                                                                                                     see
-                                                                                                     coll__longs_begin */
+            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* see coll__longs_begin */
             const coll__packet packet = coll__packet_at(r, &step->from, i);
             status = coll__packet_put(r, &step->span, i, &packet);
         }

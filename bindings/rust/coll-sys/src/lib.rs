@@ -240,7 +240,7 @@ pub struct coll_tcp {
     pub network: *const c_char,
     /// ports to listen at, "5000-5099"; default: COLL_PORTS, or any free port
     pub ports: *const c_char,
-    /// called on rank 0 if the port of `address` is 0: gets the address, which the program must pass to the other ranks
+    /// on rank 0, if `address` has port 0: gets the address, which the program must pass to the other ranks
     pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
     pub listening_context: *mut c_void,
     /// a secret of 16 bytes or more, the same on all ranks; default: COLL_KEY, or the first line of the file COLL_KEY_FILE, or none
