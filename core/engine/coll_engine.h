@@ -1,8 +1,8 @@
 /* coll_engine.h - runs algorithms: posts the rounds of an execution, slice by slice, and folds received data.
  *
  * SLICES.  A long vector is cut into slices, each a part of every block.  The algorithm runs on each slice as on a whole
- * vector.  So one slice is folded while the next ones are in transit.  The schedule is fixed: tick t has round k of slice t - k
- * * lag, for every k.
+ * vector.  So one slice is folded while the next ones are in transit.  The schedule is fixed: for every k, tick t has round k
+ * of slice t - k * lag.
  *
  *     lag 2      tick  0    1    2    3    4    5
  *     slice 0          k=0       k=1

@@ -82,9 +82,7 @@ static void coll__feedback_start(const coll_request *r)
     char why[120];
 
     as_f32.type = COLL_F32;
-    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* never fails: f32
-                                                                                             has these
-                                                                                             operations       */
+    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* never fails: f32 has them, too */
     coll__sides_of(r->comm, &r->call, &send, &recv);
     for (int i = 0; i < send.blocks; i++) {
         size_t at;

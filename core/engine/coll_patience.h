@@ -208,7 +208,7 @@ static int64_t coll__patience_next(const coll__patience *p)
     return freed_or_report < next ? freed_or_report : next;
 }
 
-/* Do what is due.  Returns an error if the wait failed, as when it timed out. */
+/* Do what is due.  Returns an error if the time limit is over, or if a rank that the request needs has left. */
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
     const coll__session *session = r->comm->session;
