@@ -21,7 +21,7 @@
  *   COLL_ONLY_KINDS        of barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall
  *                          and neighbor.  A name includes all its forms: alltoall includes alltoallv and alltoallw.  The
  *                          library itself needs barrier, allreduce and allgather; with the cost model broadcast and alltoall;
- *                          hierarchical collectives reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
+ *                          with hierarchies reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
  *   COLL_ONLY_TYPES        of the names that coll_type_name gives (coll_parts_types.h)
  *
  *   switch                 leaves out

@@ -1,6 +1,6 @@
 /* coll_comm.h - a communicator and its requests: fields, call fingerprints, sessions.
  *
- *   session      state shared by all communicators of one coll_init: the transport, the messages, the failure
+ *   session    state shared by all communicators of one coll_init: the transport, the messages, the failure
  *   comm       some ranks of the session, numbered from 0
  *   order      collectives that end one after the other; each communicator and each prepared call has one
  *   request    one operation; a collective that the engine runs has an execution
