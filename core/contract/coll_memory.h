@@ -87,8 +87,8 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  * last communicator of the same coll_init, including those of coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
-/* Free memory of coll_alloc; NULL is allowed.  No rank's call may still use it: that is so when the collective that used it has
- * returned on this rank. */
+/* Free memory of coll_alloc.  NULL is allowed.  No rank's call may still use it: that is so when the collective that used it
+ * has returned on this rank. */
 COLL_API void coll_alloc_free(coll_comm *comm, void *at);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ struct CUstream_st;                               /* cudaStream_t and CUstream a
  * aborted.  If one rank lacks the libraries or a GPU, all ranks get COLL_ERR_UNSUPPORTED; coll_error(host) has the reason. */
 COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream_st *stream, coll_comm **out);
 
-/* Make a communicator from the ranks of an NCCL communicator, which remains the caller's.  The NCCL communicator must outlive
+/* Make a communicator from the ranks of an NCCL communicator.  The NCCL communicator remains the caller's.  It must outlive
  * `out` and must not be used meanwhile.  All of its ranks must call this.  They also connect over TCP: rank 0 broadcasts its
  * address through NCCL. */
 COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out);
@@ -29,7 +29,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
 /* Set the stream of later calls; it waits for pending operations.  Ranks may use different settings. */
 COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream);
 
-/* If is_ordered, blocking calls return when they are enqueued in the stream, as in NCCL.  A later call returns their errors. */
+/* Set whether blocking calls return when they are enqueued in the stream, as in NCCL.  A later call returns their errors. */
 COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 
 /* Make later work in `stream` wait for a request.  The caller does not block.  Not needed for the request's own stream. */

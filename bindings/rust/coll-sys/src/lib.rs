@@ -769,6 +769,6 @@ extern "C" {
     pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
     /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
-    /// Free memory of coll_alloc; NULL is allowed
+    /// Free memory of coll_alloc
     pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
 }
