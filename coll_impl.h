@@ -1,117 +1,117 @@
-/* coll_impl.h - the map of the house, and its front door.
+/* coll_impl.h - the list of all parts, and the public functions.
  *
- * In reading order; each part uses only what stands above it.  The wings that have a folder stand by themselves: each of their
- * parts includes what it uses, so that it can be read, and parsed, alone.  tests/layers.sh sees to both.
+ * In reading order; each part uses only parts above it.  Parts in folders include what they use, so that each can be compiled
+ * alone.  tests/layers.sh checks both.
  *
- *   coll.h                          the contract and the manual
- *   core/base/                      what everybody needs
- *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
- *     coll_refuse.h                 where all this would not be right; flags for the rest
- *     coll_sizes.h                  how much memory is set aside for what
- *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
- *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
+ *   coll.h                          the public interface and the manual
+ *   core/base/                      basics
+ *     coll_parts.h                  switches and profiles; coll.h includes it
+ *     coll_refuse.h                 refuses unsuitable compilers and options; pragmas for the rest
+ *     coll_sizes.h                  sizes of buffers, caches and limits
+ *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
+ *                                   coll_bare.h
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
- *     coll_cpu.h                    what this processor has of instructions
- *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
- *     coll_arena.h                  an allocator of one block of the program's memory
+ *     coll_cpu.h                    instruction sets of the processor
+ *     coll_text.h                   sentences: texts, log lines, asserts, failures
+ *     coll_arena.h                  an allocator in one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
  *     coll_segment.h                memory that processes of one host share
- *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
+ *     coll_hmac.h                   proof of a shared key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
- *     coll_types.h                  element types, the tiers of the kernels, one number from one type to another
- *     coll_arithmetic.h             what this program's arithmetic does otherwise than IEEE 754 says
- *     coll_uncached.h               memory written past the caches
- *     coll_vectors.h                sixteen elements at a time, for the tiers of x86-64
- *     coll_convert.h                arrays of one type of float into another
- *     coll_stochastic.h             the same, rounded up or down at random
- *     coll_reproducible.h           sums in which the order of the terms does not show
- *     coll_overflow.h               is there an infinity or a NaN?
- *     coll_mx.h                     groups of numbers that share a power of two, for the wire
- *     coll_folds.h                  two sources into one, for each (type, operation) that there is: the table of them
- *     coll_sums16.h                 sums of 16-bit floats, which have ways of their own
- *     coll_codec.h                  how elements are written in memory, on the wire and in the sum
+ *     coll_types.h                  element types, kernel tiers, conversion of single numbers
+ *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
+ *     coll_uncached.h               streaming stores
+ *     coll_vectors.h                vectors of sixteen elements, for the tiers of x86-64
+ *     coll_convert.h                conversion of arrays of floats
+ *     coll_stochastic.h             the same with stochastic rounding
+ *     coll_reproducible.h           sums that do not depend on the order of the terms
+ *     coll_overflow.h               detection of infinities and NaNs
+ *     coll_mx.h                     groups of numbers with a common exponent, for the wire
+ *     coll_folds.h                  folds of two sources: the table of all (type, operation) pairs
+ *     coll_sums16.h                 sums of 16-bit floats, by special instructions
+ *     coll_codec.h                  formats of elements in memory, on the wire and in sums
  *     coll_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
- *   core/algorithms/                what is sent where and when: knows ranks and blocks; not bytes, types, memory or sockets
- *     coll_round.h                  the vocabulary of algorithms: send, recv, copy, fold, in rounds
- *     coll_circulant.h              rounds at fixed distances round a circle: circulant, far-first, alltoall, direct, ring
+ *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
+ *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
+ *     coll_circulant.h              rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
- *     coll_scan.h                   prefixes, and the census
- *     coll_shares.h                 ranks whose links are faster than those of others, and how a vector is shared among them
- *     coll_link.h                   what is believed of the wire, and how long vectors are cut for it
- *     coll_cost.h                   what each of them costs, as closed forms
- *     coll_algorithms.h             the algorithms, put together from these, and the table of them
- *     coll_choice.h                 what may be chosen for a call
- *     coll_tuner.h                  the cost model chooses the algorithm
- *   core/contract/                  what calls and transports are
- *     coll_configuration.h          how a communicator is to be made, and the simulated machine; coll.h includes it
- *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
- *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
- *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
- *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
+ *     coll_scan.h                   prefix sums, and the census
+ *     coll_shares.h                 ranks with faster links, and uneven splits of vectors
+ *     coll_link.h                   numbers of the link, and the length of slices
+ *     coll_cost.h                   costs of algorithms, as closed forms
+ *     coll_algorithms.h             the algorithms, composed of these, and their table
+ *     coll_choice.h                 the candidates for a call
+ *     coll_tuner.h                  the choice by the cost model
+ *   core/contract/                  interfaces of calls and transports
+ *     coll_configuration.h          the configuration, and the simulated machine; coll.h includes it
+ *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
+ *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
+ *     coll_transport.h              the interface of a transport; coll.h includes it
+ *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
  *     coll_words.h                  numbers with units as texts, and texts of such words
- *     coll_tuning.h                 what the cost model is to believe of the wire, as a text and in a file
- *     coll_rows.h                   how a transport is opened: its settings, and what it gives back
- *   core/engine/                    communicators, requests, and what moves them on
- *     coll_topology.h               which ranks share a host
+ *     coll_tuning.h                 link numbers for the cost model, as text and in a file
+ *     coll_rows.h                   opening transports: settings and results
+ *   core/engine/                    communicators, requests, and their progress
+ *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_sentences.h              what a call is called, and what went wrong with it
- *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
- *     coll_activity.h               what this rank does, and which communicators it and the others have freed
- *     coll_by_key.h                 messages by key, as others call them
- *     coll_pool.h                   the memory of requests
- *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
- *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
- *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
- *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
- *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
- *     coll_match.h                  which message goes into which receive: lists and bins of messages
- *     coll_notes.h                  what is written for messages by key, and how it leaves
- *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
+ *     coll_sentences.h              descriptions of calls, and error sentences
+ *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
+ *     coll_activity.h               what this rank is doing, and which communicators were freed
+ *     coll_by_key.h                 messages by key, as seen by other parts
+ *     coll_pool.h                   memory of requests
+ *     coll_request.h                begin and end of requests; the first failure, which ends all
+ *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
+ *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
+ *     coll_check.h                  checks of arguments, before any byte is sent; defaults
+ *     coll_strides_check.h          the same for strides, which are replaced by packed buffers
+ *     coll_match.h                  matching of messages and receives: lists and bins
+ *     coll_notes.h                  notes of messages by key, and sending
+ *     coll_messages.h               messages by key: send and recv, and collectives without a common order
+ *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_LEAST)
- *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
- *     coll_script.h                 runs a collective that is put together from calls of other communicators
- *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
+ *     coll_no_messages.h            replaces the last three in a program without messages (COLL_LEAST)
+ *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
+ *     coll_script.h                 runs a collective that consists of calls on other communicators
+ *     coll_stages.h                 hierarchical collectives as such scripts
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
- *     coll_abreast.h                collectives of one order that run at the same time
- *     coll_progress.h               moves everything on; threads that share a session
- *     coll_patience.h               the loop that waits, and looks after those it waits for
- *     coll_feedback.h               what a wire leaves out is kept, and added the next time
- *     coll_prepared.h               requests: made ready, started, and started again
+ *     coll_abreast.h                collectives of one order that overlap
+ *     coll_progress.h               advances everything; threads that share a session
+ *     coll_patience.h               the wait loop; late ranks and ranks that left
+ *     coll_feedback.h               error feedback: residuals of narrow wire types
+ *     coll_prepared.h               prepares, starts and restarts requests
  *     coll_list.h                   many tensors in one operation
- *     coll_offload.h                calls that the transport carries out as a whole
- *     coll_carriers.h               who carries out a call: one of these, messages, or rounds
- *     coll_enter.h                  one thread at a time in a communicator
- *     coll_fast_path.h              blocking calls: at once, and by the fast path where they have a plan
- *     coll_wait.h                   requests: tested, waited for - one, any, some or all of them - and freed
- *   core/session/                   what the public functions call: opening, deriving, measuring, telling
- *     coll_record.h                 the flight recorder: the last operations, written down when something fails
- *     coll_background.h                  moves on in the background what nobody waits for
- *     coll_launchers.h              what launchers say in the environment: who, and how many
+ *     coll_offload.h                calls that the transport executes as a whole
+ *     coll_carriers.h               the table of carriers: these, messages, rounds
+ *     coll_enter.h                  the lock of a communicator
+ *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
+ *     coll_wait.h                   tests, waits (one, any, some, all) and frees of requests
+ *   core/session/                   implementation of public functions: open, derive, measure, report
+ *     coll_record.h                 the flight recorder: the last operations, written after a failure
+ *     coll_background.h             progress in the background
+ *     coll_launchers.h              rank and size from the variables of launchers
  *     coll_config.h                 configuration and environment
- *     coll_groups.h                 communicators: made, derived, freed
- *     coll_neighbors.h              who is a neighbour of whom
- *     coll_shrink.h                 after a failure: a communicator of those who are left
- *     coll_measure.h                the numbers of the cost model, measured
- *     coll_buffers.h                memory that the ranks of a host read and write in place
- *     coll_explain.h                what is chosen for a call, and why
- *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
- *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
- *   transports/coll_alone.h         the only rank there is, in a program without threads
- *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
- *   transports/coll_joined.h        both at once: processes of one host, threads of many processes; parts in transports/joined/
- *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
- *   transports/coll_sim.h           any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
- *   carriers/coll_nccl.h            buffers in the memory of GPUs, by NCCL (COLL_WITH_NCCL), with its parts in carriers/nccl/
- *   this file                       the public functions: each fills a coll_call, checks it, hands it on
+ *     coll_groups.h                 makes, derives and frees communicators
+ *     coll_neighbors.h              the graph of neighbors
+ *     coll_shrink.h                 after a failure: a communicator of the survivors
+ *     coll_measure.h                measures the numbers of the cost model
+ *     coll_buffers.h                memory that the ranks of a host read in place
+ *     coll_explain.h                explains the choice for a call
+ *     coll_open.h                   opens transports, and runs the ranks of coll_spawn
+ *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
+ *   transports/coll_alone.h         a single rank, in a program without threads
+ *   transports/coll_tcp.h           ranks in many processes; parts in transports/tcp/
+ *   transports/coll_joined.h        both: processes of one host, threads of many processes; parts in transports/joined/
+ *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); executes whole collectives; parts in transports/mpi/
+ *   transports/coll_sim.h           any number of ranks in one thread with a virtual clock; parts in transports/sim/
+ *   carriers/coll_nccl.h            buffers in GPU memory, through NCCL (COLL_WITH_NCCL); parts in carriers/nccl/
+ *   this file                       the public functions: each fills a coll_call and passes it on
  *
- * The way of a call: coll_allreduce -> coll__run_simple -> coll__plan_ready (checks, makes the plan, finds the carrier) ->
- * coll__launch -> coll__wait -> coll__advance -> coll__order_advance -> the carrier's advance: the transport's offload (threads),
- * or coll__execution_advance -> an algorithm's round -> the transport's send and recv, by key for derived communicators and
- * prepared calls.  A blocking call that nothing is in front of goes from its checks to the transport's offload at once, and one
- * that suits the plan of its kind from coll__run_simple. */
+ * The path of a call: coll_allreduce -> coll__run_simple -> coll__plan_ready (checks, plan, carrier) -> coll__launch ->
+ * coll__wait -> coll__advance -> coll__order_advance -> the carrier's advance: the transport's offload (threads), or
+ * coll__execution_advance -> an algorithm's round -> the transport's send and recv (by key for derived communicators and
+ * prepared calls).  If nothing runs before it, a blocking call goes from its checks directly to the transport's offload; if it
+ * fits the plan of its kind, from coll__run_simple. */
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
@@ -286,7 +286,7 @@ COLL_API coll_status coll_free(coll_comm *comm)
     return comm ? coll__comm_close(comm) : COLL_OK;
 }
 
-/* ---- >>deriving ---- */
+/* ---- >>derived communicators ---- */
 
 COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out)
 {
@@ -347,10 +347,10 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
     return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_NO_RANK;
 }
 
-/* ---- >>ending on purpose, and asking why ---- */
+/* ---- >>abort, failures, errors ---- */
 
-/* From a signal handler nothing may be locked.  Where the transport can tell the others by itself, that is all; where it cannot,
- * this thread does, if nobody else is inside. */
+/* No locks, because a signal handler may call it.  If the transport cannot abort by itself, this thread does it, if no other
+ * thread is inside. */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
 {
     const int error = errno;
@@ -363,12 +363,12 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
         coll__abort_sentence(session->abort_text, sizeof session->abort_text, session->rank, why);
         __atomic_store_n(&session->abort_wanted, 1, __ATOMIC_RELEASE);
     }
-    if (!__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;    /* another one is about to tell     */
+    if (!__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;    /* another thread is writing the text */
     const bool is_told = session->transport->abort && session->transport->abort(session->context, session->abort_text);
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_told) return COLL_OK;
-    if (!coll__door_claim(comm, false)) return COLL_OK;    /* whoever is inside sees to it             */
+    if (!coll__door_claim(comm, false)) return COLL_OK;    /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);
@@ -411,7 +411,7 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
 
 /* ---- >>calls ---- */
 
-/* Carry out the call in r->call, on this rank's stack. */
+/* Execute the call in r->call; its request is on the caller's stack. */
 static coll_status coll__run(coll_comm *comm, coll_request *r)
 {
     const coll_status status = coll__enter_alive(comm);
@@ -478,7 +478,7 @@ COLL_API coll_status coll_restart(coll_request *request)
     return coll__leave(comm, COLL_OK);
 }
 
-/* ---- >>seeing ---- */
+/* ---- >>inspection ---- */
 
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length)
 {
@@ -533,7 +533,7 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
     return comm && *comm->guard ? coll__overflows_of(comm) : 0;
 }
 
-/* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
+/* ---- >>wrappers: each operation, blocking or not, fills the same coll_call ---- */
 
 /* coll_NAME and coll_iNAME: `fields` begin the call, `rest` completes it. */
 #define COLL__BOTH(name, parameters, fields, rest)                                                          \
@@ -633,7 +633,7 @@ COLL__BOTH(neighbor_allgatherv,
            (COLL_NEIGHBOR_ALLGATHERV, send, recv, send_count, type, COLL_SUM, 0),
            (call->recv_counts = counts, call->recv_offsets = offsets))
 
-/* The three forms of an exchange, with all ranks and with neighbours. */
+/* The three forms of alltoall, for all ranks and for neighbors. */
 #define COLL__EXCHANGES(prefix, PREFIX, form)                                                                   \
     form(prefix##alltoall, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),    \
          (COLL_##PREFIX##ALLTOALL, send, recv, count, type, COLL_SUM, 0))                                    \

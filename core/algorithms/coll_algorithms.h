@@ -1,8 +1,7 @@
-/* coll_algorithms.h - the collectives, put together from the generators in coll_circulant.h, coll_tree.h, coll_blocks.h and
- * coll_scan.h, and the table of what there is to choose from.
+/* coll_algorithms.h - the algorithms of all collectives, composed of the generators in coll_circulant.h, coll_tree.h,
+ * coll_blocks.h and coll_scan.h; and their table.
  *
- * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds.
- */
+ * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds. */
 #ifndef COLL_ALGORITHMS_H
 #define COLL_ALGORITHMS_H
 
@@ -17,11 +16,11 @@
 /* The circulant allgather with empty blocks: R rounds, no data. */
 static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circulant_allgather(now, k, COLL__RESULT); }
 
-/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest that there can be, where the circulant takes p R: for ranks
- * that share processors. */
+/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest possible; the circulant sends p R.  For ranks that share
+ * processors. */
 static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
 
-/* Our own block into its place, in the first round. */
+/* Copy our own block to its place, in the first round. */
 static void coll__place_own(coll__round *now, int k)
 {
     if (k == 0) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
@@ -34,7 +33,7 @@ static bool coll__allgather_circulant(coll__round *now, int k)
     return coll__circulant_allgather(now, k, COLL__RESULT) || k == 0;
 }
 
-/* R rounds, (p - 1) / p m, far ranks first and with little. */
+/* R rounds, (p - 1) / p m.  Distant ranks get few blocks, first. */
 static bool coll__allgather_far(coll__round *now, int k)
 {
     coll__place_own(now, k);
@@ -48,14 +47,14 @@ static bool coll__allgather_ring(coll__round *now, int k)
     return coll__ring_allgather(now, k) || k == 0;
 }
 
-/* 2 R rounds, 2 (p - 1) messages; short, where ranks share processors. */
+/* 2 R rounds, 2 (p - 1) messages; for short vectors of ranks that share processors. */
 static bool coll__allgather_tree(coll__round *now, int k)
 {
     coll__place_own(now, k);
     return coll__tree_allgather(now, k) || k == 0;
 }
 
-/* Allgather of the raw vectors, then everyone combines the block of all that it needs: R rounds, (p - 1) m; for short vectors.
+/* Allgather of the raw vectors; then every rank folds the block that it needs: R rounds, (p - 1) m; for short vectors.
  * Canonical. */
 static bool coll__gather_fold(coll__round *now, int k, int block)
 {
@@ -69,8 +68,8 @@ static bool coll__gather_fold(coll__round *now, int k, int block)
 
 static bool coll__reduce_scatter_gather(coll__round *now, int k) { return coll__gather_fold(now, k, now->rank); }
 
-/* Rank 0 gets all vectors, combines them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1)
- * messages; short, where ranks share processors.  Canonical. */
+/* Rank 0 gets all vectors, folds them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1) messages;
+ * for short vectors of ranks that share processors.  Canonical. */
 static bool coll__reduce_scatter_tree(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
@@ -111,8 +110,8 @@ static bool coll__reduce_scatter_ring(coll__round *now, int k)
 
 static bool coll__allreduce_gather(coll__round *now, int k) { return coll__gather_fold(now, k, 0); }
 
-/* Reduce at rank 0 by bringing all inputs there, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of
- * it, but only 2 (p - 1) messages, where other ways take p R: for short vectors where ranks share processors.  Canonical. */
+/* Gather all inputs at rank 0, fold, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of it, but
+ * only 2 (p - 1) messages instead of p R: for short vectors of ranks that share processors.  Canonical. */
 static bool coll__allreduce_tree(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
@@ -120,13 +119,13 @@ static bool coll__allreduce_tree(coll__round *now, int k)
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
- * vectors.  Canonical: the half that reduces does it in one round, the half that does not round may take its time. */
+ * vectors.  Canonical, because the reduction takes one round; the allgather does not round. */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
     return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
-/* The same in 2 rounds, with blocks as long as the links of their ranks can carry: T m over the slowest, the least possible
+/* The same in 2 rounds, with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
  * (coll_shares.h).  Canonical. */
 static bool coll__allreduce_shares(coll__round *now, int k)
 {
@@ -149,17 +148,16 @@ static bool coll__allreduce_circulant(coll__round *now, int k)
                                       : coll__circulant_allgather(now, k - half, COLL__RESULT);
 }
 
-/* Twice round the ring: 2 (p - 1) rounds, 2 (p - 1) / p m, and nothing over any link that is not in the ring. */
+/* Twice around the ring: 2 (p - 1) rounds, 2 (p - 1) / p m, over links of the ring only. */
 static bool coll__allreduce_ring(coll__round *now, int k)
 {
     const int half = now->size - 1;
     return k < half || now->size == 1 ? coll__reduce_scatter_ring(now, k) : coll__ring_allgather(now, k - half);
 }
 
-/* ---- >>neighbours ---- */
+/* ---- >>neighbors ---- */
 
-/* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
- * names itself as a destination. */
+/* The block from this rank itself: its k-th entry among the sources matches its k-th entry among the destinations. */
 static int coll__neighbor_self(const coll__round *now, int nth)
 {
     for (int i = 0; i < now->graph->sources; i++)
@@ -189,19 +187,19 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
     return true;
 }
 
-/* Everyone to its neighbours, in the order of the lists: 1 round.  A rank that is named twice gets two messages. */
+/* Every rank sends to its neighbors, in the order of the lists: 1 round.  A rank that is listed twice gets two messages. */
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
 
-/* ---- >>table: what there is to choose from ---- */
+/* ---- >>table of all algorithms ---- */
 
 /* How the vector is cut into now->blocks. */
 typedef enum coll__cut {
     COLL__CUT_ONE,
     COLL__CUT_TWO,
     COLL__CUT_PER_RANK,
-    COLL__CUT_SHARES,                             /* the same, as much for each as its link can carry (coll_shares.h) */
-    COLL__CUT_MANY                                /* as the tuner chooses                                     */
+    COLL__CUT_SHARES,                             /* per rank, in proportion to its link (coll_shares.h)      */
+    COLL__CUT_MANY                                /* as many as the tuner chooses                             */
 } coll__cut;
 
 typedef struct coll__algorithm {
@@ -210,14 +208,15 @@ typedef struct coll__algorithm {
     bool      (*round)(coll__round *now, int k);
     double    (*cost)(const coll__link *link, const coll__shape *shape);      /* s                            */
     coll__cut   cut;
-    bool        keeps_order;                      /* right for operations that do not commute                 */
-    bool        is_canonical;                     /* reductions: the bits of the canonical order; true where nothing is reduced */
-    bool        needs_exact;                      /* only for operations whose grouping does not matter       */
+    bool        keeps_order;                      /* valid for operations that do not commute                 */
+    bool        is_canonical;                     /* reductions: gives the bits of the canonical order; true
+                                                     if nothing is reduced                                    */
+    bool        needs_exact;                      /* only for operations whose grouping does not change a bit */
     bool        has_radix;
-    bool        is_pipelined;                     /* wants many slices, as many as the tuner chooses          */
-    bool        has_order;                        /* sees now->order                                          */
-    bool        is_even;                          /* each rank sends as many messages and blocks as any other */
-    bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
+    bool        is_pipelined;                     /* runs in many slices; the tuner chooses how many          */
+    bool        has_order;                        /* uses now->order                                          */
+    bool        is_even;                          /* all ranks send equally many messages and blocks          */
+    bool        in_packets;                       /* for blocks whose length only sender and receiver know (coll_choice.h) */
 } coll__algorithm;
 
 #if !COLL__HAS_CHOICE
@@ -230,8 +229,7 @@ typedef struct coll__algorithm {
       even, packets },
 #define COLL__ROW(...) COLL__ROW_AS(false, __VA_ARGS__)
 
-/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
- * packets. */
+/* ALT: left out of programs without choice.  V: for blocks of different lengths.  ALP: an ALV in packets. */
 #if !COLL__HAS_CHOICE
 #define COLL__ALT(...)
 #else
@@ -251,8 +249,7 @@ typedef struct coll__algorithm {
 #endif
 
 static const coll__algorithm coll__algorithms[] = {
-    /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
-     * even */
+    /* kind, name, round, cost, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_BROADCAST
@@ -346,14 +343,14 @@ static const coll__algorithm coll__algorithms[] = {
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 
-/* The blocks of a vector that it runs on; `many`: where the tuner chooses. */
+/* The blocks of its vector; `many`: the tuner's choice. */
 static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
 {
     return a->cut == COLL__CUT_PER_RANK || a->cut == COLL__CUT_SHARES ? size
          : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
 }
 
-/* Does a number behind its name say how many blocks or slices the vector is cut into? */
+/* Is the number after its name a number of blocks or slices? */
 static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == COLL__CUT_MANY || a->is_pipelined; }
 
 #endif /* COLL_ALGORITHMS_H */

@@ -1,10 +1,9 @@
-/* coll_blocks.h - broadcast and reduce of a vector in n blocks, in the least number of rounds: n - 1 + q, q = ceil(log_2 p).
+/* coll_blocks.h - broadcast and reduce of a vector in n blocks, in the fewest rounds: n - 1 + q, q = ceil(log_2 p).
  *
- * Each rank sends one block and receives one block in every round, to and from ranks at the distances of the circulant of
- * radix 2.  Which block that is follows from a schedule of q numbers for each rank, which repeats every q rounds with all
- * numbers raised by q.
+ * In every round each rank sends one block and receives one block, at the distances of the circulant of radix 2.  A schedule of
+ * q numbers for each rank determines the blocks.  It repeats every q rounds, with all numbers increased by q.
  *
- *     p = 5, n = 4, root 0: block received, and from whom
+ *     p = 5, n = 4, root 0: block received (and its sender)
  *
  *         round      0       1       2       3       4       5
  *         rank 1   0 (0)     -       -     3 (0)   2 (4)   1 (3)
@@ -12,9 +11,8 @@
  *         rank 3     -       -     2 (0)   1 (2)   0 (1)   3 (0)
  *         rank 4     -       -     0 (1)   2 (3)   1 (2)   3 (1)
  *
- * After J. L. Traeff (arXiv 2312.11236, 2407.18004), with the test that accepted ranks strictly decrease, without which
- * sender and receiver disagree from p = 33 on.
- */
+ * After J.  L.  Traeff (arXiv 2312.11236, 2407.18004), with the test that accepted ranks strictly decrease, without which
+ * sender and receiver disagree from p = 33 on. */
 #ifndef COLL_BLOCKS_H
 #define COLL_BLOCKS_H
 
@@ -22,18 +20,18 @@
 
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 
-/* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], raised by q for each
- * repetition.  Numbers beyond the last block stand for the last one; each rank but the root has exactly one, in the last q
- * rounds, so that every block comes exactly once. */
+/* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], plus q for each repetition.
+ * Numbers beyond the last block mean the last one.  Each rank except the root has exactly one of them in the last q rounds, so
+ * that every block is received exactly once. */
 typedef struct coll__schedule {
     int q, skip[COLL__BLOCKS_BITS + 1];
     int receive[COLL__BLOCKS_BITS];
 } coll__schedule;
 
-/* The search for it: a walk over the sums of skips, largest skip first, through a list from which used skips are taken out. */
+/* The search for a schedule: over the sums of skips, largest skip first, in a list from which used skips are removed. */
 typedef struct coll__blocks_search {
     coll__schedule *found;
-    int count;                                    /* entries of `receive` that are found                      */
+    int count;                                    /* entries of `receive` found so far                        */
     int rank, size, base, accepted;
     int next[COLL__BLOCKS_BITS + 1], previous[COLL__BLOCKS_BITS + 1];
 } coll__blocks_search;
@@ -44,7 +42,7 @@ static void coll__blocks_unlink(coll__blocks_search *s, int e)
     if (s->next[e] >= 0) s->previous[s->next[e]] = s->previous[e];
 }
 
-/* The index of the smallest skip in the greedy sum of skips that makes `rank`; of the root q. */
+/* The index of the smallest skip in the greedy sum of skips that gives `rank`; q for the root. */
 static int coll__blocks_base(const coll__schedule *schedule, int rank)
 {
     for (int k = schedule->q - 1; k >= 0 && rank > 0; k--) {
@@ -60,7 +58,7 @@ static inline int64_t coll__blocks_low(const coll__blocks_search *s)
     return (int64_t)s->rank + s->size - s->found->skip[s->count + 1];
 }
 
-/* Go down from the sum `at`, whose smallest skip is number e.  A sum in the window of round `count` gives that round. */
+/* Search below the sum `at`, whose smallest skip is number e.  A sum in the window of round `count` gives that round. */
 static void coll__blocks_walk(coll__blocks_search *s, int64_t at, int e)
 {
     const int q = s->found->q;
@@ -74,10 +72,10 @@ static void coll__blocks_walk(coll__blocks_search *s, int64_t at, int e)
     s->accepted = (int)at;
 }
 
-/* Rounds before the first one in which the schedule says nothing, so that the last round ends a repetition. */
+/* Idle rounds before the first one, so that the last round ends a repetition. */
 static inline int coll__blocks_idle(int q, int blocks) { return (q - (blocks - 1) % q) % q; }
 
-/* What the schedule says for step i, counted from the idle rounds: a block below 0 is none. */
+/* The block of step i, counted from the idle rounds; below 0: none. */
 static inline int coll__blocks_number(const coll__schedule *s, int i, int blocks)
 {
     return s->receive[i % s->q] - coll__blocks_idle(s->q, blocks) + i / s->q * s->q;
@@ -99,20 +97,20 @@ static void coll__blocks_find(coll__schedule *schedule, int rank, int size)
         coll__blocks_walk(&s, schedule->skip[top], top);
 }
 
-/* The block that this rank receives in step i, -1: none. */
+/* The block that this rank receives in step i; -1: none. */
 static int coll__blocks_received(const coll__schedule *s, int i, int blocks)
 {
     const int number = coll__blocks_number(s, i, blocks);
     return number < 0 ? -1 : coll__less(number, blocks - 1);
 }
 
-/* Where this rank sends in step i, counted from the root; 0: nowhere, since the root needs nothing. */
+/* The rank to which this rank sends in step i, counted from the root; 0: none, because the root needs nothing. */
 static inline int coll__blocks_target(int rank, int size, const coll__schedule *s, int i)
 {
     return (int)(((int64_t)rank + s->skip[i % s->q]) % size);
 }
 
-/* Does a rank send `block` in a later step than i?  A block is passed on within two repetitions after it has come. */
+/* Does a rank send `block` in a later step than i?  A block is forwarded within two repetitions after it was received. */
 static bool coll__blocks_sends_later(int rank, int size, int blocks, int block, int i)
 {
     const int q = coll__circulant_rounds(size, 2), steps = blocks - 1 + q + coll__blocks_idle(q, blocks);
@@ -150,10 +148,10 @@ static bool coll__broadcast_blocks(coll__round *now, int k)
     return true;
 }
 
-/* Reduce: the broadcast backwards, with send and receive exchanged, so that a rank passes on the sum of a block when all that
- * it received it for in the broadcast have delivered theirs.  n - 1 + q rounds of m / n and as much folded; for long vectors
- * and operations that commute.  A rank to which nobody has delivered yet sends its raw input.  Sums of block b stand in slot
- * b; slot n is where they land. */
+/* Reduce: the broadcast backwards, with send and receive exchanged.  A rank forwards the sum of a block when all ranks to which
+ * the broadcast would send it have delivered theirs.  n - 1 + q rounds of m / n, and as much folded; for long vectors and
+ * operations that commute.  A rank that has received nothing yet sends its raw input.  Sums of block b are in slot b; slot n is
+ * for receiving. */
 static bool coll__reduce_blocks(coll__round *now, int k)
 {
     const int size = now->size, blocks = now->blocks, v = coll__mod(now->rank - now->root, size);
@@ -177,7 +175,7 @@ static bool coll__reduce_blocks(coll__round *now, int k)
                                                                                      : coll__slot_of(COLL__WORK, 0, got);
     const coll__span sum = coll__slot_of(COLL__PART, got, got);
     coll__recv(now, now->rank + skip, landed);
-    coll__fold(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum);     /* the root's last one of this block */
+    coll__fold(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum);     /* the root's last fold of this block */
     coll__from(now, coll__blocks_sends_later(v, size, blocks, got, i) ? sum : coll__block(COLL__INPUT, got));
     coll__from(now, landed);
     return true;

@@ -1,37 +1,37 @@
-/* coll_choice.h - what is asked of whoever chooses an algorithm, what the answer is, and which algorithms may be chosen. */
+/* coll_choice.h - queries for an algorithm, choices, and the algorithms that may be chosen. */
 #ifndef COLL_CHOICE_H
 #define COLL_CHOICE_H
 
 #include "coll_algorithms.h"
 
-/* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
+/* What an algorithm sends: sums over all ranks; the rounds of the rank with the most. */
 typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
 
-static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, beside the size          */
+static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* considered in addition to the size */
 
 enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
 
-typedef coll__count coll__counts[COLL__RADICES + 1];      /* with each radix; the last: with another one              */
+typedef coll__count coll__counts[COLL__RADICES + 1];      /* for each of these radices; the last: for another one */
 
-/* What is to be chosen for; equal on all ranks. */
+/* A query; equal on all ranks. */
 typedef struct coll__query {
     coll_kind kind;
     int       size;
     double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
     bool      is_exact, is_commutative, must_be_canonical;
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
-    const coll__link *link;                       /* to be fast by                                            */
-    const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
-    const coll__shares *shares;                   /* of ranks that are not alike; NULL: they are              */
-    double    share;                              /* of a processor that a rank has; 0: one of its own        */
-    coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
+    const coll__link *link;                       /* for speed                                                */
+    const coll__link *nominal;                    /* for the bits of the result; NULL: the same               */
+    const coll__shares *shares;                   /* of unequal links; NULL: all are equal                    */
+    double    share;                              /* processors that a rank has; 0: one each                  */
+    coll__counts *counts;                         /* of each algorithm for this size; NULL: not cached        */
 } coll__query;
 
 typedef struct coll__choice {
     const coll__algorithm *algorithm;
     int    radix, blocks;
-    long   slices;                                /* 0: as the engine likes                                   */
-    int    room;                                  /* in packets: bytes of a block in one; 0: not in packets   */
+    long   slices;                                /* 0: the engine decides                                    */
+    int    room;                                  /* with packets: bytes of a block in one; 0: no packets     */
     double seconds;                               /* predicted                                                */
 } coll__choice;
 
@@ -41,7 +41,7 @@ enum {
 
 /* ---- >>names ---- */
 
-/* Does "name" or "name:number" name this one?  `number` stays 0 without one; with one that is no number the answer is no. */
+/* Does "name" or "name:number" name this algorithm?  `number` is 0 if there is none; an invalid number gives false. */
 static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
 {
     size_t n = 0;
@@ -65,7 +65,7 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query
     return a->is_canonical || query->is_exact || !query->must_be_canonical;
 }
 
-/* Is there any? */
+/* Is there any such algorithm? */
 static inline bool coll__can_choose(const coll__query *query)
 {
     long number;
@@ -76,39 +76,39 @@ static inline bool coll__can_choose(const coll__query *query)
     return false;
 }
 
-/* ---- >>packets: blocks whose length only their two ends know ---- */
+/* ---- >>packets: blocks whose length only sender and receiver know ---- */
 
-/* With lists of counts a rank knows the blocks that it sends and receives, and no others: ranks between the two ends of a block
- * do not know its length, and no rank knows enough to choose for all.  So the choice falls on each block by itself, since its two
- * ends know it alike: a short one goes along in a packet, by an algorithm that sends few messages; a longer one goes straight to
- * where it is needed, meanwhile.  A packet has a head, which says how long the block is, and `room` bytes.  So all packets are
- * equally long, an algorithm runs on them as on equal blocks, and every message has a length that both its ends know.  A long
- * block has a packet too, without bytes, so that its two ends find out if they disagree on whether it is long.
+/* With lists of counts a rank knows only the blocks that it sends and receives.  Ranks that forward a block do not know its
+ * length, and no rank can choose for all.  So the choice is made for each block, because its two ranks know its length.  A
+ * short block is sent in a packet, by an algorithm with few messages.  A long block is sent directly, at the same time.  A
+ * packet has a head with the length of the block, and `room` bytes.  So all packets have the same length, an algorithm treats
+ * them as equal blocks, and both ranks know the length of every message.  A long block has a packet without bytes, so that its
+ * two ranks detect if they disagree on whether it is long.
  *
- * The room is chosen by what all ranks know, their number and the link. */
+ * The room is chosen by what all ranks know: their number and the link. */
 enum {
     COLL__PACKET_HEAD = 16,
     COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096
 };
 
-/* By how much packets must be faster than nothing but heads sent straight: where all blocks are long they come on top. */
+/* Packets must be this much faster than empty direct messages: if all blocks are long, packets only add to them. */
 #define COLL__PACKETS_WORTH 1.5
 
-/* The vector that the algorithm moves, of so many packets. */
+/* Bytes of the vector that the algorithm moves. */
 static inline double coll__packet_bytes(int size, int room) { return (double)size * (COLL__PACKET_HEAD + room); }
 
-/* ---- >>what an algorithm does ---- */
+/* ---- >>properties of an algorithm ---- */
 
-/* Does it go in one piece, in so many rounds?  Where only two ranks know how long a block is; and where blocks go straight to the
- * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
+/* Is the vector not cut into slices?  So it is if only two ranks know the length of a block; and in direct gathers and
+ * scatters, where slices gain nothing. */
 static inline bool coll__goes_whole(coll_kind kind, int rounds)
 {
     if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* By running the algorithm; of a vector that is cut into many blocks one.  Neighbours differ from rank to rank, so this sees none
- * of them; there is nothing to choose either. */
+/* Counts by running the algorithm; for a vector cut into many blocks, one of them.  Neighbor lists differ between ranks and are
+ * not counted; there is no choice for them. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
     const coll__graph nobody = { .sources = 0 };

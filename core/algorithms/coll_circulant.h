@@ -1,9 +1,8 @@
-/* coll_circulant.h - algorithms in which every rank does the same, at fixed distances round a circle of ranks: the radix-r
- * circulant, its far-first order, the alltoall that moves blocks digit by digit, the direct exchange and the ring.
+/* coll_circulant.h - algorithms with the same steps on every rank, at fixed distances on a circle of ranks: the radix-r
+ * circulant, its far-first order, alltoall by digits, the direct exchange and the ring.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds and M the messages that a
- * rank sends in them.  Everything here is right for every p >= 1 and every r >= 2; no power of two is special.
- */
+ * rank sends in them.  All are valid for every p >= 1 and r >= 2; powers of two are not special. */
 #ifndef COLL_CIRCULANT_H
 #define COLL_CIRCULANT_H
 
@@ -19,7 +18,7 @@ static inline int coll__circulant_skip(int size, int radix, int steps)
     return skip;
 }
 
-/* ceil(log_radix size): how many rounds it takes for something known to one rank to reach all. */
+/* ceil(log_radix size): rounds until all ranks know what one rank knows. */
 static inline int coll__circulant_rounds(int size, int radix)
 {
     int rounds = 0;
@@ -27,7 +26,7 @@ static inline int coll__circulant_rounds(int size, int radix)
     return rounds;
 }
 
-/* radix to the power of n, but no more than `size`. */
+/* radix to the power of n, at most `size`. */
 static inline int coll__power(int size, int radix, int n)
 {
     int power = 1;
@@ -37,22 +36,21 @@ static inline int coll__power(int size, int radix, int n)
 
 static inline int coll__less(int a, int b) { return a < b ? a : b; }
 
-/* Blocks of the ranks that are `offset`, `offset` + 1, ... after this one, where they are kept: in RESULT by their numbers,
- * in WORK by their distance, since slots do not go round the circle. */
+/* The blocks of ranks `offset`, `offset` + 1, ... after this one: in RESULT by number, in WORK by distance, because slots do
+ * not wrap around. */
 static inline coll__span coll__held(const coll__round *now, coll__place place, int offset, int blocks)
 {
     if (place == COLL__RESULT) return coll__blocks(place, now->rank + offset, blocks);
     return coll__slots(place, offset, blocks, coll__mod(now->rank + offset, now->blocks));
 }
 
-/* What this rank brings where it brings one block: number `rank` of p, or 0 of 1. */
+/* The input block of this rank: number `rank` of p, or 0 of 1. */
 static inline coll__span coll__own(const coll__round *now)
 {
     return coll__block(COLL__INPUT, coll__mod(now->rank, now->blocks));
 }
 
-/* What it brings where every rank has a whole vector to bring; and those of the ranks that are `offset`, `offset` + 1, ...
- * after this one, where they are kept, in WORK. */
+/* The input vector of this rank; and in WORK the vectors of ranks `offset`, `offset` + 1, ... after it. */
 static inline coll__span coll__vector(const coll__round *now) { return coll__blocks(COLL__INPUT, 0, now->blocks); }
 
 static inline coll__span coll__vectors(const coll__round *now, int offset, int vectors)
@@ -62,23 +60,23 @@ static inline coll__span coll__vectors(const coll__round *now, int offset, int v
 
 /* ---- >>circulant: distances shrink from p to 1 by the radix, rounded up ---- */
 
-/* What has been gathered from some ranks that follow this one: a block of each in RESULT, or their vectors in WORK. */
+/* What was gathered from ranks after this one: their blocks in RESULT, or their vectors in WORK. */
 static coll__span coll__gathered(const coll__round *now, coll__place place, int offset, int ranks)
 {
     return place == COLL__RESULT ? coll__blocks(place, now->rank + offset, ranks) : coll__vectors(now, offset, ranks);
 }
 
-/* Round k of the allgather: everyone passes on what it has, over distances that grow.
+/* Round k of the allgather: every rank forwards what it has, over increasing distances.
  *
  *     p = 5, r = 2: skips 5 3 2 1.  Rank v holds blocks v .. v+s-1 before the round of skip s, and v .. v+S-1 after it:
  *
  *         has v          v v+1          v v+1 v+2       all
  *           from v+1       from v+2       from v+3
  *
- * Before: rank v has block v in RESULT.  After: all blocks.  With WORK for RESULT it is the same for a whole vector of each
- * rank, in INPUT before.  R rounds, at most (r - 1) R messages, and each rank sends p - 1 blocks, the least possible.  r = p
- * is the direct exchange in one round; with empty blocks it is the dissemination barrier.  This is Bruck's allgather (1997) for
- * any radix, as the mirror image of Traeff's reduce-scatter (arXiv 2410.14234). */
+ * Before: rank v has block v in RESULT.  After: all blocks.  With WORK instead of RESULT it gathers a whole vector of each rank
+ * from INPUT.  R rounds, at most (r - 1) R messages, and each rank sends p - 1 blocks, the least possible.  r = p is the direct
+ * exchange in one round; with empty blocks it is the dissemination barrier.  This is Bruck's allgather (1997) for any radix, as
+ * the mirror image of Traeff's reduce-scatter (arXiv 2410.14234). */
 static bool coll__circulant_allgather(coll__round *now, int k, coll__place place)
 {
     const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
@@ -86,7 +84,7 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
     if (k >= rounds) return false;
     const int near = coll__circulant_skip(now->size, now->radix, rounds - k);
     const int far = coll__circulant_skip(now->size, now->radix, rounds - k - 1);
-    const bool is_raw = place == COLL__WORK && k == 0;        /* ours is still nowhere but in INPUT           */
+    const bool is_raw = place == COLL__WORK && k == 0;        /* our vector is only in INPUT                  */
     if (is_raw && rounds > 1) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
     for (int low = near; low < far; low += near) {
         const int ranks = coll__less(near, far - low);
@@ -96,8 +94,8 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
     return true;
 }
 
-/* Round k of the reduce-scatter, the mirror image: everyone passes on what it has summed for others, over distances that
- * shrink.  R[i] is what rank v has of block v + i.
+/* Round k of the reduce-scatter, the mirror image: every rank forwards sums for other ranks, over decreasing distances.  R[i]
+ * is what rank v has of block v + i.
  *
  *     p = 5, r = 2: skips 5 3 2 1
  *
@@ -105,9 +103,9 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
  *                        `-to v+3-'               `-to v+2       `-to v+1    = block v
  *
  * Before: every rank has the whole vector in INPUT.  After: rank v has block v of the sum in RESULT.  R rounds, p - 1 blocks
- * sent and folded by each rank, the least possible.  The first round sends raw inputs, the others partial sums; what arrives
- * is folded in the order of the distances, never in the order of arrival, so the same inputs always give the same bits.
- * Needs an operation that commutes.  After J. L. Traeff (arXiv 2410.14234), for any radix. */
+ * sent and folded by each rank, the least possible.  The first round sends raw inputs, the others partial sums; received blocks
+ * are folded in the order of distances, not of arrival.  So the same inputs always give the same bits.  Needs an operation that
+ * commutes.  After J.  L.  Traeff (arXiv 2410.14234), for any radix. */
 static bool coll__circulant_reduce(coll__round *now, int k)
 {
     const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
@@ -115,7 +113,7 @@ static bool coll__circulant_reduce(coll__round *now, int k)
     if (k >= rounds) return false;
     const int far = coll__circulant_skip(now->size, now->radix, k), near = coll__circulant_skip(now->size, now->radix, k + 1);
     const coll__place landing = k == 0 ? COLL__WORK : COLL__PART;
-    const int behind = (k == 0 ? 0 : far) - near;             /* PART: the sums that are being sent stay clear */
+    const int behind = (k == 0 ? 0 : far) - near;             /* PART: does not overlap the sums being sent   */
     for (int low = near; low < far; low += near) {
         const int blocks = coll__less(near, far - low);
         coll__send(now, me + low, k == 0 ? coll__blocks(COLL__INPUT, me + low, blocks)
@@ -129,13 +127,13 @@ static bool coll__circulant_reduce(coll__round *now, int k)
     return true;
 }
 
-/* Round k of the allgather in far-first order: the same messages, the far ones with few blocks, the near ones with many.
+/* Round k of the allgather in far-first order: the same messages; distant ranks get few blocks, near ranks many.
  *
  *     p = 8, r = 2:  block of v goes to v+4;  then v and v+4 send it to v+2, v+6;  then these four to v+1, v+3, v+5, v+7
  *
- * The block that is to travel the distance d makes one hop for each digit of d that is not 0, the highest first.  R rounds,
- * p - 1 blocks sent by each rank, none received twice.  For networks in which far is slow and who is near is not known; the
- * order that NCCL calls PAT (arXiv 2506.20252). */
+ * A block for distance d makes one hop for each nonzero digit of d, the highest first.  R rounds, p - 1 blocks sent by each
+ * rank, none received twice.  For networks with slow long distances of unknown layout; NCCL calls this order PAT (arXiv
+ * 2506.20252). */
 static bool coll__far_allgather(coll__round *now, int k)
 {
     const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, now->radix);
@@ -152,11 +150,11 @@ static bool coll__far_allgather(coll__round *now, int k)
     return true;
 }
 
-/* ---- >>direct: everything straight from its source to where it is needed ---- */
+/* ---- >>direct: from source to destination in one message ---- */
 
-/* The only round of the direct reduce-scatter: every owner gets its block of every rank's input, that of rank v + d in slot
- * d.  1 round, p - 1 messages, (p - 1) / p m sent, the least possible.  Starting with the next rank keeps all from writing
- * to the same one at once.  This is the radix-p case of the circulant. */
+/* The only round of the direct reduce-scatter: every rank gets its block of all inputs; that of rank v + d in slot d.  1 round,
+ * p - 1 messages, (p - 1) / p m sent, the least possible.  Each starts with the next rank, so that not all send to one rank at
+ * once.  This is the radix-p case of the circulant. */
 static void coll__direct_exchange(coll__round *now)
 {
     const int me = now->rank, size = now->size;
@@ -167,7 +165,7 @@ static void coll__direct_exchange(coll__round *now)
     }
 }
 
-/* Where the raw contribution of a rank to a block is, after an exchange that put that of rank v + d in slot d. */
+/* Where a rank's raw contribution to a block is, after an exchange that put that of rank v + d in slot d. */
 static inline coll__span coll__raw(const coll__round *now, int rank, int block)
 {
     if (rank == now->rank) return coll__block(COLL__INPUT, block);
@@ -181,7 +179,7 @@ static void coll__fold_all(coll__round *now, coll__span to, int block)
     for (int i = 0; i < now->size; i++) coll__from(now, coll__raw(now, i, block));
 }
 
-/* The same of blocks first, first + 1, ... after all vectors have been brought to WORK. */
+/* The same for blocks first, first + 1, ..., with all vectors in WORK. */
 static void coll__fold_vectors(coll__round *now, coll__span to, int first)
 {
     coll__fold(now, to);
@@ -192,7 +190,7 @@ static void coll__fold_vectors(coll__round *now, coll__span to, int first)
     }
 }
 
-/* Of one rank alone: its own contribution, finished, in as many blocks as it is cut into. */
+/* For a single rank: its own contribution, finished, in all blocks. */
 static bool coll__fold_alone(coll__round *now, int k)
 {
     if (k > 0) return false;
@@ -201,7 +199,7 @@ static bool coll__fold_alone(coll__round *now, int k)
     return true;
 }
 
-/* Every block of INPUT to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
+/* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
 static bool coll__alltoall_direct(coll__round *now, int k)
 {
     const int me = now->rank;
@@ -215,9 +213,9 @@ static bool coll__alltoall_direct(coll__round *now, int k)
     return true;
 }
 
-/* ---- >>alltoall, digit by digit ---- */
+/* ---- >>alltoall by digits ---- */
 
-/* Some of B[first .. size), of which B[d] is the block that has the distance d to go: `run` of them at every `stride`. */
+/* Some of B[first .. size), where B[d] is the block for distance d: `run` of them at every `stride`. */
 static coll__span coll__digits(const coll__round *now, int area, int first, int run, int stride)
 {
     const int left = now->size - first, blocks = left <= 0 ? 0 : left / stride * run + coll__less(run, left % stride);
@@ -225,7 +223,7 @@ static coll__span coll__digits(const coll__round *now, int area, int first, int 
                          .is_same = true, .run = run };
 }
 
-/* The same of INPUT, where the block for rank v + d is number v + d. */
+/* The same of INPUT, where the block for rank v + d has number v + d. */
 static coll__span coll__digits_input(const coll__round *now, int first, int stride)
 {
     coll__span span = coll__digits(now, 0, first, 1, stride);
@@ -233,8 +231,8 @@ static coll__span coll__digits_input(const coll__round *now, int first, int stri
     return span;
 }
 
-/* What round k + 1 sends and round k does not move, brought where round k lands, so that a message is one span: the blocks
- * whose last hop was in round k - 1, k - 3, ...  They rest in round k, so nothing arrives where they lie or go. */
+/* Copy the blocks that round k + 1 sends and round k does not move to where round k receives, so that a message is one span.
+ * Their last hop was in round k - 1, k - 3, ... In round k nothing is received at their old or new place. */
 static void coll__digits_gather(coll__round *now, int k)
 {
     const int size = now->size, r = now->radix, unit = coll__power(size, r, k + 1), stride = coll__power(size, r, k + 2);
@@ -247,7 +245,7 @@ static void coll__digits_gather(coll__round *now, int k)
         }
 }
 
-/* The blocks that arrived for good before the last round k: those with fewer digits than it has. */
+/* The blocks at their destination before the last round k: those with fewer digits than it has. */
 static void coll__digits_deliver(coll__round *now, int k)
 {
     for (int hop = 0; hop < k; hop++) {
@@ -258,15 +256,15 @@ static void coll__digits_deliver(coll__round *now, int k)
     }
 }
 
-/* Round k of Bruck's alltoall (1997), for any radix: the block that has the distance d to go makes a hop of j r^k for the
- * k-th digit j of d, together with all the others that have this digit there.
+/* Round k of Bruck's alltoall (1997), for any radix: the block for distance d makes a hop of j r^k for the k-th digit j of d,
+ * together with all blocks that have this digit.
  *
  *     p = 9, r = 3, rank v sends      round 0   to v+1: B[1] B[4] B[7]    to v+2: B[2] B[5] B[8]
  *                                     round 1   to v+3: B[3] B[4] B[5]    to v+6: B[6] B[7] B[8]
  *
- * R rounds; as many blocks as there are digits other than 0 in 1 .. p - 1, about (r - 1) / r R p: each radix buys rounds with
- * bytes at another rate, r = p is direct.  Two areas of p slots take turns: a round sends from the one that the round before
- * it has landed in, and lands in the other; the last one lands in RESULT. */
+ * R rounds; as many blocks as there are nonzero digits in 1 .. p - 1, about (r - 1) / r R p.  The radix trades rounds for
+ * bytes; r = p is direct.  Two areas of p slots alternate: a round sends from the area in which the last round has received,
+ * and receives in the other one; the last round receives in RESULT. */
 static bool coll__alltoall_circulant(coll__round *now, int k)
 {
     const int size = now->size, me = now->rank, r = now->radix, rounds = coll__circulant_rounds(size, r);
@@ -290,9 +288,9 @@ static bool coll__alltoall_circulant(coll__round *now, int k)
     return true;
 }
 
-/* ---- >>ring: neighbours only, in an order that can be chosen ---- */
+/* ---- >>ring: neighbors only, in a given order ---- */
 
-/* The rank at place `at` of the ring or chain, and the place of this rank. */
+/* The rank at place `at` of the ring or chain. */
 static inline int coll__ring_rank(const coll__round *now, int at)
 {
     const int i = coll__mod(at, now->size);
@@ -307,8 +305,8 @@ static int coll__ring_place_of(const coll__round *now, int rank)
     return at;
 }
 
-/* Round k of the allgather: pass on the block that came last.  p - 1 rounds, p - 1 blocks, the least possible, and each link
- * of the ring carries each block once: the order can avoid the slow ones. */
+/* Round k of the allgather: forward the block received last.  p - 1 rounds, p - 1 blocks, the least possible.  Each link of the
+ * ring carries each block once, so the order can avoid slow links. */
 static bool coll__ring_allgather(coll__round *now, int k)
 {
     if (k >= now->size - 1) return false;
@@ -318,11 +316,11 @@ static bool coll__ring_allgather(coll__round *now, int k)
     return true;
 }
 
-/* Round k of the reduce-scatter: pass on the partial sum just completed, fold ours into the next one.
+/* Round k of the reduce-scatter: forward the last partial sum, fold our input into the next one.
  *
  *     block of the rank at place i:     i+1 --> i+2 --> ... --> i - 1 --> i       each adds its own; i has the sum
  *
- * p - 1 rounds, p - 1 blocks sent and folded by each rank; two slots take turns in landing and leaving. */
+ * p - 1 rounds, p - 1 blocks sent and folded by each rank; two slots alternate between receiving and sending. */
 static bool coll__ring_reduce(coll__round *now, int k)
 {
     if (k >= now->size - 1) return false;

@@ -1,20 +1,19 @@
-/* coll_cost.h - what an algorithm costs, as closed forms.
+/* coll_cost.h - costs of algorithms, as closed forms.
  *
- * The clock: a rank that sends the messages of a round one after the other begins one every `overhead`, each arrives
- * `latency` later, its bytes go over the sender's link and over the receiver's link one message at a time, and a receiver
- * likewise takes on one every `overhead`; a message between two idle ranks takes latency + bytes * per_byte.  Folding costs
- * per_byte_reduced for each byte that is added to something: for all sources of a fold but the first.  A rank begins its
- * next round when what it receives has come and what it folds is folded; who only sends does not wait.
+ * The model: a rank that sends the messages of a round begins one every `overhead`; each arrives `latency` later.  The bytes
+ * use the sender's link and the receiver's link, one message at a time.  A receiver takes at most one message every `overhead`.
+ * A message between two idle ranks takes latency + bytes * per_byte.  Folding takes per_byte_reduced for each byte of all
+ * sources of a fold except the first.  A rank begins its next round when it has received and folded everything; a rank that
+ * only sends does not wait.
  *
- * Everything is made of + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers.
- */
+ * All forms use only + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers. */
 #ifndef COLL_COST_H
 #define COLL_COST_H
 
 #include "coll_circulant.h"
 #include "coll_link.h"
 
-/* The link of ranks that only send, or only receive, at any time: their processors have half as much to copy. */
+/* The link of ranks that only send, or only receive, at any time: they copy half as much. */
 static inline coll__link coll__one_way(const coll__link *link)
 {
     const double alone = coll__longer(link->per_byte - link->per_byte_handled, link->per_byte_handled);
@@ -24,11 +23,11 @@ static inline coll__link coll__one_way(const coll__link *link)
     return half;
 }
 
-/* The link of a chain, whose ranks send while they receive; of two ranks one only sends. */
+/* The link of a chain, whose ranks send and receive at the same time; of two ranks one only sends. */
 static inline coll__link coll__chain_way(const coll__link *link, int size) { return size == 2 ? coll__one_way(link) : *link; }
 
-/* Messages of a round from one rank, or into one: `bytes` in all, none longer than the one before it, the last one `last`.
- * Either the link is always busy, or it waits for each message and the last one ends it. */
+/* The messages of a round from one rank, or to one: `bytes` in total, in decreasing length, the last one `last`.  Either the
+ * link is always busy, or it waits for each message and ends with the last one. */
 static double coll__burst(const coll__link *link, double messages, double bytes, double last)
 {
     if (messages <= 0) return 0;
@@ -41,7 +40,7 @@ static double coll__block_sum_bytes(const coll__shape *s) { return s->sum_bytes 
 
 /* ---- >>circles ---- */
 
-/* One of the rounds of the circulant, over distances from `near` to `far`, with so many bytes a block. */
+/* A round of the circulant, over distances from `near` to `far`, with `bytes` for each block. */
 static double coll__circulant_burst(const coll__link *link, int near, int far, double bytes)
 {
     const int messages = (far - 1) / near;
@@ -65,7 +64,7 @@ static double coll__cost_allgather(const coll__link *link, const coll__shape *s)
     return coll__circulant_time(link, s, coll__block_bytes(s));
 }
 
-/* The far-first order: the same messages and bytes in all, spread otherwise over the rounds. */
+/* The far-first order: the same messages and bytes in total, distributed differently over the rounds. */
 static double coll__cost_far(const coll__link *link, const coll__shape *s)
 {
     const double block = coll__block_bytes(s);
@@ -88,7 +87,7 @@ static double coll__cost_ring_allgather(const coll__link *link, const coll__shap
     return (s->size - 1) * (link->latency + coll__block_bytes(s) * link->per_byte);
 }
 
-/* Raw blocks in the first round, partial sums afterwards. */
+/* Raw blocks in the first round, partial sums later. */
 static double coll__cost_circulant_reduce(const coll__link *link, const coll__shape *s)
 {
     double t = 0;
@@ -107,7 +106,7 @@ static double coll__cost_ring_reduce(const coll__link *link, const coll__shape *
     return (s->size - 1) * (link->latency + raw * link->per_byte_reduced) + (raw + (s->size - 2) * sum) * link->per_byte;
 }
 
-/* One block to each other rank, in one round. */
+/* One block to every other rank, in one round. */
 static double coll__cost_direct(const coll__link *link, const coll__shape *s)
 {
     return coll__burst(link, s->size - 1, coll__block_bytes(s) * (s->size - 1), coll__block_bytes(s));
@@ -131,7 +130,7 @@ static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
     const double block = coll__block_bytes(s);
     double t = 0;
 
-    for (int k = 0; k < rounds; k++) {            /* one message for each digit k other than 0 */
+    for (int k = 0; k < rounds; k++) {            /* one message for each nonzero digit k      */
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
         const int messages = coll__less(s->radix - 1, (size - 1) / unit), left = size - messages * unit;
         const int blocks = size - size / stride * unit - coll__less(unit, size % stride);
@@ -141,11 +140,11 @@ static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
     return t;
 }
 
-/* ---- >>trees: the time of the longest path; of subtrees of a level all are whole but the last one ---- */
+/* ---- >>trees: the time of the longest path; the subtrees of a level are equal except the last one, which may be cut ---- */
 
 typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
 
-/* Ranks of the tree that are in its cut subtree of this unit, the one at its end. */
+/* Ranks in the last subtree of this unit. */
 static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
 
 /* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
@@ -231,28 +230,27 @@ static double coll__cost_reduce_direct(const coll__link *link, const coll__shape
     return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
 }
 
-/* ---- >>one step after another ---- */
+/* ---- >>steps one after the other ---- */
 
-/* `steps` times a message of a share of the vector, and that share folded. */
+/* `steps` messages of `bytes` each, and `folded` bytes after each. */
 static double coll__steps_time(const coll__link *link, double steps, double bytes, double folded)
 {
     return steps * (link->latency + bytes * link->per_byte + folded * link->per_byte_reduced);
 }
 
-/* What a rank needs from one share to the next when it does not wait for each to arrive: nobody who only sends waits, so the
- * shares leave one right behind the other, and each rank takes one on, folds it and hands it on while the next ones are on
- * their way.  Whatever takes longest, the work of a message, its bytes or its folding, sets the pace. */
+/* The time from one slice to the next in a pipeline.  A rank receives a slice, folds it and sends it on while the next ones are
+ * in transit.  The longest of overhead with copies, bytes and folding determines the time. */
 static double coll__pace(const coll__link *link, double bytes, double folded)
 {
     const double work = link->overhead + bytes * link->per_byte_handled;
     return coll__longer(work, coll__longer(bytes * link->per_byte, folded * link->per_byte_reduced));
 }
 
-/* Messages that a block takes, one after the other, to the rank from which it comes furthest: the most skips, each at most
- * half the one before, in the greedy sum that makes a rank.  Is q where p is a power of 2, and otherwise fewer, mostly. */
+/* The longest path of a block, in messages: the most skips, each at most half the one before, in the greedy sum that gives a
+ * rank.  It is q if p is a power of 2, else usually less. */
 static inline int coll__blocks_depth(int size)
 {
-    int skip[32] = { 1 }, most[32] = { 0 }, q = 0;            /* most[k]: of the ranks below skip[k]          */
+    int skip[32] = { 1 }, most[32] = { 0 }, q = 0;            /* most[k]: for the ranks below skip[k]         */
 
     while (1L << q < size) q++;
     for (int k = q, at = size; k >= 0; k--, at = (at - 1) / 2 + 1) skip[k] = at;
@@ -266,10 +264,10 @@ static inline int coll__blocks_depth(int size)
     return most[q];
 }
 
-/* From three ranks on, all but the root wait, in each round, for somebody who waited in the round before: n - 1 whole steps
- * after the first block has come all the way.  The other q - depth rounds are sent without waiting, but all take the link.
- * With 4 or 5 ranks some rounds have nothing to wait for, and short blocks take a quarter or a sixth less.  Of two ranks one
- * only sends: a chain. */
+/* With three or more ranks all except the root wait in each round for a rank that waited in the round before: n - 1 whole steps
+ * after the first block has arrived everywhere.  The other q - depth rounds are sent without waiting, but use the link.  With 4
+ * or 5 ranks some rounds wait for nothing, and short blocks take a quarter or a sixth less.  Of two ranks one only sends: a
+ * chain. */
 static double coll__blocks_time(const coll__link *both, const coll__shape *s, double first, double other, bool is_sum)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
@@ -287,16 +285,16 @@ static double coll__cost_broadcast_blocks(const coll__link *link, const coll__sh
     return s->size < 2 ? 0 : coll__blocks_time(link, s, share, share, false);
 }
 
-/* The first step sends raw inputs; of two ranks all do. */
+/* The first step sends raw inputs; with two ranks all steps do. */
 static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape *s)
 {
     const double share = s->bytes / s->blocks, sum = s->sum_bytes / s->blocks;
     return s->size < 2 ? 0 : coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
 }
 
-/* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others are right behind it.  A rank passes slice
- * t on in a later tick than that in which it came, but that tick begins as soon as slice t is there, since several ticks are
- * always on their way: it costs nothing. */
+/* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others follow directly.  A rank forwards slice t
+ * in a later tick than it was received in.  That costs nothing: several ticks are in progress, so that tick begins when slice t
+ * has arrived. */
 static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
@@ -305,7 +303,7 @@ static double coll__cost_broadcast_chain(const coll__link *both, const coll__sha
     return coll__steps_time(link, s->size - 1, share, 0) + (slices - 1) * coll__pace(link, share, 0);
 }
 
-/* The first step sends a raw input; each adds a raw input. */
+/* The first step sends a raw input; each step adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
@@ -317,8 +315,8 @@ static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s
 
 /* ---- >>double tree ---- */
 
-/* From the top of a binary tree of so many ranks, in order, to the last of them, or back: a full tree on the left of the top,
- * the rest on its right.  A message to a rank's first child takes `hop`, that to the second one `gap` more. */
+/* From the top of a binary tree of `ranks` ranks, in order, to the last of them, or back: a full tree on the left of the top,
+ * the rest on its right.  A message to the first child takes `hop`, to the second one `gap` more. */
 static double coll__dbtree_depth(int ranks, double hop, double gap)
 {
     double t = 0;
@@ -332,20 +330,20 @@ static double coll__dbtree_depth(int ranks, double hop, double gap)
     return t;
 }
 
-/* Down both trees, or up, with halves of so many bytes, of which `folded` are folded; those that leaves send may be shorter, by
- * `less`.  With a power of 2 of ranks tree 1 has a level more. */
+/* Down both trees, or up, with halves of `half` bytes, of which `folded` are folded; messages of leaves may be shorter by
+ * `less`.  If p is a power of 2, tree 1 has one more level. */
 static double coll__dbtree_time(const coll__link *link, int size, double half, double folded, double less)
 {
     const double fold = folded * link->per_byte_reduced, hop = link->latency + half * link->per_byte + fold;
     const double gap = coll__longer(link->overhead, half * link->per_byte) + fold;
     const bool is_higher = (size & (size - 1)) == 0;
     const double even = coll__dbtree_depth(size - 1, hop, gap);
-    const double odd = size > 3 ? coll__dbtree_depth(size, hop, gap) : (size - 2) * hop;      /* number 1 is not there        */
+    const double odd = size > 3 ? coll__dbtree_depth(size, hop, gap) : (size - 2) * hop;      /* there is no number 1 */
 
     return hop + coll__longer(even + (is_higher ? gap : 0), odd + (is_higher ? 0 : gap)) - less * link->per_byte;
 }
 
-/* What slices take behind the first one: of each a rank sends `halves` at most, and gets as many. */
+/* The time of the slices after the first one: a rank sends at most `halves` for each, and receives as many. */
 static double coll__dbtree_rest(const coll__link *link, double slices, double halves, double half, double folded)
 {
     const double work = halves * (link->overhead + half * link->per_byte_handled);
@@ -394,7 +392,8 @@ static double coll__cost_scan_transposed(const coll__link *link, const coll__sha
     return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
 }
 
-/* Raw in the first round, and as long as W is one rank's; each round folds what came with W, and W with V where it is sent. */
+/* Raw in the first round, and while W is the input of one rank; each round folds the received sum with W, and W with V where
+ * that is sent. */
 static double coll__cost_census(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
@@ -411,8 +410,8 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up the tree and down again.  While one slice goes down the next comes up: the bytes of a rank go both ways, and
- * coll__one_way is to make nothing of a link that says of no byte that it is copied. */
+/* Up and down the tree.  One slice is sent down while the next one is sent up, so a rank's link is used both ways:
+ * per_byte_handled 0 disables coll__one_way. */
 static coll__link coll__up_and_down(const coll__link *link)
 {
     coll__link both = *link;
@@ -444,13 +443,13 @@ static double coll__cost_reduce_scatter_tree(const coll__link *link, const coll_
     return coll__cost_reduce_gather(&both, s) + coll__cost_scatter_tree(&both, s);
 }
 
-/* Allreduce of two halves. */
+/* Allreduce as two halves. */
 static double coll__cost_allreduce_direct(const coll__link *link, const coll__shape *s)
 {
     return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
 }
 
-/* What a rank sends and receives in both rounds together: T of the vector, where all are alike 2 (p - 1) / p. */
+/* Bytes of a rank in both rounds: T of the vector; with equal links 2 (p - 1) / p. */
 static double coll__cost_allreduce_shares(const coll__link *link, const coll__shape *s)
 {
     const int others = s->size - 1;
@@ -470,17 +469,17 @@ static double coll__cost_allreduce_ring(const coll__link *link, const coll__shap
     return coll__cost_ring_reduce(link, s) + coll__cost_ring_allgather(link, s);
 }
 
-/* ---- >>slices: a vector that the engine cuts ---- */
+/* ---- >>slices of a vector ---- */
 
-/* What n slices take of which each alone takes `one` for its R rounds, keeping the busier of link and processor for `busy` of
- * it.  L = min(n, `most_lag`) ticks are on their way together.  A lag of L ticks in which each holds `a` rounds of different
- * slices takes as long as a round alone, with the others' work in the same tick before it,
+/* The time of n slices that take `one` each if alone, in R rounds, with the busier of link and processor busy for `busy`.  L =
+ * min(n, `most_lag`) ticks are in progress together.  A lag of L ticks, each with `a` rounds of different slices, takes as long
+ * as one round alone after the others' work in the same tick,
  *
  *     (one + (a - 1) busy) / R,        or        L a busy / R
  *
- * if work is what there is most of: then latencies, and folding behind sending, are hidden.  There are R - 1 + ceil(n / L) such
- * lags, with a = 1, 2, ... rounds to a tick at either end and A = min(R, ceil(n / L)) in between; after the last one nothing is
- * hidden.  All work together is n busy; to be added is, for each lag, what the first of the two exceeds the second by. */
+ * if work dominates: then latencies, and folding during sends, are hidden.  There are R - 1 + ceil(n / L) such lags, with a =
+ * 1, 2, ... rounds in a tick at either end and A = min(R, ceil(n / L)) in between; after the last one nothing is hidden.  All
+ * work together is n busy.  For each lag, the excess of the first term over the second is added. */
 static double coll__slices_time(double slices, double most_lag, double rounds, double one, double busy)
 {
     const double lag = slices < most_lag ? slices : most_lag, groups = (double)((long)((slices + lag - 1) / lag));
@@ -494,7 +493,7 @@ static double coll__slices_time(double slices, double most_lag, double rounds, d
     return slices * busy + (excess - coll__longer(0, idle - hidden) + idle) / rounds;
 }
 
-/* A closed form for a vector in so many slices; rounds, work and folding are what it says where nothing else costs anything. */
+/* A closed form for a vector in `slices` slices; rounds, work and folding are its values with all other numbers 0. */
 static double coll__sliced_cost(double (*cost)(const coll__link *link, const coll__shape *s), const coll__link *link,
                                 const coll__shape *s, double slices)
 {
@@ -511,9 +510,9 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
     return coll__slices_time(slices, lag, cost(&rounds, &slice), cost(link, &slice), busy);
 }
 
-/* ---- >>neighbours ---- */
+/* ---- >>neighbors ---- */
 
-/* The graph differs from rank to rank, so this sees none of it; there is nothing to choose either. */
+/* Neighbor lists differ between ranks and are not counted; there is no choice for them. */
 static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
 {
     return link->latency + s->bytes * link->per_byte;

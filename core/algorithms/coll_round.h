@@ -1,13 +1,12 @@
-/* coll_round.h - the vocabulary of algorithms: a round, and the few things a rank does in it.
+/* coll_round.h - rounds and steps of algorithms.
  *
- * An algorithm is a function of (rank, size, root, radix, ...) and the number k of the round.  It writes down what this rank
- * does in round k and says whether there is such a round; the same k is the last on every rank.  It knows ranks and blocks;
- * it knows neither bytes nor types, memory, time nor the network, and it keeps nothing from one round to the next.
+ * An algorithm is a function of (rank, size, root, radix, ...)  and the number k of the round.  It lists this rank's steps in
+ * round k and returns whether there is such a round; the last k is the same on every rank.  It uses ranks and blocks only: no
+ * bytes, types, memory, time or network, and no state between rounds.
  *
- * What a call is about is cut into blocks, numbered round a circle.  A span is some blocks of one place.  Within a round the
- * order is: copies; then sends and receives, all at once; then folds, one after the other.  Sends see the places as the
- * rounds before, and this round's copies, have left them; a place that is being received into is not read before the folds.
- */
+ * The data of a call is cut into blocks, numbered on a circle.  A span is some blocks of one place.  The order within a round
+ * is: copies; then sends and receives, all at once; then folds, one after the other.  Sends read the places after earlier
+ * rounds and this round's copies.  A place that receives is not read before the folds. */
 #ifndef COLL_ROUND_H
 #define COLL_ROUND_H
 
@@ -16,22 +15,22 @@
 #include "../../coll.h"
 
 typedef enum coll__place {
-    COLL__INPUT,                                  /* what this rank brings: the user's send buffer            */
-    COLL__RESULT,                                 /* what it is to have: the user's recv buffer               */
-    COLL__WORK,                                   /* slots of our own: values as they travel on the wire      */
-    COLL__PART,                                   /* slots of our own: partial results, not divided or rounded */
+    COLL__INPUT,                                  /* the user's send buffer                                   */
+    COLL__RESULT,                                 /* the user's recv buffer                                   */
+    COLL__WORK,                                   /* temporary slots: values as on the wire                   */
+    COLL__PART,                                   /* temporary slots: partial results, not divided or rounded */
     COLL__PLACES
 } coll__place;
 
-/* Blocks at `first`, first + step, ..., `blocks` of them.  INPUT and RESULT: numbers of blocks, taken round the circle; WORK
- * and PART: numbers of slots, and `about` says which block the first of them holds a value of (the others: the following
- * blocks, or all the same one), so that its length is known. */
+/* `blocks` blocks at `first`, first + step, ... INPUT and RESULT: block numbers, modulo the circle.  WORK and PART: slot
+ * numbers; `about` is the block whose value is in the first slot (the others: the following blocks, or all the same block),
+ * which determines its length. */
 typedef struct coll__span {
     coll__place place;
     int  first, blocks, step;
     int  about;
-    bool is_same;                                 /* WORK, PART: every slot is about block `about`            */
-    int  run;                                     /* > 1: this many neighbours at each stop of the walk       */
+    bool is_same;                                 /* WORK, PART: every slot has a value of block `about`      */
+    int  run;                                     /* > 1: this many adjacent blocks at each position          */
 } coll__span;
 
 typedef enum coll__verb { COLL__SEND, COLL__RECV, COLL__COPY, COLL__FOLD, COLL__FROM } coll__verb;
@@ -39,45 +38,45 @@ typedef enum coll__verb { COLL__SEND, COLL__RECV, COLL__COPY, COLL__FOLD, COLL__
 typedef struct coll__step {
     coll__verb verb;
     int        peer;                              /* send, recv                                               */
-    coll__span span;                              /* what is sent; where the rest ends up; FROM: what is folded */
+    coll__span span;                              /* what is sent; the destination otherwise; FROM: what is folded */
     coll__span from;                              /* copy                                                     */
 } coll__step;
 
-/* Whom a rank exchanges with in a neighbour operation. */
+/* The neighbors of a rank. */
 typedef struct coll__graph {
     int sources, destinations;
-    const int *source, *destination;              /* ranks; COLL_NO_RANK: nobody                              */
+    const int *source, *destination;              /* ranks; COLL_NO_RANK: none                                */
 } coll__graph;
 
-/* What an algorithm is told, and what it answers. */
+/* Parameters and result of an algorithm's round. */
 typedef struct coll__round {
     int rank, size, root, radix;
-    int blocks;                                   /* that the vector is cut into                              */
+    int blocks;                                   /* of the vector                                            */
     bool is_exclusive;                            /* exscan, not scan                                         */
-    const int *order;                             /* of the ranks in a ring or chain; NULL: 0, 1, ...         */
+    const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
     const coll__graph *graph;
     coll__step *steps;                            /* NULL: only count                                         */
     int count, capacity;
-    int moved, sent;                              /* blocks in the sends and receives; messages sent          */
-    int made, from;                               /* blocks that copies and folds make; and of which          */
+    int moved, sent;                              /* blocks in sends and receives; messages sent              */
+    int made, from;                               /* blocks made by copies and folds; their sources           */
     int slots[COLL__PLACES];                      /* WORK, PART: one more than the highest slot used          */
 } coll__round;
 
 static inline int coll__mod(int value, int size)
 {
-    if (value >= 0 && value < size) return value;         /* nearly always, and a division takes long             */
+    if (value >= 0 && value < size) return value;         /* the usual case, because divisions are slow       */
     const int rest = value % size;
     return rest < 0 ? rest + size : rest;
 }
 
-/* The number of block or slot `i` of a span.  `circle`: of the blocks of INPUT and RESULT. */
+/* The number of block or slot `i` of a span.  `circle`: number of blocks of INPUT and RESULT. */
 static inline int coll__span_at(const coll__span *span, int i, int circle)
 {
     const int at = span->run > 1 ? span->first + i / span->run * span->step + i % span->run : span->first + i * span->step;
     return span->place == COLL__INPUT || span->place == COLL__RESULT ? coll__mod(at, circle) : at;
 }
 
-/* Which block that is about. */
+/* The block whose value it has. */
 static inline int coll__span_about(const coll__span *span, int i, int circle)
 {
     if (span->place == COLL__INPUT || span->place == COLL__RESULT) return coll__span_at(span, i, circle);
@@ -108,7 +107,7 @@ static inline coll__span coll__blocks(coll__place place, int first, int blocks)
 
 static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
 
-/* Consecutive slots of WORK or PART, about blocks `about`, about + 1, ... */
+/* Consecutive slots of WORK or PART, for blocks `about`, about + 1, ... */
 static inline coll__span coll__slots(coll__place place, int first, int slots, int about)
 {
     return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about };
@@ -116,7 +115,7 @@ static inline coll__span coll__slots(coll__place place, int first, int slots, in
 
 static inline coll__span coll__slot_of(coll__place place, int slot, int about) { return coll__slots(place, slot, 1, about); }
 
-/* Consecutive slots that are all about one block. */
+/* Consecutive slots that all have values of one block. */
 static inline coll__span coll__same(coll__place place, int first, int slots, int about)
 {
     return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about, .is_same = true };
@@ -134,15 +133,15 @@ static inline void coll__recv(coll__round *now, int peer, coll__span span)
     coll__add_step(now, (coll__step){ .verb = COLL__RECV, .peer = coll__mod(peer, now->size), .span = span });
 }
 
-/* Block by block, from one place to another that is not PART. */
+/* Copy block by block, from one place to another; not PART. */
 static inline void coll__copy(coll__round *now, coll__span to, coll__span from)
 {
     coll__add_step(now, (coll__step){ .verb = COLL__COPY, .span = to, .from = from });
 }
 
-/* Combine, block by block, the spans that the following coll__from give, in that order: block i of `to` becomes the
- * combination of block i of every one of them that has so many.  A result in PART stays partial; anywhere else it is divided
- * (COLL_AVG), scaled and rounded.  `to` may be one of the sources. */
+/* Fold block by block the spans of the following coll__from, in that order: block i of `to` becomes the combination of block i
+ * of all of them that have so many.  A result in PART stays partial; elsewhere it is divided (COLL_AVG), scaled and rounded.
+ * `to` may be one of the sources. */
 static inline void coll__fold(coll__round *now, coll__span to)
 {
     coll__add_step(now, (coll__step){ .verb = COLL__FOLD, .span = to });

@@ -1,9 +1,8 @@
-/* coll_scan.h - prefixes in the order of ranks, and the census, which is a scan that goes on round the circle.
+/* coll_scan.h - prefix sums in the order of ranks, and the census, a scan around the circle.
  *
- * The canonical prefix of rank v is the chain ((0 + 1) + 2) + ... + v.  Gather, transposed and chain build exactly that and
- * give the same bits; the census keeps the order of ranks, but puts the brackets elsewhere.  exscan leaves out rank v itself,
- * and leaves rank 0 without a result.  In the costs p is the number of ranks, m the vector, q = ceil(log_2 p).
- */
+ * The canonical prefix of rank v is ((0 + 1) + 2) + ... + v.  Gather, transposed and chain compute exactly that and give the
+ * same bits; the census keeps the order of ranks but groups terms differently.  exscan excludes rank v itself; rank 0 has no
+ * result.  In the costs p is the number of ranks, m the vector, q = ceil(log_2 p). */
 #ifndef COLL_SCAN_H
 #define COLL_SCAN_H
 
@@ -17,15 +16,14 @@ static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll
     coll__from(now, other);
 }
 
-/* to = one, finished: divided, scaled and rounded as far as `to` asks for it. */
+/* to = one, finished: divided, scaled and rounded as the place of `to` requires. */
 static void coll__fold_one(coll__round *now, coll__span to, coll__span one)
 {
     coll__fold(now, to);
     coll__from(now, one);
 }
 
-/* Every rank gets all raw inputs (circulant allgather), and folds those that it needs: R rounds, (p - 1) m; for short
- * vectors. */
+/* Every rank gets all raw inputs (circulant allgather) and folds those of its prefix: R rounds, (p - 1) m; for short vectors. */
 static bool coll__scan_gather(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
@@ -41,8 +39,8 @@ static bool coll__scan_gather(coll__round *now, int k)
     return true;
 }
 
-/* All prefixes of one block, each finished and ready for the rank that it is for.  Two slots take turns with the running
- * sum, because an exclusive prefix is written after the next sum is made: it may lie where this rank's input was. */
+/* All prefixes of one block, each finished for its rank.  Two slots alternate for the running sum: an exclusive prefix may
+ * overwrite this rank's input, so it is written after the next sum. */
 static void coll__scan_block(coll__round *now)
 {
     const int me = now->rank, sums = now->size - now->is_exclusive;
@@ -58,7 +56,7 @@ static void coll__scan_block(coll__round *now)
     }
 }
 
-/* Transposed: rank v gets block v of all inputs, makes every rank's prefix of it, and gives them back.
+/* Transposed: rank v gets block v of all inputs, computes every rank's prefix of it, and returns them.
  *
  *     direct exchange        prefixes of block v        direct exchange
  *
@@ -81,11 +79,11 @@ static bool coll__scan_transposed(coll__round *now, int k)
     return true;
 }
 
-/* The chain: rank v gets the sum of all before it, adds its own and passes that on.
+/* The chain: rank v receives the sum of all ranks before it, adds its input and sends the sum on.
  *
  *     0 --> 0+1 --> 0+1+2 --> ... --> p-1
  *
- * p - 1 rounds, m sent and m folded by each rank: for many slices, which follow one another. */
+ * p - 1 rounds, m sent and m folded by each rank: for many slices in a pipeline. */
 static bool coll__scan_chain(coll__round *now, int k)
 {
     const int me = now->rank, last = now->size - 1;
@@ -106,19 +104,19 @@ static bool coll__scan_chain(coll__round *now, int k)
 
 /* ---- >>census ---- */
 
-/* How many ranks before it a rank has the sum of, before round k: the k highest bits of p - 1. */
+/* Ranks in W before round k: the k highest bits of p - 1. */
 static inline int coll__census_known(int size, int rounds, int k) { return (size - 1) >> (rounds - k); }
 
-/* Round k of the census.  W, the sum of the ranks before this one, doubles its length each round, and grows by one more where
- * p - 1 has a bit, by sending W with the sender's own V added.
+/* Round k of the census.  W is the sum of ranks before this one.  Its length doubles in each round; if p - 1 has a bit there,
+ * the sender adds its own V, which makes it one longer.
  *
  *     p = 7, p - 1 = 110 in binary        W has 1 rank, then 1 + 1 + 1 = 3 ranks, then 3 + 3 = 6 ranks
  *
  *         round 0: V to v+1         round 1: W + V to v+2         round 2: W to v+3
  *
- * After q rounds W covers all that come before: those from 0 on, or, cyclic, all other ranks.  q rounds of m, the least
- * possible for any p; at most 2 q folds of m.  Where W is what one rank brought it is kept and sent raw.
- * After Bar-Noy, Kipnis and Schieber. */
+ * After q rounds W covers all ranks before this one: from 0 on, or, if cyclic, all other ranks.  q rounds of m, the least
+ * possible for any p; at most 2 q folds of m.  If W is the input of one rank, it is kept and sent raw.  After Bar-Noy, Kipnis
+ * and Schieber. */
 static bool coll__census(coll__round *now, int k, bool is_cyclic)
 {
     const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, 2);
@@ -127,8 +125,8 @@ static bool coll__census(coll__round *now, int k, bool is_cyclic)
     if (k > 0 && k >= rounds) return false;
     const int known = coll__census_known(size, rounds, k), hop = rounds ? coll__census_known(size, rounds, k + 1) - known : 0;
     const int mine = is_cyclic ? known : coll__less(known, me);               /* ranks in W                   */
-    const int theirs = is_cyclic ? known : coll__less(known, me - hop);       /* in the W of the one hop before */
-    const int extra = hop - known;                                            /* 1: V goes along              */
+    const int theirs = is_cyclic ? known : coll__less(known, me - hop);       /* ranks in the W of the rank one hop before */
+    const int extra = hop - known;                                            /* 1: V is added                */
     const bool sends = rounds && (is_cyclic || me + hop < size) && mine + extra > 0;
     const bool receives = rounds && (is_cyclic || me >= hop) && theirs + extra > 0;
     coll__span w = mine <= 1 ? coll__slot_of(COLL__WORK, 0, 0) : coll__slot_of(COLL__PART, 0, 0);
@@ -151,11 +149,11 @@ static bool coll__census(coll__round *now, int k, bool is_cyclic)
     return true;
 }
 
-/* In the order of ranks: q (latency + m), the least rounds there are; for short vectors. */
+/* In the order of ranks: q (latency + m), the fewest rounds possible; for short vectors. */
 static bool coll__scan_census(coll__round *now, int k) { return coll__census(now, k, false); }
 
-/* Every rank starts the circle at itself and so puts the brackets elsewhere: only for operations whose grouping does not
- * matter to a single bit, such as integers, min and max. */
+/* Every rank starts the circle at itself and groups terms differently: only for operations whose grouping does not change a
+ * bit, such as integers, min and max. */
 static bool coll__allreduce_census(coll__round *now, int k) { return coll__census(now, k, true); }
 
 #endif /* COLL_SCAN_H */

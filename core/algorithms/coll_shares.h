@@ -1,18 +1,17 @@
-/* coll_shares.h - ranks whose links do not carry alike: a vector that is cut into a block for each of them is cut so that all
- * links are busy equally long.
+/* coll_shares.h - uneven splits of a vector, for ranks with unequal links: all links are busy equally long.
  *
- * An allreduce that each rank sums a block of, and then hands out, takes its rank i
+ * In an allreduce where each rank sums one block and then distributes it, rank i moves
  *
  *     sent        all inputs but its own block, then its own block to each other:      1 - b(i) + (p - 1) b(i)
  *     received    its own block from each other, then all other blocks:                (p - 1) b(i) + 1 - b(i)
  *
- * of the vector, where b(i) is its share.  So a rank takes at least the whole vector, and its share is what it does beyond that
- * for the others.  In the time T a link of rate R carries R T, and with all of them busy
+ * of the vector, where b(i) is its share.  So a rank moves at least the whole vector, and its share is additional work for the
+ * others.  In the time T a link of rate R carries R T.  If all links are busy,
  *
  *     b(i) = max(0, (R(i) T - 1) / (p - 2)),    with the T for which all shares are 1 together
  *
- * With one of four links at half the rate of the others that is T = 2 of the slow link's, and the slow rank has no share; with
- * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum. */
+ * With one of four links at half the rate of the others, T is 2 of the slow link's and the slow rank has no share; with equal
+ * shares T is 3.  Both halves are in transit at once, in slices (coll_engine.h), so their sum counts. */
 #ifndef COLL_SHARES_H
 #define COLL_SHARES_H
 
@@ -20,28 +19,28 @@
 
 #include <limits.h>
 
-/* Ranks next to one another whose links carry alike, and what they get of a vector. */
+/* Adjacent ranks with equal links, and their shares of a vector. */
 typedef struct coll__rank_run {
-    int      first;                               /* to the next one's first                                  */
+    int      first;                               /* up to the next run's first                               */
     uint32_t rate;                                /* in sixteenths of the slowest link's                      */
-    uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
+    uint32_t each, before;                        /* parts of the vector: for each rank; for all ranks before */
 } coll__rank_run;
 
 enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
-/* All ranks, in rising order.  No runs: their links are alike. */
+/* All ranks, in increasing order.  No runs: equal links. */
 typedef struct coll__shares {
-    int      count, size;                         /* size: of all ranks, once they are settled; 0             */
-    uint32_t parts;                               /* of the vector, in all                                    */
-    double   time;                                /* T, where the slowest link carries the vector in 1        */
+    int      count, size;                         /* size: number of ranks, once settled; else 0              */
+    uint32_t parts;                               /* of the whole vector                                      */
+    double   time;                                /* T, if the slowest link carries the vector in 1           */
     coll__rank_run runs[COLL__RUNS_MOST];
 } coll__shares;
 
 enum { COLL__RATE_UNIT = 16, COLL__RATE_MOST = 1 << 16, COLL__SHARES_MOST = 1 << 30 };
 
-/* ---- >>where a share lies ---- */
+/* ---- >>position of a share ---- */
 
-/* Which run is a rank in? */
+/* The run of a rank. */
 static inline const coll__rank_run *coll__run_of(const coll__shares *s, int rank)
 {
     int i = s->count - 1;
@@ -50,7 +49,7 @@ static inline const coll__rank_run *coll__run_of(const coll__shares *s, int rank
     return &s->runs[i];
 }
 
-/* Of the vector's `groups`, how many lie in front of a rank's share. */
+/* How many of the vector's `groups` are before a rank's share. */
 static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int rank)
 {
     const coll__rank_run *const run = coll__run_of(s, rank);
@@ -66,13 +65,13 @@ static inline int coll__run_length(const coll__shares *s, int i, int size)
     return (i + 1 < s->count ? s->runs[i + 1].first : size) - s->runs[i].first;
 }
 
-/* A rate, of that of the slowest link, in sixteenths. */
+/* A rate relative to the slowest link, in sixteenths. */
 static inline uint32_t coll__rate_in(double rate)
 {
     return rate < COLL__RATE_MOST ? (uint32_t)(rate * COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
 }
 
-/* Add the next rank, or all from it on.  If there is no room for another run, the last one takes it in, at the slower rate. */
+/* Add the next rank, or all from it on.  If there is no room for another run, the last one includes it, at the lower rate. */
 static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 {
     coll__rank_run *const last = s->count ? &s->runs[s->count - 1] : NULL;
@@ -84,19 +83,20 @@ static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 
 /* ---- >>shares ---- */
 
-/* The shares, in whole numbers, which are the same on every processor.  With the ranks S that have one, and the sum of their
- * rates,
+/* Compute the shares, in integers, which are equal on every processor.  S are the ranks with a share, sum is the sum of their
+ * rates:
  *
  *     T = (p - 2 + |S|) / sum,    b(i) in proportion to R(i) (p - 2 + |S|) - sum
  *
- * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least. */
+ * if T is at least the slowest link's time for one vector; otherwise R(i) - least. */
 static void coll__shares_divide(coll__shares *s, int size)
 {
     const uint64_t least = COLL__RATE_UNIT;
     uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
 
     for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
-    for (uint64_t had = 0; had != ranks;) {       /* S: all, then without those whose links carry less than a vector in T */
+    for (uint64_t had = 0; had != ranks;) {       /* S: first all ranks, then without those whose links carry
+                                                     less than a vector in T                                  */
         const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
         had = ranks;
         sum = ranks = 0;
@@ -122,8 +122,8 @@ static void coll__shares_divide(coll__shares *s, int size)
     s->parts = (uint32_t)parts;
 }
 
-/* Of `size` ranks, whose rates have been added.  Gives by how much the slowest of them is faster than the slowest that the rates
- * are meant for: they are of the former's from here on.  Two ranks take the whole vector each, whatever is whose. */
+/* Settle the shares of `size` ranks whose rates were added.  Rates become relative to the slowest of these ranks; returns how
+ * much faster that one is than the old reference.  Two ranks always take the whole vector each. */
 static inline double coll__shares_settle(coll__shares *s, int size)
 {
     uint32_t least = UINT32_MAX, most = 0;
@@ -142,13 +142,13 @@ static inline double coll__shares_settle(coll__shares *s, int size)
     return (double)least / COLL__RATE_UNIT;
 }
 
-/* Rank `i` is called `name` among those that have `all`. */
+/* Copy the rate of rank `name` in `all` to rank `i`. */
 static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
 {
     if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
 }
 
-/* The longest, of 1. */
+/* The longest share, as a fraction of 1. */
 static inline double coll__longest_share(const coll__shares *s, int size)
 {
     uint32_t longest = 0;

@@ -1,8 +1,7 @@
-/* coll_tree.h - algorithms with a root: the k-nomial tree, by ranks counted from the root, the chain, and the double binary
- * tree.
+/* coll_tree.h - algorithms with a root: the k-nomial tree, the chain and the double binary tree.  Tree ranks are counted from
+ * the root.
  *
- * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds.
- */
+ * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds. */
 #ifndef COLL_TREE_H
 #define COLL_TREE_H
 
@@ -10,15 +9,15 @@
 
 /* ---- >>tree ---- */
 
-/* An edge as one of its two ends sees it. */
+/* An edge as seen by one of its two ranks. */
 typedef struct coll__edge {
     int  peer;
-    bool is_parent;                               /* this rank is the upper end                               */
-    int  unit;                                    /* ranks in a whole subtree of this level                   */
-    int  first, ranks;                            /* of the subtree below: its first rank, counted from this one; how many */
+    bool is_parent;                               /* this rank is the parent                                  */
+    int  unit;                                    /* ranks in a full subtree of this level                    */
+    int  first, ranks;                            /* of the subtree below: first rank, counted from this one; number of ranks */
 } coll__edge;
 
-/* What this rank does on the level whose subtrees hold `unit` ranks: `emit` is told each edge of that level that touches it.
+/* Call `emit` for each edge of this rank on the level whose subtrees have `unit` ranks.
  *
  *     p = 6, r = 2 (rank numbers from the root)        level 4: 0-4    level 2: 0-2    level 1: 0-1, 2-3, 4-5
  *
@@ -26,8 +25,8 @@ typedef struct coll__edge {
  *             +-- 2 --- 3
  *             +-- 1
  *
- * A subtree is a run of consecutive ranks, so scatter and gather move one range an edge.  Levels run from large units to
- * small ones towards the leaves, and the other way round towards the root. */
+ * A subtree has consecutive ranks, so scatter and gather move one range per edge.  Toward the leaves levels go from large units
+ * to small ones, toward the root from small to large. */
 static void coll__tree_level(coll__round *now, int unit, void (*emit)(coll__round *now, const coll__edge *edge))
 {
     const int size = now->size, v = coll__mod(now->rank - now->root, size), digit = v / unit % now->radix;
@@ -44,7 +43,7 @@ static void coll__tree_level(coll__round *now, int unit, void (*emit)(coll__roun
     }
 }
 
-/* Ranks in the subtree of this one, itself included. */
+/* Ranks in the subtree of this rank, including itself. */
 static int coll__tree_ranks(const coll__round *now)
 {
     const int size = now->size, v = coll__mod(now->rank - now->root, size);
@@ -55,7 +54,7 @@ static int coll__tree_ranks(const coll__round *now)
     return coll__less(unit, size - v);
 }
 
-/* Unit of round k towards the leaves. */
+/* Unit of round k toward the leaves. */
 static int coll__tree_down(const coll__round *now, int k)
 {
     return coll__power(now->size, now->radix, coll__circulant_rounds(now->size, now->radix) - 1 - k);
@@ -84,8 +83,8 @@ static void coll__edge_split(coll__round *now, const coll__edge *edge)
     else coll__recv(now, edge->peer, subtree);
 }
 
-/* Broadcast as scatter down the tree, then allgather: 2 R rounds, 2 (p - 1) / p m; between short and long vectors.  van de
- * Geijn's broadcast, with the circulant as its second half. */
+/* Broadcast as scatter down the tree, then allgather: 2 R rounds, 2 (p - 1) / p m; for medium vectors.  van de Geijn's
+ * broadcast, with the circulant as its second half. */
 static bool coll__broadcast_scatter(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
@@ -95,7 +94,7 @@ static bool coll__broadcast_scatter(coll__round *now, int k)
     return true;
 }
 
-/* A subtree's blocks down an edge, of the root from where it has them. */
+/* Send a subtree's blocks down an edge; the root has them at `of_root`. */
 static void coll__hand_out(coll__round *now, const coll__edge *edge, coll__span of_root)
 {
     if (edge->is_parent)
@@ -113,8 +112,8 @@ static void coll__edge_hand_out(coll__round *now, const coll__edge *edge)
 /* A rank that is neither the root nor a leaf. */
 static bool coll__is_between(const coll__round *now) { return now->rank != now->root && coll__tree_ranks(now) > 1; }
 
-/* Round k of R that bring each rank its block.  A rank with others below it keeps their blocks in WORK for as long as it takes
- * to pass them on; all have come before the last round. */
+/* Round k of R that bring each rank its block.  An inner rank keeps the blocks of its subtree in WORK until it has forwarded
+ * them; all have arrived before the last round. */
 static void coll__tree_hand_out(coll__round *now, int k, void (*emit)(coll__round *now, const coll__edge *edge))
 {
     if (k == coll__circulant_rounds(now->size, now->radix) - 1 && coll__is_between(now))
@@ -132,7 +131,7 @@ static bool coll__scatter_tree(coll__round *now, int k)
     return true;
 }
 
-/* Scatter without detours: 1 round, p - 1 messages of the root, (p - 1) / p m. */
+/* Direct scatter: 1 round, p - 1 messages from the root, (p - 1) / p m. */
 static bool coll__scatter_direct(coll__round *now, int k)
 {
     const int me = now->rank;
@@ -144,17 +143,17 @@ static bool coll__scatter_direct(coll__round *now, int k)
     return true;
 }
 
-/* The chain: each rank passes the vector to the next one, along the order of the ring rotated so that the root is first.
+/* The chain: each rank forwards the vector to the next one, in the order of the ring, starting at the root.
  *
  *     root --> next --> ... --> last
  *
- * p - 1 rounds, m sent by each rank and over each link: for links to neighbours only, in many slices that follow one another
- * down the chain.  The first of n slices takes p - 1 messages of m / n, the others come right behind it. */
+ * p - 1 rounds, m sent by each rank and over each link: for networks with links between neighbors only, in many slices in a
+ * pipeline.  The first of n slices takes p - 1 messages of m / n, the others follow directly. */
 static bool coll__broadcast_chain(coll__round *now, int k)
 {
     if (k >= now->size - 1) return false;
     const int at = coll__ring_place_of(now, now->rank);
-    const int behind = coll__mod(at - coll__ring_place_of(now, now->root), now->size);    /* the root             */
+    const int behind = coll__mod(at - coll__ring_place_of(now, now->root), now->size);    /* places after the root */
     if (behind == k) coll__send(now, coll__ring_rank(now, at + 1), coll__block(COLL__RESULT, 0));
     if (behind == k + 1) coll__recv(now, coll__ring_rank(now, at - 1), coll__block(COLL__RESULT, 0));
     return true;
@@ -162,7 +161,7 @@ static bool coll__broadcast_chain(coll__round *now, int k)
 
 /* ---- >>to the root ---- */
 
-/* A subtree's blocks up an edge, into the root's RESULT. */
+/* Send a subtree's blocks up an edge, to the root's RESULT. */
 static void coll__edge_collect(coll__round *now, const coll__edge *edge)
 {
     const coll__place here = now->rank == now->root ? COLL__RESULT : COLL__WORK;
@@ -171,15 +170,15 @@ static void coll__edge_collect(coll__round *now, const coll__edge *edge)
     else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__held(now, COLL__WORK, 0, edge->ranks));
 }
 
-/* A subtree's vectors up an edge. */
+/* Send a subtree's vectors up an edge. */
 static void coll__edge_collect_vectors(coll__round *now, const coll__edge *edge)
 {
     if (edge->is_parent) coll__recv(now, edge->peer, coll__vectors(now, edge->first, edge->ranks));
     else coll__send(now, edge->peer, edge->ranks == 1 ? coll__vector(now) : coll__vectors(now, 0, edge->ranks));
 }
 
-/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  A rank with others below it puts its own
- * block beside theirs, to send one range. */
+/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  An inner rank copies its own block beside
+ * those of its subtree, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
 {
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
@@ -190,7 +189,7 @@ static bool coll__gather_tree(coll__round *now, int k)
     return true;
 }
 
-/* Gather without detours: 1 round, p - 1 messages into the root, (p - 1) / p m. */
+/* Direct gather: 1 round, p - 1 messages into the root, (p - 1) / p m. */
 static bool coll__gather_direct(coll__round *now, int k)
 {
     const int me = now->rank;
@@ -202,7 +201,7 @@ static bool coll__gather_direct(coll__round *now, int k)
     return true;
 }
 
-/* Round k of R that bring all vectors to the root's WORK; true: they are there, and this is the root. */
+/* Round k of R that bring all vectors to the root's WORK; true on the root when all have arrived. */
 static bool coll__tree_collect(coll__round *now, int k)
 {
     if (k == 0 && coll__is_between(now)) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
@@ -210,8 +209,8 @@ static bool coll__tree_collect(coll__round *now, int k)
     return k == coll__circulant_rounds(now->size, now->radix) - 1 && now->rank == now->root;
 }
 
-/* Reduce by bringing all inputs to the root, which combines them in the order of ranks: R rounds, (p - 1) m into the root;
- * for short vectors, and for operations that do not commute. */
+/* Reduce by gathering all inputs at the root, which folds them in the order of ranks: R rounds, (p - 1) m into the root; for
+ * short vectors, and for operations that do not commute. */
 static bool coll__reduce_gather(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
@@ -222,7 +221,7 @@ static bool coll__reduce_gather(coll__round *now, int k)
     return true;
 }
 
-/* What a parent is sent over this edge: a rank with nobody below it sends its raw input, others a partial sum. */
+/* Where a parent receives from this edge: raw input from a leaf, else a partial sum. */
 static coll__span coll__edge_landing(const coll__edge *edge)
 {
     const int child = edge->first / edge->unit;
@@ -235,7 +234,7 @@ static void coll__edge_partial(coll__round *now, const coll__edge *edge)
     else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__slot_of(COLL__PART, 0, 0));
 }
 
-/* The folds of a level.  The first child's edge opens the fold. */
+/* The folds of a level.  The edge of the first child begins the fold. */
 static void coll__edge_fold(coll__round *now, const coll__edge *edge)
 {
     if (!edge->is_parent) return;
@@ -247,7 +246,7 @@ static void coll__edge_fold(coll__round *now, const coll__edge *edge)
     coll__from(now, coll__edge_landing(edge));
 }
 
-/* Reduce up the tree: every parent folds its own and its children's sums, in the order of ranks counted from the root.  R
+/* Reduce up the tree: every parent folds its own input and its children's sums, in the order of ranks counted from the root.  R
  * rounds, each with (r - 1) m into a parent and as much folded; for short vectors and operations that commute. */
 static bool coll__reduce_tree(coll__round *now, int k)
 {
@@ -260,7 +259,7 @@ static bool coll__reduce_tree(coll__round *now, int k)
     return true;
 }
 
-/* Reduce as a direct reduce-scatter, after which every owner hands its block to the root: 2 rounds, less than m sent by each
+/* Reduce as a direct reduce-scatter, after which every rank sends its block to the root: 2 rounds, less than m sent by each
  * rank, 2 (p - 1) / p m into the root; for long vectors, in the canonical order. */
 static bool coll__reduce_direct(coll__round *now, int k)
 {
@@ -280,13 +279,13 @@ static bool coll__reduce_direct(coll__round *now, int k)
 
 /* ---- >>double tree: two binary trees, half of the vector in each ---- */
 
-/* The ranks next to this one in one of the two trees, and the levels of the edges to them; level 0: there is none. */
+/* The neighbors of this rank in one of the two trees, and the levels of the edges to them; level 0: none. */
 typedef struct coll__node {
     int parent, left, right;
     int up, down_left, down_right;
 } coll__node;
 
-/* Where this rank stands in tree 0 or 1, with ranks counted from the root, which is above both.
+/* The place of this rank in tree 0 or 1, with ranks counted from the root, which is above both trees.
  *
  *     p = 7      tree 0      0                  tree 1      0              level of the edge above
  *                            |                              |
@@ -296,9 +295,9 @@ typedef struct coll__node {
  *                        / \   /                          \   / \
  *                       1   3 5                            2 4   6         1
  *
- * Rank v of tree t has the number u = v + t; the numbers on its left are smaller, those on its right are larger.  Its level is
- * the largest power of 2 that divides u, so the leaves are the odd numbers.  Whoever has ranks below it in one tree is a leaf
- * of the other: a rank sends no more than two halves, and receives no more than two. */
+ * Rank v of tree t has the number u = v + t; numbers on its left are smaller, those on its right are larger.  Its level is the
+ * largest power of 2 that divides u, so the leaves have odd numbers.  An inner rank of one tree is a leaf of the other: a rank
+ * sends at most two halves and receives at most two. */
 static coll__node coll__node_of(const coll__round *now, int tree)
 {
     const int me = now->rank, v = coll__mod(me - now->root, now->size), last = now->size - 1 + tree;
@@ -306,7 +305,7 @@ static coll__node coll__node_of(const coll__round *now, int tree)
     const bool is_right = up > last - u || (up > 0 && (u / up & 2));
     int right = v > 0 ? left : 1 << 30;
 
-    while (right > last - u) right /= 2;          /* the largest subtree that there is; of the root all       */
+    while (right > last - u) right /= 2;          /* the largest existing subtree; for the root all           */
     return (coll__node){ .parent = !is_right ? me + up : u == up ? now->root : me - up, .left = me - left,
                          .right = v > 0 ? me + right : me + right - tree, .up = up,
                          .down_left = u - left > tree ? left : 0, .down_right = right };
@@ -320,15 +319,15 @@ static inline int coll__dbtree_rounds(int size)
     return rounds;
 }
 
-/* Broadcast down both trees, each with half of the vector: q rounds, q + 1 with a power of 2 of ranks, 2 (p - 1) messages of
- * m / 2, and m sent by the busiest rank.  For long vectors and many ranks, in slices that follow one another: where the blocks
- * of coll_blocks.h wait for each other in every round, nobody here waits but for the first slice, and the chain's first slice
- * takes p - 1 messages.  On 6 to 32 ranks at 10 Gbit/s, with 20 us of latency, 256 KiB take 0.74 to 0.91 of the time of the
- * best other algorithm (simulated).
+/* Broadcast down both trees, each with half of the vector: q rounds (q + 1 if p is a power of 2), 2 (p - 1) messages of m / 2,
+ * and m sent by the busiest rank.  For long vectors and many ranks, in a pipeline of slices.  The blocks of coll_blocks.h wait
+ * for each other in every round; here ranks only wait for the first slice.  The chain's first slice takes p - 1 messages.  On 6
+ * to 32 ranks at 10 Gbit/s, with 20 us of latency, 256 KiB take 0.74 to 0.91 of the time of the best other algorithm
+ * (simulated).
  *
- * After P. Sanders, J. Speck and J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (Parallel
- * Computing 35, 2009).  Their second tree is the first one mirrored or shifted; this one is shifted and loses the number that
- * the root has, so that both are in order for any p. */
+ * After P.  Sanders, J.  Speck and J.  L.  Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
+ * (Parallel Computing 35, 2009).  Their second tree is the first one mirrored or shifted; this one is shifted and has no number
+ * for the root, so that both are in order for any p. */
 static bool coll__broadcast_dbtree(coll__round *now, int k)
 {
     const int rounds = coll__dbtree_rounds(now->size);
@@ -344,8 +343,8 @@ static bool coll__broadcast_dbtree(coll__round *now, int k)
     return true;
 }
 
-/* What this rank does in the level of one of the trees on the way up.  A leaf sends its raw input, the others the sum of what
- * is on their left, their own and what is on their right, in this order. */
+/* The steps of this rank on a level of one of the trees, toward the root.  A leaf sends its raw input; others send the sum of
+ * left child, own input and right child, in this order. */
 static void coll__dbtree_fold(coll__round *now, const coll__node *node, int tree, int level)
 {
     const bool is_raw = level == 1 || now->size == 2, has_left = node->down_left == level, has_right = node->down_right == level;
@@ -359,12 +358,12 @@ static void coll__dbtree_fold(coll__round *now, const coll__node *node, int tree
     if (!has_left && !has_right) return;
     coll__fold(now, now->rank == now->root ? coll__block(COLL__RESULT, tree) : sum);
     if (has_left) coll__from(now, left);
-    coll__from(now, node->down_right > 0 && node->down_right < level ? sum : own);    /* the right came before       */
+    coll__from(now, node->down_right > 0 && node->down_right < level ? sum : own);    /* the right child was folded before */
     if (has_right) coll__from(now, right);
 }
 
-/* Reduce up both trees: the broadcast backwards, as many rounds and messages, m into the busiest rank and as much folded.  The
- * order is that of ranks counted from the root, so for operations that commute.  On 6 to 32 ranks, as above: 0.69 to 0.93. */
+/* Reduce up both trees: the broadcast backwards, with as many rounds and messages, m into the busiest rank and as much folded.
+ * The order is that of ranks counted from the root: for operations that commute.  On 6 to 32 ranks, as above: 0.69 to 0.93. */
 static bool coll__reduce_dbtree(coll__round *now, int k)
 {
     if (now->size == 1) return coll__fold_alone(now, k);
@@ -376,10 +375,10 @@ static bool coll__reduce_dbtree(coll__round *now, int k)
     return true;
 }
 
-/* Allreduce: to rank 0, and down again.  Twice as many rounds, 4 (p - 1) messages of m / 2, and 2 m sent by the busiest rank,
- * p / (p - 1) times the least.  In the order of ranks, for the root is rank 0: also for operations that do not commute; but
- * not canonical, for a rank folds three terms at once.  Direct, circulant and ring are faster but for many ranks: by the closed
- * forms 16 MiB on 1,024 take 0.69 of their time at 100 Gbit/s, 0.98 at 10 Gbit/s. */
+/* Allreduce: to rank 0, and down again.  Twice as many rounds, 4 (p - 1) messages of m / 2, and 2 m sent by the busiest rank, p
+ * / (p - 1) times the least.  The root is rank 0, so it keeps the order of ranks: also for operations that do not commute.  Not
+ * canonical, because a rank folds three terms at once.  Direct, circulant and ring are faster except with many ranks: by the
+ * closed forms 16 MiB on 1,024 take 0.69 of their time at 100 Gbit/s, 0.98 at 10 Gbit/s. */
 static bool coll__allreduce_dbtree(coll__round *now, int k)
 {
     const int half = coll__dbtree_rounds(now->size);
@@ -388,7 +387,7 @@ static bool coll__allreduce_dbtree(coll__round *now, int k)
 
 /* ---- >>to rank 0 and back ---- */
 
-/* Sums for the ranks from `first` on, at the root, behind the vectors they are made of. */
+/* Sums for the ranks from `first` on, at the root, after the vectors. */
 static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
 {
     return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
@@ -412,8 +411,8 @@ static void coll__edge_pass_all(coll__round *now, const coll__edge *edge)
     else coll__recv(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
 }
 
-/* Round k of the allgather up the tree and down again: before, rank v has block v in RESULT; after, all have all.  2 R rounds,
- * 2 (p - 1) messages; rank 0 gets p - 1 blocks, and all p go out to up to (r - 1) R others. */
+/* Round k of the allgather up and down the tree: before, rank v has block v in RESULT; after, all ranks have all blocks.  2 R
+ * rounds, 2 (p - 1) messages; rank 0 gets p - 1 blocks and sends all p to up to (r - 1) R ranks. */
 static bool coll__tree_allgather(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);

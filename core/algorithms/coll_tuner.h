@@ -1,17 +1,14 @@
-/* coll_tuner.h - which algorithm, which radix, how many blocks or slices: a cost model, fed with the same numbers on every
- * rank.
+/* coll_tuner.h - chooses algorithm, radix, blocks and slices by a cost model with the same numbers on every rank.
  *
- * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
- * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
- * products, quotients and comparisons of doubles.
- * With COLL_NO_CHOICE there is one algorithm for each kind.
+ * It evaluates all closed forms of coll_cost.h that fit a call, fewer than 80, and takes the cheapest.  All ranks must choose
+ * alike.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
+ * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
- * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
- * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
- * made with the nominal numbers, those that are built in, or in a file, or of the simulated machine, and a processor for each
- * rank.  If it falls on a canonical algorithm, whose bits are those of every other canonical one with every radix and any
- * number of slices, what is measured and shared picks the fastest of these.  If not, the algorithm, its radix and its blocks
- * stay as they are.  All of this is in coll__choose. */
+ * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
+ * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
+ * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
+ * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
+ * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
@@ -19,16 +16,16 @@
 
 enum {
     COLL__CANDIDATES_MOST = 80,
-    COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
-    COLL__CROWD_MOST      = 256,                  /* ranks whose work together is counted                     */
-    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes on their way, of a processor: half are no longer in its caches */
+    COLL__CUT_LEAST_BYTES = 1 << 10,              /* least bytes of a block or slice                          */
+    COLL__CROWD_MOST      = 256,                  /* most ranks whose total work is counted                   */
+    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes in transit per processor; above, half are out of its caches */
 };
 
-#define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
+#define COLL__CUT_WORTH 1.02                      /* accepted slowdown for fewer messages                     */
 
 /* ---- >>candidates ---- */
 
-/* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
+/* Slices into which the engine will cut the vector by itself (coll__execution_cut). */
 static double coll__slices_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
     const double longest = a->cut == COLL__CUT_SHARES ? coll__longest_share(query->shares, blocks) : 1.0 / blocks;
@@ -38,7 +35,7 @@ static double coll__slices_of(const coll__algorithm *a, const coll__query *query
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
-/* The same, remembered: it takes much longer than all else that a choice takes. */
+/* The count, cached: it takes much longer than the rest of a choice. */
 static coll__count coll__count_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
     int n = 0;
@@ -51,13 +48,11 @@ static coll__count coll__count_of(const coll__algorithm *a, const coll__query *q
     return found;
 }
 
-/* The time where ranks share processors, which then are what there is least of: the work of all ranks together, divided among
- * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
- * long.  The blocks of a vector that is cut into many are sent alike.
- * What lies in sockets until whom it is for has his turn is out of the caches by then, if there is much of it: bytes that go to
- * many at once take a quarter longer than those that are handed from one to the next.
- * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
- * each other's way. */
+/* The time if ranks share processors: the work of all ranks, divided among the processors.  A message costs its latency,
+ * because most messages wake a rank; each round costs a latency, too.  A vector in many blocks is counted by one block.  If
+ * many bytes wait in sockets until their rank runs, they have left the caches: bytes to many ranks at once take a quarter
+ * longer.  `alone`: the time with one processor for each rank, also a bound; the shorter of the two counts a little, because
+ * they interfere. */
 static double coll__crowded_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks, double cuts,
                                  double slices, double alone)
 {
@@ -67,13 +62,13 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double processors = query->size * query->share;
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
     const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
-    const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the share that is not in the caches */
+    const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the fraction that is not in the caches */
     const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold / 4) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
-/* Do ranks share processors, and are they few enough for their work to be counted? */
+/* Do ranks share processors, and are they few enough to count their work? */
 static inline bool coll__is_crowd(const coll__query *query)
 {
     return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
@@ -95,13 +90,13 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
     return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
 }
 
-/* The room of a packet, a power of 2: what all packets take on the wire, full or empty, is to be no more than an eighth of what a
- * rank takes to send messages of nothing straight to all; and one for each rank is to be no more than may land in a round. */
+/* The room of a packet, a power of 2.  All packets, full or empty, may take at most an eighth of the time of empty direct
+ * messages to all ranks; and one packet for each rank may not exceed COLL__LANDING_MOST. */
 static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
     const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
-                                .bytes = query->size, .sum_bytes = query->size };         /* of packets of one byte   */
+                                .bytes = query->size, .sum_bytes = query->size };         /* packets of one byte */
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
     int room = COLL__ROOM_LEAST;
 
@@ -122,9 +117,9 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
     return choice;
 }
 
-/* The number of blocks or slices n that takes the least time.  A price falls with n while long messages wait for one another,
- * and rises from where their number is what takes long: the best power of 2, and from there steps that get smaller.  Round its
- * least the time is flat: fewer and longer messages take hardly longer, and leave the processors to others. */
+/* The number n of blocks or slices with the least time.  The time falls with n while long messages wait for one another, and
+ * rises when their number dominates.  Search the best power of 2, then with decreasing steps.  Near the minimum the time is
+ * flat: take fewer and longer messages, which need less processor time. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *query)
 {
     const double least = query->bytes / COLL__CUT_LEAST_BYTES;
@@ -151,7 +146,7 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *
     return best;
 }
 
-/* By what candidates are compared: a vector cut into many messages has to be worth their work, and so have packets. */
+/* The time for comparisons: cutting into many messages must be worth their work, and so must packets. */
 static inline double coll__weighed_seconds(const coll__choice *choice)
 {
     if (choice->room) return choice->seconds * COLL__PACKETS_WORTH;
@@ -160,7 +155,7 @@ static inline double coll__weighed_seconds(const coll__choice *choice)
     return is_cut ? choice->seconds * COLL__CUT_WORTH : choice->seconds;
 }
 
-/* Keep the list sorted, the cheapest first, weighed; among equals the one that the table names first. */
+/* Insert into a sorted list, the cheapest first; equal ones in the order of the table. */
 static int coll__insert(coll__choice *list, int count, int room, coll__choice choice)
 {
     int at = count;
@@ -173,7 +168,7 @@ static int coll__insert(coll__choice *list, int count, int room, coll__choice ch
     return count;
 }
 
-/* Every candidate with its cost, the cheapest first, as many as there is room for. */
+/* All candidates with their costs, the cheapest first, up to `room`. */
 static inline int coll__candidates(coll__choice *list, int room, const coll__query *query)
 {
     const int size = query->size, own = size > 2 ? size : 2;
@@ -197,8 +192,8 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__que
     return count;
 }
 
-/* The cheapest by the query's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
- * more.  false: there is none. */
+/* The cheapest by the query's link.  A canonical one, which rounds once and depends only on the inputs, may cost 3 % more.
+ * false: none. */
 static bool coll__choose_cheapest(coll__choice *choice, const coll__query *query)
 {
     coll__choice list[COLL__CANDIDATES_MOST];
@@ -212,8 +207,8 @@ static bool coll__choose_cheapest(coll__choice *choice, const coll__query *query
     return true;
 }
 
-/* The algorithm for a query, or the one that it names, under the rule of BITS above.  false: the one that is named does not
- * exist or may not be used here. */
+/* The algorithm for a query, or the one that it names, under the rule BITS above.  false: the named one does not exist or may
+ * not be used. */
 static inline bool coll__choose(coll__choice *choice, const coll__query *query)
 {
     coll__query narrow = *query;
@@ -233,7 +228,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     return coll__choose_cheapest(choice, &narrow);
 }
 
-/* With COLL_NO_CHOICE there is one for each kind. */
+/* The only algorithm of a kind, with COLL_NO_CHOICE. */
 static inline coll__choice coll__only_choice(coll_kind kind, int size)
 {
     const coll__algorithm *a = coll__algorithms;

@@ -1,8 +1,8 @@
-/* coll_arena.h - parts of one block of the program's memory, for those who own one (core/contract/coll_memory.h).
+/* coll_arena.h - an allocator in one block of the program's memory (core/contract/coll_memory.h).
  *
- * What is free is a list of holes, by address: each begins with its length and the next one.  What is out has no record, for who
- * gives it back says how long it is.  The first hole that is long enough serves; so where parts lie does not depend on how long
- * the block is, and the end of the highest one tells how long it would have had to be. */
+ * Free memory is a list of holes, sorted by address; each begins with its length and the next hole.  Used parts have no record,
+ * because the caller passes the length to free.  The first hole that is long enough is used.  So addresses do not depend on the
+ * length of the block, and the end of the highest part is the length that is needed. */
 #ifndef COLL_ARENA_H
 #define COLL_ARENA_H
 
@@ -10,7 +10,7 @@
 
 COLL__FOR_SIZE
 
-/* What gives nothing, in the place of one. */
+/* An allocator without memory, if the block is too short. */
 static void *coll__none_allocate(void *context, size_t length, size_t alignment)
 {
     return (void)context, (void)length, (void)alignment, NULL;
@@ -19,18 +19,18 @@ static void *coll__none_allocate(void *context, size_t length, size_t alignment)
 static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
 static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
 
-/* In memory that was anything before, and will be. */
+/* Memory of any former type. */
 typedef struct __attribute__((__may_alias__)) coll__hole {
     struct coll__hole *next;
     size_t             length;
 } coll__hole;
 
-/* At the beginning of the block, in whole lines, so that parts lie alike wherever the block does. */
+/* At the start of the block, in whole cache lines, so that the layout does not depend on the address. */
 typedef struct coll__arena {
     coll_allocator allocator;
     coll__lock     lock;
     coll__hole    *holes;
-    uintptr_t      most;                          /* the end of the highest part that ever was                */
+    uintptr_t      most;                          /* highest end of any part so far                           */
     size_t         used;
     bool           has_refused;
 } coll__arena;
@@ -42,7 +42,7 @@ enum {
 
 static size_t coll__part_length(size_t length) { return coll__round_up(length ? length : 1, COLL__PART_UNIT); }
 
-/* Take `length` bytes from the hole at *link, if it has so many at an address of this unit.  NULL: it has not. */
+/* Take `length` bytes from the hole at *link, aligned to `unit`; NULL: it does not fit. */
 static void *coll__hole_cut(coll__hole **link, size_t length, size_t unit)
 {
     coll__hole *const hole = *link;
@@ -150,7 +150,7 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena)
 
     if (!a) return 0;
     coll__lock_take(&a->lock);
-    const size_t most = a->most - (uintptr_t)a;   /* and as much as a block may begin beside a line, or end   */
+    const size_t most = a->most - (uintptr_t)a;   /* plus alignment of the block's start and end              */
     coll__lock_drop(&a->lock);
     return most + COLL__PART_LINE - 1 + COLL__PART_UNIT - 1;
 }

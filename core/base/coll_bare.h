@@ -1,9 +1,9 @@
-/* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
+/* coll_bare.h - replaces coll_system.h on a machine without an operating system (COLL_NO_OS).
  *
- * A session belongs to one task on one core, so nobody is kept out, woken or waited for; other tasks and cores have sessions of
- * their own, and share no data with it.  There are no processes, files, signals and variables of an environment.  Time is the
- * transport's (coll_transport.now).  If the transport has none, no time passes: no call comes to its limit, coll_free waits until
- * its messages are delivered or progress fails, and each wait sleeps in progress at once. */
+ * A session belongs to one task on one core.  So locks, wakes and waits do nothing.  Other tasks and cores use other sessions,
+ * which share no data with it.  There are no processes, files, signals or environment variables.  The transport supplies the
+ * time (coll_transport.now).  Without it time stands still: calls never time out, coll_free waits until its messages are
+ * delivered or progress fails, and each wait sleeps in progress at once. */
 #ifndef COLL_BARE_H
 #define COLL_BARE_H
 
@@ -14,9 +14,9 @@
 #define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL
 
-enum { COLL__LINE = 8 };                          /* as aligned as anything need be                           */
+enum { COLL__LINE = 8 };                          /* the largest alignment of any type                        */
 
-/* ---- >>time: none passes ---- */
+/* ---- >>time: always 0 ---- */
 
 enum { COLL__HAS_CLOCK = 0 };
 
@@ -33,12 +33,12 @@ static inline void coll__membarrier(void) { }
 
 enum { COLL__MANY_THREADS = 0 };
 
-/* Each session keeps its own mark (coll__session.runs_operation): tasks and cores that have a session each share none. */
+/* Sessions have their own mark (coll__session.runs_operation): tasks and cores share none. */
 static inline void coll__callback_begin(void) { }
 static inline void coll__callback_end(void) { }
 
-/* Set a flag.  Returns what it was.  Only an interrupt can come between the look and the store.  It ends before the store and has
- * cleared what it set, so no atomic exchange is needed, which a Cortex-M0 and a RISC-V without the A extension lack. */
+/* Set a flag; returns its old value.  Only an interrupt can come between load and store.  It ends before the store and has
+ * cleared what it set.  So no atomic exchange is needed, which Cortex-M0 and RISC-V without the A extension lack. */
 static inline int coll__flag_set(int *flag)
 {
     const int was = __atomic_load_n(flag, __ATOMIC_RELAXED);
@@ -79,13 +79,13 @@ static inline int coll__cond_wait_until(coll__cond *cond, coll__lock *lock, int6
     return (void)cond, (void)lock, (void)until, ETIMEDOUT;
 }
 
-/* ---- >>bells: nobody looks at a descriptor ---- */
+/* ---- >>doorbells: none ---- */
 
 typedef struct coll__bell { int fd; } coll__bell;
 
 static const coll__bell coll__no_bell = { -1 };
 
-/* ---- >>processes: nobody forks ---- */
+/* ---- >>processes: no forks ---- */
 
 static inline unsigned char *coll__fork_guard(void)
 {

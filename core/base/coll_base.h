@@ -1,4 +1,4 @@
-/* coll_base.h - what everything stands on: arithmetic, time, memory, threads. */
+/* coll_base.h - basics for all files: arithmetic, time, memory, threads. */
 #ifndef COLL_BASE_H
 #define COLL_BASE_H
 
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
- * defining __OPTIMIZE_SIZE__ after a pop_options. */
+/* The program asked for small code or no optimization.  Tested before any COLL__FOR_SIZE: gcc keeps __OPTIMIZE_SIZE__ defined
+ * after pop_options. */
 #if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
 #define COLL__AS_ASKED 1
 #endif
@@ -29,13 +29,13 @@ static inline size_t coll__least(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t coll__most(size_t a, size_t b) { return a > b ? a : b; }
 static inline size_t coll__round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* `rank` taken round the circle of `size`; it may be up to one turn off on either side. */
+/* `rank` modulo `size`; it may be off by at most `size`. */
 static inline int coll__wrap(int rank, int size)
 {
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
-/* x / n for an x below 2^48 and an n of at most 2^16: by two divisions of 32 bits, where a machine has no longer ones. */
+/* x / n for x < 2^48 and n <= 2^16: by two 32-bit divisions, on machines without longer ones. */
 static inline uint64_t coll__quotient48(uint64_t x, uint32_t n)
 {
     const uint32_t high = (uint32_t)(x >> 16), rest = high % n << 16 | (uint32_t)(x & 0xffff);
@@ -44,13 +44,13 @@ static inline uint64_t coll__quotient48(uint64_t x, uint32_t n)
     return (uint64_t)(high / n) << 16 | rest / n;
 }
 
-/* A number that differs where lists of numbers differ, most likely (FNV-1a, by words): begin with coll__hash_of_none. */
+/* A hash of numbers (FNV-1a, by words): begin with coll__hash_of_none. */
 static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 
 static inline uint64_t coll__hash_with(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(1099511628211); }
 static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ hash >> 32); }
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each bit depends on all. */
+/* The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each bit depends on all bits. */
 static inline uint64_t coll__mix64(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -58,8 +58,7 @@ static inline uint64_t coll__mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
- * keeps in deed: it never writes to them. */
+/* `length` bytes behind a pointer, which may be NULL.  Drops const; the library never writes to inputs. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
 /* ---- >>time: moments of coll__now ---- */
@@ -67,7 +66,7 @@ static inline unsigned char *coll__behind(const void *at, size_t length) { retur
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
 
-/* The moment `ms` from now; 0 or less is never. */
+/* The time in `ms` from now; 0 or less: never. */
 static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (int64_t)ms * COLL__MS : coll__never; }
 
 /* Milliseconds from `now` to `deadline`, rounded up, at most `most`. */
@@ -79,7 +78,7 @@ static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
     return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
-/* For sentences, to the millisecond: many machines convert 32 bits to a double by an instruction, and 64 by a long function. */
+/* For texts, to the millisecond: many machines convert 32 bits to double with one instruction, 64 bits with a long function. */
 static inline double coll__seconds(int64_t ns) { return (double)(uint32_t)(ns / COLL__MS) * 1e-3; }
 static inline double coll__waited_seconds(int64_t began) { return coll__seconds(coll__now() - began); }
 
@@ -88,7 +87,7 @@ static inline int coll__ms_until(int64_t deadline, int most)
     return deadline == coll__never ? most : coll__ms_between(coll__now(), deadline, most);
 }
 
-/* A short pause that tells the core we are spinning. */
+/* A short pause in a spin loop. */
 static inline void coll__relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -98,7 +97,7 @@ static inline void coll__relax(void)
 #endif
 }
 
-/* Fetch a cache line that is about to be written, so that the store need not wait for it. */
+/* Prefetch a cache line for writing. */
 static inline void coll__fetch_to_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -110,7 +109,7 @@ static inline void coll__fetch_to_write(const void *at)
 
 /* ---- >>processors ---- */
 
-/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
+/* The processors usable by this process: a bit for each, and their number.  Those beyond 64 share the bits of the first ones. */
 static COLL__UNUSED uint64_t coll__processor_set(int *count)
 {
     uint64_t mask[1024 / 64] = { 0 }, set = 0;
@@ -134,9 +133,9 @@ static COLL__UNUSED int coll__processors(void)
     return count;
 }
 
-/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own.  At least one, whatever
- * has been said of them. */
+/* The number of processors in the sets of several processes of one host; `most` and `sum` of their numbers.  Beyond 64
+ * processors the sets are ambiguous: all processes have the same, or each is bound to its own.  At least 1, even for invalid
+ * input. */
 static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
     const int several = __builtin_popcountll(set), beyond = most < 64 ? sum : most;
@@ -158,13 +157,13 @@ COLL_API const char *coll_status_text(coll_status status)
     return "unknown status";
 }
 
-/* Are so many of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
+/* Are `there` of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
 static COLL__UNUSED bool coll__is_enough(int there, bool has_first, int count)
 {
     return 2 * there > count || (2 * there == count && has_first);
 }
 
-/* Are the ranks that are there a quorum? */
+/* Are the marked ranks a quorum? */
 static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
 {
     int there = 0;
@@ -173,7 +172,7 @@ static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int coun
     return coll__is_enough(there, is_there[0], count);
 }
 
-/* ---- >>bytes: numbers as they travel, least significant byte first ---- */
+/* ---- >>bytes: numbers in messages, least significant byte first ---- */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define COLL__AS_TRAVELS(bits, v) __builtin_bswap##bits(v)
@@ -200,8 +199,7 @@ COLL__PUT_AND_GET(64, uint64_t)
 
 /* ---- >>structs ---- */
 
-/* Copy one of a hundred bytes or more.  What compilers copy or clear these with is one instruction, which takes longer to begin
- * than a short call has. */
+/* Copy a struct of a hundred bytes or more.  Compilers use one string instruction, whose start-up is slow for short calls. */
 #if defined(__OPTIMIZE_SIZE__)
 static inline void coll__copy_struct(void *to, const void *from, size_t length) { memcpy(to, from, length); }
 #else
@@ -223,7 +221,7 @@ static inline __attribute__((always_inline)) void coll__copy_struct(void *to, co
 }
 #endif
 
-/* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
+/* ---- >>memory: each block records its allocator ---- */
 
 static inline void *coll__malloc(size_t length) { return COLL__HAS_MALLOC ? malloc(length) : NULL; }
 static inline void *coll__malloc_zeros(size_t length) { return COLL__HAS_MALLOC ? calloc(1, length) : NULL; }
@@ -236,20 +234,20 @@ static inline void coll__malloc_give(void *at) { if (COLL__HAS_MALLOC) free(at);
 
 typedef struct coll__prefix {
     const coll_allocator *memory;                 /* NULL: malloc's                                           */
-    size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
+    size_t length, lead;                          /* of the block; from the allocator's pointer to the block  */
 } coll__prefix;
 
 enum {
-    COLL__UNIT = _Alignof(max_align_t),           /* as aligned as anything need be                           */
+    COLL__UNIT = _Alignof(max_align_t),           /* the largest alignment of any type                        */
     COLL__LEAD = (sizeof(coll__prefix) + COLL__UNIT - 1) / COLL__UNIT * COLL__UNIT
 };
 
 static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
 
-/* Whose a block of the library is. */
+/* The allocator of a block. */
 static inline const coll_allocator *coll__like(const void *at) { return coll__prefix_of(at)->memory; }
 
-/* `length` bytes, of which none is set; NULL: there are none. */
+/* `length` uninitialized bytes; NULL: no memory. */
 static COLL__UNUSED void *coll__take_at(const coll_allocator *memory, size_t length, size_t unit)
 {
     const size_t lead = unit > COLL__LEAD ? unit : COLL__LEAD;
@@ -286,14 +284,14 @@ static COLL__UNUSED void *coll__take_zeros(const coll_allocator *memory, size_t 
         if ((at = coll__take(memory, count * unit))) memset(at, 0, count * unit);
         return at;
     }
-    at = coll__malloc_zeros(COLL__LEAD + count * unit);     /* which touches no page of a long one            */
+    at = coll__malloc_zeros(COLL__LEAD + count * unit);     /* does not touch the pages of a long block       */
     if (!at) return NULL;
     at = (unsigned char *)at + COLL__LEAD;
     *coll__prefix_of(at) = (coll__prefix){ NULL, count * unit, COLL__LEAD };
     return at;
 }
 
-/* What is at `old` (NULL: nothing) in a block of this length, in the place of the old one.  NULL: that one stays. */
+/* Move what is at `old` (may be NULL) to a block of this length, and free the old one.  NULL: no memory; the old one stays. */
 static COLL__UNUSED void *coll__take_more(const coll_allocator *memory, void *old, size_t length)
 {
     void *at = coll__take(memory, length);
@@ -304,7 +302,7 @@ static COLL__UNUSED void *coll__take_more(const coll_allocator *memory, void *ol
     return at;
 }
 
-/* Whole cache lines that nothing else is in. */
+/* Whole cache lines, shared with nothing else. */
 static COLL__UNUSED void *coll__take_lines(const coll_allocator *memory, size_t length)
 {
     const size_t unit = coll__most(COLL__LINE, COLL__UNIT);
@@ -324,8 +322,8 @@ static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t le
 
 /* ---- >>size ---- */
 
-/* Around files whose functions are called seldom, when communicators are made and when something fails: they are compiled for
- * size where the rest is compiled for speed.  Both compilers are slower with more code, and so is the processor. */
+/* Around files with seldom called functions: these are compiled for size.  More fast code would slow down compilers and
+ * processors. */
 #if defined(COLL__AS_ASKED)
 #define COLL__FOR_SIZE
 #define COLL__FOR_SPEED

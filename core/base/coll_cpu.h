@@ -1,7 +1,7 @@
-/* coll_cpu.h - what this processor has of the instructions that some functions are compiled for.
+/* coll_cpu.h - detects instruction sets for which some functions are compiled.
  *
- * The compilers' runtimes know that, too, and much more: several kilobytes in every program.  cpuid itself may cost microseconds
- * on a virtual machine, so each thread asks once, and keeps the answer: the library has no memory that threads share. */
+ * The compilers' runtimes could do this, but they add several kilobytes to every program. cpuid may take microseconds on a
+ * virtual machine.  So each thread runs it once and keeps the result: threads share no memory of the library. */
 #ifndef COLL_CPU_H
 #define COLL_CPU_H
 
@@ -25,7 +25,7 @@ static __attribute__((cold, noinline, unused)) unsigned coll__cpu_ask(void)
     __cpuid(1, a, b, c, d);
     if (c & 1u << 20) has |= COLL__CPU_SSE42;
     if (!(c & 1u << 27) || !(c & 1u << 29) || most < 7) return has;       /* osxsave, f16c */
-    __asm__("xgetbv" : "=a"(kept), "=d"(above) : "c"(0));                 /* what the system keeps of registers */
+    __asm__("xgetbv" : "=a"(kept), "=d"(above) : "c"(0));                 /* register state that the system saves */
     __cpuid_count(7, 0, last, b, c, d);
     if ((kept & 0x06) != 0x06 || !(b & avx2)) return has;
     has |= COLL__CPU_AVX2;

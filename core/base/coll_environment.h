@@ -1,11 +1,11 @@
-/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense; and fields of a
- * configuration that such variables fill if the caller leaves them open, 0 or NULL. */
+/* coll_environment.h - reads environment variables as text and numbers, reports invalid ones, and fills fields of a
+ * configuration that are 0 or NULL. */
 #ifndef COLL_ENVIRONMENT_H
 #define COLL_ENVIRONMENT_H
 
 #include "coll_text.h"
 
-/* The whole of `text` as a number within low..high. */
+/* Parse the whole of `text` as a number in low..high. */
 static bool coll__parse_int(const char *text, long low, long high, int *out)
 {
     char *end;
@@ -18,17 +18,17 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
     return true;
 }
 
-/* A variable of the environment; NULL: it is not set, or this program does not ask (COLL_NO_ENV). */
+/* An environment variable; NULL: not set, or COLL_NO_ENV. */
 static inline const char *coll__variable(const char *name) { return COLL__HAS_ENV ? getenv(name) : NULL; }
 
-/* The same, NULL when it is empty, too. */
+/* The same; NULL also if it is empty. */
 static const char *coll__environment(const char *name)
 {
     const char *text = name ? coll__variable(name) : NULL;
     return text && *text ? text : NULL;
 }
 
-/* An environment variable as a number: 0 when it is not set; false, with the sentence, when it is nonsense. */
+/* An environment variable as a number; unchanged if not set. false, with an error sentence: invalid. */
 static bool coll__environment_int(const char *name, long low, long high, int *out)
 {
     const char *text = coll__environment(name);
@@ -38,11 +38,11 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
     return false;
 }
 
-/* ---- >>fields: the caller's value, else the variable's, else the usual one.  false, with the sentence: it is nonsense ---- */
+/* ---- >>fields: the caller's value, else the variable's, else the default. false, with an error sentence: invalid ---- */
 
 enum {
-    COLL__ONLY_POSITIVE = 1,                      /* less than 0 is left open, too                            */
-    COLL__ZERO_IS_NONE = 2                        /* 0 in the environment is what -1 is in the field          */
+    COLL__ONLY_POSITIVE = 1,                      /* negative values count as not set, too                    */
+    COLL__ZERO_IS_NONE = 2                        /* 0 in the variable means -1 in the field                  */
 };
 
 static bool coll__settle_number(int *field, const char *name, int low, int high, int usual, unsigned traits)
@@ -54,7 +54,7 @@ static bool coll__settle_number(int *field, const char *name, int low, int high,
     return true;
 }
 
-/* The number of a word of "auto, uring, poll"; -1: it is none. */
+/* The index of `text` in a list such as "auto, uring, poll"; -1: not found. */
 static int coll__word_number(const char *words, const char *text)
 {
     const size_t length = strlen(text);
@@ -67,7 +67,7 @@ static int coll__word_number(const char *words, const char *text)
     return -1;
 }
 
-/* The number of a word; where the variable is not set the field stays. */
+/* Set a field to the index of a word; unchanged if the variable is not set. */
 static bool coll__settle_choice(int *field, const char *name, const char *words)
 {
     const char *text = coll__environment(name);
@@ -89,7 +89,7 @@ static bool coll__settle_switch(int *field, const char *name)
     return true;
 }
 
-/* "" is as if nothing was said; the caller's, too, if it is open then. */
+/* An empty variable counts as not set; so does an empty field, if is_open_if_empty. */
 static bool coll__settle_text(const char **field, const char *name, const char *usual, bool is_open_if_empty)
 {
     if (!*field || (!**field && is_open_if_empty)) *field = coll__variable(name);

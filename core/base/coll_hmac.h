@@ -1,17 +1,16 @@
-/* coll_hmac.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
+/* coll_hmac.h - proof of a shared key: SHA-256, HMAC, nonces, comparison in constant time.
  *
- * SHA-256 is FIPS 180-4, HMAC is RFC 2104; both are written for review and not for speed, since a connection needs a few
- * hundred bytes of them.  The constants of SHA-256 are the first bits of the fractions of roots of the first primes: square
- * roots for the state at the start, cube roots for the rounds.
+ * SHA-256 is FIPS 180-4, HMAC is RFC 2104.  Both are written for review, not speed: a connection hashes a few hundred bytes.
+ * The constants of SHA-256 are the first bits of fractions of roots of the first primes: square roots for the initial state,
+ * cube roots for the rounds.
  *
- * It uses nothing else of the library but random bytes: the launcher, whose processes prove the same to one another, includes it
- * by itself. */
+ * It uses nothing else of the library except random bytes.  The launcher includes it, too. */
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
 #include "coll_parts.h"
 
-#if COLL__HAS_TCP                                 /* no other transport has a key                             */
+#if COLL__HAS_TCP                                 /* only TCP uses keys                                       */
 
 #include "coll_system.h"
 
@@ -24,12 +23,12 @@
 
 enum { COLL__SHA_LENGTH = 32, COLL__SHA_BLOCK = 64, COLL__NONCE_LENGTH = 16 };
 
-/* ---- >>sha: a sum of 256 bits that nobody can aim at ---- */
+/* ---- >>SHA-256 ---- */
 
 typedef struct coll__sha {
     uint32_t state[8];
     uint64_t length;                              /* bytes so far                                             */
-    unsigned char block[COLL__SHA_BLOCK];         /* the last of them, as long as they fill no block          */
+    unsigned char block[COLL__SHA_BLOCK];         /* the bytes after the last full block                      */
 } coll__sha;
 
 static inline uint32_t coll__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
@@ -89,7 +88,7 @@ static void coll__sha_add(coll__sha *sha, const void *bytes, size_t length)
     }
 }
 
-/* Behind the bytes come a one, zeros, and their number in bits. */
+/* Padding: a one bit, zeros, and the length in bits. */
 static void coll__sha_end(coll__sha *sha, unsigned char *out)
 {
     static const unsigned char padding[COLL__SHA_BLOCK] = { 0x80 };
@@ -104,17 +103,17 @@ static void coll__sha_end(coll__sha *sha, unsigned char *out)
 
 /* ---- >>secrets ---- */
 
-/* Memory that has held a secret.  The compiler may not leave this out. */
+/* Clear a secret.  The compiler must not remove this. */
 static void coll__wipe(void *at, size_t length)
 {
     memset(at, 0, length);
     __asm__ volatile("" : : "r"(at) : "memory");
 }
 
-/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
+/* Unpredictable bytes. false: the system has none. */
 static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
-/* The time that this takes does not depend on where they differ. */
+/* Compares in time that does not depend on the difference. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
     volatile unsigned char difference = 0;
@@ -123,7 +122,7 @@ static bool coll__same_secret(const unsigned char *a, const unsigned char *b, si
     return difference == 0;
 }
 
-/* What only those can tell who know the key: HMAC-SHA256 of some pieces, one behind the other. */
+/* HMAC-SHA256 of the pieces, one after the other. */
 static void coll__hmac(unsigned char *out, const void *key, size_t key_length, const struct iovec *pieces, int count)
 {
     unsigned char pad[COLL__SHA_BLOCK] = { 0 };
@@ -150,7 +149,7 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
     coll__wipe(&sha, sizeof sha);
 }
 
-/* ---- >>file: one that holds a key is nobody else's ---- */
+/* ---- >>key files ---- */
 
 /* The rule of ssh: a key file belongs to the user of this process or to root, and gives others no rights.  Two exceptions: root
  * may use a file of any owner (containers often run as root), and the group of a file that belongs to root may read it (mounted

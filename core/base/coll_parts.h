@@ -1,14 +1,14 @@
 /* coll_parts.h - which parts of the library are compiled: profiles, lists and switches.  Without any of them all parts are.
  *
- * They are set by -D, or in a file of the program: -DCOLL_CONFIG_FILE='"my_coll.h"' is included before anything else.  A switch
- * is set if it is defined.  A switch that is defined as 0, one that was removed, and a contradiction are errors.
+ * Set them with -D, or in a file: -DCOLL_CONFIG_FILE='"my_coll.h"' is included before anything else.  A switch is set if it is
+ * defined.  Switches defined as 0, removed switches and contradictions are errors.
  *
  *   profile                transports         collectives                                           types
  *   COLL_LEAST             threads            allreduce                                             f32
  *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter (and alltoall)     i32, f32, f64, bf16
  *   COLL_TINY              the program's own  broadcast, reduce                                     i32, f32
  *
- *   Each has barrier, allreduce and allgather, too.  A list of the program takes the place of the profile's.
+ *   Each also has barrier, allreduce and allgather.  A list of the program replaces the profile's.
  *   COLL_LEAST sets COLL_NO_CHOICE, COLL_NO_ENV and COLL_NO_TEXT, and has no messages: no send, recv and coll_create.
  *   COLL_SMALL sets COLL_NO_SHM, COLL_NO_URING and COLL_NO_NETWORKS.
  *   COLL_TINY sets COLL_NO_OS and COLL_NO_CHOICE, and has no coll_call.scale.  Its sizes are small (coll_sizes.h).
@@ -19,9 +19,9 @@
  *   list                   as in -DCOLL_ONLY_TRANSPORTS=threads,tcp
  *   COLL_ONLY_TRANSPORTS   of threads, tcp, sim and mpi; joined stands for threads,tcp; mpi takes COLL_WITH_MPI, too
  *   COLL_ONLY_KINDS        of barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall
- *                          and neighbor.  A name stands for all its forms, as alltoall for alltoallv and alltoallw.  The
+ *                          and neighbor.  A name includes all its forms: alltoall includes alltoallv and alltoallw.  The
  *                          library itself needs barrier, allreduce and allgather; with the cost model broadcast and alltoall;
- *                          with collectives by hosts reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
+ *                          with hierarchies reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
  *   COLL_ONLY_TYPES        of the names that coll_type_name gives (coll_parts_types.h)
  *
  *   switch                 leaves out
@@ -29,22 +29,22 @@
  *                          coll_call.algorithm; and what COLL_NO_HIERARCHY leaves out
  *   COLL_NO_COUNTS         blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw,
  *                          collectives of neighbors; and what COLL_NO_HIERARCHY leaves out
- *   COLL_NO_ENV            variables of the environment: the program says all in coll_config
- *   COLL_NO_HIERARCHY      collectives by hosts: on a host, between hosts, on a host
+ *   COLL_NO_ENV            environment variables: coll_config has all settings
+ *   COLL_NO_HIERARCHY      hierarchical collectives
  *   COLL_NO_MALLOC         malloc: all memory comes from coll_config.allocator
  *   COLL_NO_NETWORKS       COLL_NETWORK, COLL_PORTS, rank 0 in a file ("file:PATH"), and the variables of launchers
  *   COLL_NO_OS             the operating system: threads, processes, files, the clock (coll_bare.h), <stdio.h>; and what
- *                          COLL_NO_ENV and COLL_NO_TEXT leave out.  The transport is the program's
+ *                          COLL_NO_ENV and COLL_NO_TEXT leave out.  The program supplies the transport
  *   COLL_NO_SECURITY       keys, TLS and checksums of messages
- *   COLL_NO_SHM            memory that processes of a host share, and several ranks in each of several processes
+ *   COLL_NO_SHM            shared memory between processes, and several ranks in each of several processes
  *   COLL_NO_SHRINK         coll_shrink
- *   COLL_NO_TEXT           sentences: coll_error returns the name of the status
+ *   COLL_NO_TEXT           error sentences: coll_error returns the name of the status
  *   COLL_NO_TIERS          kernels for AVX2 and AVX-512
- *   COLL_NO_URING          io_uring: TCP uses poll, as where there is no <liburing.h>
+ *   COLL_NO_URING          io_uring: TCP uses poll, as without <liburing.h>
  *
  *   COLL_PORTABLE          what only Linux has (coll_system.h), shared memory and io_uring; set on other systems
  *
- * A call of what was left out returns COLL_ERR_UNSUPPORTED, and its sentence names the profile, the list or the switch. */
+ * Calling a part that was left out returns COLL_ERR_UNSUPPORTED; the error names the profile, list or switch. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
@@ -52,7 +52,7 @@
 #include COLL_CONFIG_FILE
 #endif
 
-/* ---- >>what is set ---- */
+/* ---- >>detection of switches ---- */
 
 /* COLL__UNSET(COLL_NO_X) is 1 if COLL_NO_X is not defined, and 0 if it is; 2, which is refused, if it is defined as 0. */
 #define COLL__UNSET(value) COLL__UNSET_AS(value)
@@ -130,7 +130,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__IS_LEAST (!COLL__UNSET(COLL_LEAST))
 #define COLL__IS_SMALL (!COLL__UNSET(COLL_SMALL))
 #define COLL__IS_TINY (!COLL__UNSET(COLL_TINY))
-#define COLL__IS_WHOLE (!COLL__IS_LEAST && !COLL__IS_SMALL && !COLL__IS_TINY)     /* has what no profile has  */
+#define COLL__IS_WHOLE (!COLL__IS_LEAST && !COLL__IS_SMALL && !COLL__IS_TINY)     /* no profile               */
 #if COLL__IS_LEAST
 #define COLL__PROFILE "COLL_LEAST"
 #elif COLL__IS_SMALL
@@ -139,7 +139,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__PROFILE "COLL_TINY"
 #endif
 
-/* ---- >>parts: is each there? ---- */
+/* ---- >>parts: 1 if compiled ---- */
 
 #define COLL__HAS_OS (COLL__UNSET(COLL_NO_OS) && !COLL__IS_TINY)
 #define COLL__HAS_CHOICE (COLL__UNSET(COLL_NO_CHOICE) && !COLL__IS_LEAST && !COLL__IS_TINY)
@@ -147,7 +147,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_ENV (COLL__UNSET(COLL_NO_ENV) && COLL__HAS_OS && !COLL__IS_LEAST)
 #define COLL__HAS_HIERARCHY (COLL__UNSET(COLL_NO_HIERARCHY) && COLL__HAS_CHOICE && COLL__HAS_COUNTS)
 #define COLL__HAS_MALLOC COLL__UNSET(COLL_NO_MALLOC)
-#define COLL__HAS_MESSAGES (!COLL__IS_LEAST)      /* without, every collective is the transport's, as a whole */
+#define COLL__HAS_MESSAGES (!COLL__IS_LEAST)      /* without, the transport executes every collective         */
 #define COLL__HAS_NETWORKS (COLL__UNSET(COLL_NO_NETWORKS) && !COLL__IS_SMALL)
 #define COLL__HAS_SCALE (!COLL__IS_TINY)
 #define COLL__HAS_SECURITY COLL__UNSET(COLL_NO_SECURITY)
@@ -157,7 +157,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_BACKGROUND (COLL__IS_WHOLE && COLL__HAS_OS)
 #define COLL__HAS_JOINED (COLL__HAS_TCP && COLL__HAS_THREADS && COLL__UNSET(COLL_NO_SHM) && !COLL__IS_SMALL)
 #define COLL__HAS_SHM (COLL__UNSET(COLL_NO_SHM) && COLL__UNSET(COLL_PORTABLE) && !COLL__IS_SMALL)
-#define COLL__HAS_HUB (COLL__HAS_SHM && COLL__HAS_JOINED)             /* of several processes                 */
+#define COLL__HAS_HUB (COLL__HAS_SHM && COLL__HAS_JOINED)             /* domains of several processes         */
 
 /* ---- >>contradictions ---- */
 
@@ -177,7 +177,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #error "COLL_WITH_OPENSSL does not go with COLL_NO_SECURITY, which leaves out TLS"
 #endif
 
-/* ---- >>what follows ---- */
+/* ---- >>defaults of profiles, derived settings ---- */
 
 #if COLL__IS_LEAST && !defined(COLL_ONLY_TRANSPORTS)
 #define COLL_ONLY_TRANSPORTS threads
@@ -219,15 +219,15 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_URING 1
 #endif
 
-/* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
- * bits go into the hello, beside those of the arithmetic. */
+/* Parts that all ranks must have, or all lack: without them messages and sums differ.  Sent in the hello, with the bits of the
+ * arithmetic. */
 #define COLL__LACKS_HIERARCHY 0x10000
 #define COLL__LACKS_CHOICE 0x40000
 #define COLL__LACKS ((COLL__HAS_HIERARCHY ? 0 : COLL__LACKS_HIERARCHY) | (COLL__HAS_CHOICE ? 0 : COLL__LACKS_CHOICE))
 
-/* ---- >>lists: each word is a bit; a word that is none has no macro, and is 0 ---- */
+/* ---- >>lists: each word is a bit; an unknown word has no macro, and is 0 ---- */
 
-/* The words of a list, up to 26, as prefix_WORD op prefix_WORD op ...; prefix_ stands for those that are missing. */
+/* The words of a list, up to 26, as prefix_WORD op prefix_WORD op ...; prefix_ replaces missing ones. */
 #define COLL__NONE_OF_26 , , , , , , , , , , , , , , , , , , , , , , , , , ,
 #define COLL__WORDS(op, prefix, ...) COLL__WORDS_MANY(op, prefix, __VA_ARGS__, COLL__NONE_OF_26)
 #define COLL__WORDS_MANY(...) COLL__WORDS_EACH(__VA_ARGS__)
@@ -295,12 +295,12 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #define COLL__HAS_SCAN ((COLL__KINDS_ASKED & 32) != 0)
 #define COLL__HAS_GATHER ((COLL__KINDS_ASKED & 64) != 0 || (COLL__HAS_REDUCE && COLL__HAS_HIERARCHY))
 #define COLL__HAS_SCATTER ((COLL__KINDS_ASKED & 128) != 0 || (COLL__HAS_BROADCAST && COLL__HAS_HIERARCHY))
-#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* neighbors are made by an exchange */
+#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* coll_neighbors uses one */
 #define COLL__HAS_NEIGHBOR ((COLL__KINDS_ASKED & 1024) != 0)
 
 #include "coll_parts_types.h"
 
-/* Is anything left out?  Then there are functions that nobody calls. */
+/* If anything is left out, some functions are unused. */
 #if !(COLL__HAS_OS && COLL__HAS_HIERARCHY && COLL__HAS_ENV && COLL__HAS_NETWORKS && COLL__HAS_SECURITY && COLL__HAS_SHM \
       && COLL__HAS_SHRINK && COLL__HAS_TEXT) || defined(COLL_ONLY_TRANSPORTS) || defined(COLL_ONLY_KINDS) \
     || defined(COLL_ONLY_TYPES)

@@ -2,8 +2,8 @@
  * -DCOLL_ONLY_TYPES=i32,f32,bf16.
  *
  * The list selects arithmetic: reductions of the type, and conversions to and from it, those for the wire among them.  Elements
- * of any type can be moved, and reduced by the program's own operation (COLL_USER).  Floats of fewer bits add f32, in which they
- * are summed; so does the cost model, which measures with it.  The maximum of u64 is always there. */
+ * of any type can be sent, and reduced by COLL_USER.  Narrow floats add f32, in which they are summed.  So does the cost model,
+ * which measures with it.  The maximum of u64 is always included. */
 #ifndef COLL_PARTS_TYPES_H
 #define COLL_PARTS_TYPES_H
 
@@ -62,13 +62,13 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #define COLL__TYPES_THERE COLL__TYPES_ASKED
 #endif
 
-/* ---- >>questions: constants, so that the compiler drops what stands behind a 0 ---- */
+/* ---- >>tests: constants, so that the compiler removes dead code ---- */
 
 #define COLL__HAS(type) (COLL__TYPES_THERE >> (type) & 1u)
 #define COLL__IF(type, what) (COLL__HAS(type) ? (what) : NULL)
 #define COLL__HAS_ANY(types) ((COLL__TYPES_THERE & (types)) != 0)
 
-/* Floats with an accumulator or a wire of another type; a lone one of f32 and f64 has neither. */
+/* Floats with an accumulator or wire of another type; f32 or f64 alone has neither. */
 #define COLL__HAS_CONVERSIONS                                                                                                 \
     (COLL__HAS_ANY(COLL__TYPES_MIXED) || (COLL__HAS_ANY(COLL__TYPED_f32) && COLL__HAS_ANY(COLL__TYPED_f64)))
 

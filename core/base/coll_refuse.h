@@ -1,4 +1,5 @@
-/* coll_refuse.h - where the implementation would not be right: one sentence, and nothing behind it is compiled. */
+/* coll_refuse.h - refuses compilers and options with which the implementation would be wrong: one error, and nothing else is
+ * compiled. */
 #ifndef COLL_REFUSE_H
 #define COLL_REFUSE_H
 
@@ -24,13 +25,13 @@
 #elif (defined(__i386__) || defined(__x86_64__)) && (!defined(__SSE2_MATH__) || FLT_EVAL_METHOD != 0)
 #define COLL__REFUSED 1
 #error "coll.h promises equal bits on every rank, and the x87 rounds twice: compile its implementation with -msse2 -mfpmath=sse"
-#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* which is about _Float16 */
+#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* 16 only concerns _Float16 */
 #define COLL__REFUSED 1
 #error "coll.h promises equal bits on every rank, and here FLT_EVAL_METHOD is not 0: compile it with -fexcess-precision=fast"
 #endif
 
-/* No product is fused with a sum: machines that cannot do so would get other bits, and choose other algorithms.  gcc does it
- * unasked wherever the machine can, unless -std=c11 is given. */
+/* Products and sums are not fused: machines without such instructions would get other bits and choose other algorithms.  By
+ * default gcc fuses them, except with -std=c11. */
 #if defined(COLL__REFUSED)
 #elif defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -39,7 +40,7 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-/* Where something is left out, the compiler drops what nobody calls any more, and need not tell. */
+/* If parts are left out, unused functions are expected. */
 #if defined(COLL__LEAVES_OUT)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"

@@ -1,8 +1,8 @@
-/* coll_segment.h - memory that processes of one host share, and what else they may do with one another's.
+/* coll_segment.h - memory that processes of one host share, and access to the memory of another process.
  *
- * A segment is made by one process (a memfd, sealed against getting shorter) and found by others under the number of the process
- * and of the descriptor: /proc/PID/fd/N.  That can be opened by processes of the same user only, which could read one another's
- * memory anyway.  It goes when the last of them unmaps it, however they end. */
+ * One process makes a segment: a memfd, sealed against changes of its size.  Others open it as /proc/PID/fd/N.  Only processes
+ * of the same user can do that, which could read each other's memory anyway.  The kernel frees it when the last process has
+ * unmapped it or ended. */
 #ifndef COLL_SEGMENT_H
 #define COLL_SEGMENT_H
 
@@ -28,8 +28,8 @@ enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
 
-/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had.  A file
- * longer than RLIMIT_FSIZE is not tried, because that raises a signal. */
+/* Make a segment of `length` zero bytes; untouched pages take no memory.  Returns a descriptor, or -1.  If RLIMIT_FSIZE is
+ * lower it is not tried, because that raises a signal. */
 static int coll__segment_make(size_t length)
 {
     struct rlimit most;
@@ -41,7 +41,7 @@ static int coll__segment_make(size_t length)
     return -1;
 }
 
-/* The inode of a segment or a pipe: another one has another, whatever its descriptor.  0: of none. */
+/* The inode of a segment or pipe; tells whether a descriptor number was reused.  0: none. */
 static uint64_t coll__fd_id(int fd)
 {
     struct stat s;
@@ -49,8 +49,8 @@ static uint64_t coll__fd_id(int fd)
     return fstat(fd, &s) ? 0 : (uint64_t)s.st_ino;
 }
 
-/* Open one of another process, to write to it or only to read it, and say which it is and how long.  It is looked at by name
- * first, because opening some things has consequences.  -1: there is none that could be trusted. */
+/* Open a segment of another process, writable or read-only.  Returns its descriptor, id and length.  Checks the name first,
+ * because opening some files has side effects. -1: none that is valid. */
 static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uint64_t *id, size_t *length)
 {
     char path[64], link[sizeof coll__segment_link + 1];
@@ -69,7 +69,7 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     return -1;
 }
 
-/* Map a part of one, which may be read, or also written (PROT_...). */
+/* Map a part of a segment, with access PROT_... */
 static void *coll__segment_map_part(int fd, uint64_t offset, size_t length, int access)
 {
     void *const at = mmap(NULL, length, access, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
@@ -83,9 +83,9 @@ static void coll__segment_unmap(void *at, size_t length)
     if (at) munmap(at, length);
 }
 
-/* ---- >>memory that is not shared: the kernel copies from the one process to the other ---- */
+/* ---- >>memory that is not shared: the kernel copies between processes ---- */
 
-/* Read the memory of a process: 0, or an errno.  There is no function that writes it (coll_threads_reach.h). */
+/* Read the memory of a process.  Returns 0 or an errno.  No function writes it (coll_threads_reach.h). */
 static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
 {
     while (length > 0) {
@@ -101,8 +101,8 @@ static int coll__process_read(uint32_t pid, void *to, const void *from, size_t l
 
 /* ---- >>pipes: a doorbell that another process writes to ---- */
 
-/* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
- * signal when the other one has gone.  -1: it cannot be had, or N is another one by now. */
+/* Open the write end `number` of another process's pipe.  It is opened for reading, too, so that a write after that process's
+ * end raises no signal. -1: not available, or another pipe by now. */
 static int coll__pipe_reopen(uint32_t pid, int number, uint64_t id)
 {
     char path[64];

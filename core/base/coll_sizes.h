@@ -1,20 +1,20 @@
-/* coll_sizes.h - how much memory is set aside, where less would do: for bare metal (COLL_TINY), and for all others.
+/* coll_sizes.h - sizes of buffers, caches and limits: for COLL_TINY, and for all other programs.
  *
- * A program may set each that has a public name, as in -DCOLL_RECORDS=16; docs/size.md says what that saves.  Those marked *
- * decide which messages are sent: they are powers of two, and the same on all ranks that meet, which over TCP and MPI refuse one
- * another where they differ.  So is how vectors are cut (coll_link.h).
+ * A program may set each of these, as in -DCOLL_RECORDS=16; docs/size.md has the savings.  Those marked * decide which messages
+ * are sent.  They must be powers of two and equal on all ranks; TCP and MPI refuse ranks with other values.  The same holds for
+ * slices of vectors (coll_link.h).
  *
- *   COLL_BLOCK_BYTES     accumulators in work at a time; a power of two, for whole groups of any wire: 256 to 16384
- *   COLL_PACK_BYTES *    up to which several blocks share a message: 64 to 1 MiB
- *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
+ *   COLL_BLOCK_BYTES     accumulators processed at a time; a power of two: 256 to 16384
+ *   COLL_PACK_BYTES *    longest message that packs several blocks: 64 to 1 MiB
+ *   COLL_CACHED_BYTES    longest tables of a cached execution; 0: no caching
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
  *   COLL_ABREAST         collectives of an order that run at the same time: 1 to 64; 1: one after the other
- *   COLL_REQUESTS        requests that are freed whose memory the next ones have: 0 to 65536
- *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
- *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
- *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
- *   COLL_CREDIT_BYTES *  for messages that nobody has asked for, with each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
- *   COLL_RECORDS         operations that the flight recorder remembers of a communicator: 1 to 65536 */
+ *   COLL_REQUESTS        freed requests whose memory is kept: 0 to 65536
+ *   COLL_BINS            initial buckets of a table of messages; a power of two: 4 to 65536
+ *   COLL_SHORT_BYTES *   longest short message (coll_messages.h): 64 to 1 MiB
+ *   COLL_COPY_BYTES      longest short message that is copied: 64 to COLL_SHORT_BYTES
+ *   COLL_CREDIT_BYTES *  for unexpected messages of each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
+ *   COLL_RECORDS         operations that the flight recorder keeps for a communicator: 1 to 65536 */
 #ifndef COLL_SIZES_H
 #define COLL_SIZES_H
 
@@ -62,14 +62,14 @@ enum {
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
-    COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
-    COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* does a program link messages by key only if it calls for them? */
-    COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* may a transport take whole collectives (coll_transport.offload)? */
+    COLL__PLANS         = COLL__SIZE(0, 1),       /* calls leave plans for later calls of their kind          */
+    COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* a program links messages by key only if it uses them     */
+    COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* a transport may execute whole collectives (coll_transport.offload) */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
     COLL__COPY_MOST     = COLL_COPY_BYTES,
     COLL__CREDIT        = COLL_CREDIT_BYTES,
-    COLL__COST          = COLL__SIZE(256, 512),   /* * of the credit for a message, beside its length         */
+    COLL__COST          = COLL__SIZE(256, 512),   /* * credit for a message in addition to its length         */
     COLL__RECORDS       = COLL_RECORDS
 };
 
@@ -92,7 +92,7 @@ _Static_assert(COLL__IN_RANGE(COLL_CREDIT_BYTES, 1024, 1 << 30) && COLL__IS_POWE
                "COLL_CREDIT_BYTES is a power of two from 1 KiB to 1 GiB");
 _Static_assert(COLL__IN_RANGE(COLL_RECORDS, 1, 65536), "COLL_RECORDS is from 1 to 65536");
 
-/* In the hello, beside COLL__LACKS: the sizes marked *, each by which power of two it is.  0: the usual ones. */
+/* In the hello, beside COLL__LACKS: the sizes marked *, as exponents.  0: the defaults. */
 #define COLL__OTHER(size, usual, least, shift) \
     ((uint32_t)((__builtin_ctz(size) - (least)) ^ (__builtin_ctz(usual) - (least))) << (shift))
 #define COLL__OTHER_SIZES \
@@ -111,6 +111,6 @@ enum {
 
 /* ---- >>threads ---- */
 
-enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of hands after which a door belongs to nobody */
+enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of the owner after which the lock is unbiased */
 
 #endif /* COLL_SIZES_H */

@@ -1,14 +1,13 @@
-/* coll_system.h - what the library asks of the system, in one vocabulary: clock, threads, waiting for a word, bells, random
- * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
- * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
+/* coll_system.h - the interface to the system: clock, threads, waiting for a word, doorbells, random bytes, processors, memory,
+ * forks.  For sockets see transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.  Without a system (COLL_NO_OS) coll_bare.h
+ * replaces it.
  *
- * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, pages that the kernel
- * wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
- * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
- * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
+ * The Linux part uses futex, membarrier, eventfd, and pages that are wiped in a fork.  The POSIX part is used if __linux__ is
+ * not defined, or with COLL_PORTABLE.  There, threads are woken through a mutex and a condition, and a doorbell is a pipe.  A
+ * message between threads takes a full barrier on both sides.  Processes of one host use TCP (COLL_NO_SHM), and TCP uses poll
  * (COLL_NO_URING).
  *
- * It uses nothing else of the library, so that the launcher can have it, too. */
+ * It uses nothing else of the library: the launcher includes it, too. */
 #ifndef COLL_SYSTEM_H
 #define COLL_SYSTEM_H
 
@@ -39,7 +38,7 @@
 #define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL __thread
 
-enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
+enum { COLL__LINE = 128 };                        /* bytes that two cores never share: two cache lines        */
 
 enum { COLL__SECOND = 1000000000 };               /* in nanoseconds                                           */
 
@@ -66,15 +65,15 @@ typedef pthread_t       coll__thread_id;
 typedef pthread_mutex_t coll__lock;
 typedef pthread_cond_t  coll__cond;
 
-enum { COLL__MANY_THREADS = 1 };                  /* a program may have others than this one                */
+enum { COLL__MANY_THREADS = 1 };                  /* a program may have several threads                     */
 
-/* In how many functions of the program that the library has called this thread is: operations, log hooks. */
+/* Number of functions of the program (operations, log hooks) that this thread is in, called by the library. */
 static COLL__THREAD_LOCAL COLL__UNUSED int coll__callbacks;
 
 static inline void coll__callback_begin(void) { coll__callbacks++; }
 static inline void coll__callback_end(void) { coll__callbacks--; }
 
-/* Set a flag.  Returns what it was. */
+/* Set a flag; returns its old value. */
 static inline int coll__flag_set(int *flag) { return __atomic_exchange_n(flag, 1, __ATOMIC_ACQ_REL); }
 
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
@@ -94,7 +93,7 @@ static inline void coll__cond_wait(coll__cond *cond, coll__lock *lock) { pthread
 
 #if !defined(_POSIX_CLOCK_SELECTION) || _POSIX_CLOCK_SELECTION <= 0
 
-/* A condition that knows the clock on the wall only, as on macOS: a wait while that is set is longer or shorter by as much. */
+/* A condition with the wall clock only, as on macOS: if that is set during a wait, the wait is longer or shorter by as much. */
 static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond) { pthread_cond_init(cond, NULL); }
 
 static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
@@ -109,7 +108,7 @@ static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mute
 
 #else
 
-/* A condition that keeps the time of coll__now. */
+/* A condition with the clock of coll__now. */
 static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attributes;
@@ -120,7 +119,7 @@ static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond)
     pthread_condattr_destroy(&attributes);
 }
 
-/* Gives 0, or ETIMEDOUT. */
+/* Returns 0 or ETIMEDOUT. */
 static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 {
     const struct timespec at = { (time_t)(until / COLL__SECOND), (long)(until % COLL__SECOND) };
@@ -129,16 +128,16 @@ static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mute
 
 #endif
 
-/* ---- >>threads: begun ---- */
+/* ---- >>starting threads ---- */
 
-/* Begin one of the program's; 0, or an errno. */
+/* Start a thread for the program.  Returns 0 or an errno. */
 static COLL__UNUSED int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
 {
     return pthread_create(thread, NULL, main, arg);
 }
 
-/* Begin one of the library's own, that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the
- * program may lie on that stack, so that where it is too small the system's usual one is taken. */
+/* Start a thread of the library, with a small stack and all signals blocked.  Returns 0 or an errno.  The program's
+ * thread-local variables may need a larger stack; then the default size is used. */
 static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
 {
     pthread_attr_t attributes;
@@ -158,8 +157,7 @@ static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack
 
 /* ---- >>memory and files ---- */
 
-/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
- * write to it. */
+/* Zeroed, untouched pages; NULL: no memory.  Each page is placed near the processor that writes to it first. */
 static COLL__UNUSED void *coll__reserve(size_t length)
 {
     void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -171,8 +169,8 @@ static COLL__UNUSED void coll__unreserve(void *at, size_t length)
     if (at) munmap(at, length ? length : 1);
 }
 
-/* A descriptor that was just made, or -1.  It is moved above 0 to 2: where the program has closed one of these, what it writes to
- * standard output or error must not go into a connection.  -1 with errno: there is none left. */
+/* Move a new descriptor (or -1) above 0 to 2: if the program has closed these, its output must not go into a connection. -1
+ * with errno: none left. */
 static COLL__UNUSED int coll__fd_above(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO) return fd;
@@ -188,20 +186,20 @@ static COLL__UNUSED void coll__close_fd(int *fd)
     *fd = -1;
 }
 
-/* Bytes that cannot be predicted.  false: the system has none. */
+/* Unpredictable bytes. false: the system has none. */
 static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
 {
     for (size_t n; length > 0; out += n, length -= n) {
-        n = length < 256 ? length : 256;          /* getentropy gives no more at once                         */
+        n = length < 256 ? length : 256;          /* limit of getentropy                                      */
         if (getentropy(out, n)) return false;
     }
     return true;
 }
 
-/* ---- >>signals that writing raises ---- */
+/* ---- >>signals raised by writing ---- */
 
-/* Writing to a pipe without a reader raises SIGPIPE, and to a file at its limit SIGXFSZ.  Neither may end the program for a line
- * of ours: they are blocked, and what our own writing has raised is taken. */
+/* Writing to a pipe without a reader raises SIGPIPE, to a file at its limit SIGXFSZ.  Neither may end the program: both are
+ * blocked, and those raised by our own writes are consumed. */
 static COLL__UNUSED void coll__signals_hold(sigset_t *before, sigset_t *pending)
 {
     sigset_t raised;
@@ -229,11 +227,11 @@ static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
+/* ---- >>doorbell: a descriptor that becomes readable when any thread, or a signal handler, rings it ---- */
 
 typedef struct coll__bell {
-    int fd;                                       /* readable when it has rung; -1: there is none             */
-    int rope;                                     /* what a ring is written to; on Linux the same one         */
+    int fd;                                       /* readable after a ring; -1: none                          */
+    int rope;                                     /* written by a ring; on Linux the same one                 */
 } coll__bell;
 
 static const coll__bell coll__no_bell = { -1, -1 };
@@ -244,7 +242,7 @@ static COLL__UNUSED void coll__bell_ring(const coll__bell *bell)
     (void)!write(bell->rope, &once, sizeof once);
 }
 
-/* It is silent then, until it is rung again. */
+/* Clear it until the next ring. */
 static COLL__UNUSED void coll__bell_hear(const coll__bell *bell)
 {
     uint64_t rung[8];
@@ -258,7 +256,7 @@ static COLL__UNUSED void coll__bell_close(coll__bell *bell)
     *bell = coll__no_bell;
 }
 
-/* The same bell for somebody else, who closes it himself.  coll__no_bell: no descriptor is left. */
+/* A duplicate with its own descriptors, which its user closes. coll__no_bell: no descriptor is left. */
 static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
 {
     coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), -1 };
@@ -269,7 +267,7 @@ static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
     return shared;
 }
 
-/* One that is a pipe, which other processes can open, too.  0, or an errno. */
+/* A doorbell that is a pipe, which other processes can open.  Returns 0 or an errno. */
 static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 {
     int ends[2];
@@ -299,7 +297,7 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 
 /* ---- >>Linux ---- */
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static COLL__UNUSED int coll__bell_open(coll__bell *bell)
 {
     bell->fd = bell->rope = coll__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -311,21 +309,21 @@ static inline void coll__futex(uint32_t *word, int operation, uint32_t value, co
     (void)syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-/* Sleep until somebody changes the word and wakes us, unless it has changed already; for so long, or less for no reason. */
+/* Sleep while *word == value, until it is woken or wait_ms have passed.  May wake spuriously. */
 static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
 {
     const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * 1000000 };
     coll__futex(word, FUTEX_WAIT, value, &t);
 }
 
-/* Wake all who sleep on a word that has changed. */
+/* Wake all threads that sleep on a word. */
 static COLL__UNUSED void coll__word_wake(uint32_t *word) { coll__futex(word, FUTEX_WAKE, INT_MAX, NULL); }
 
 /* The same in a signal handler. */
 static COLL__UNUSED void coll__word_alarm(uint32_t *word) { coll__word_wake(word); }
 
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
+/* Enable membarrier: it makes all running threads of this process execute a full barrier, so that fast paths need none. false:
+ * not supported. */
 static COLL__UNUSED bool coll__membarrier_register(void)
 {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
@@ -333,14 +331,14 @@ static COLL__UNUSED bool coll__membarrier_register(void)
 
 static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
-/* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
+/* The processors usable by this process, one bit each.  Returns the words written, 0: unknown. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
     const long got = syscall(SYS_sched_getaffinity, 0, words * sizeof *mask, mask);
     return got > 0 ? ((size_t)got + sizeof *mask - 1) / sizeof *mask : 0;
 }
 
-/* Memory for many stacks, of which only what is touched is taken; NULL: there is none. */
+/* Memory for many stacks; untouched pages take none.  NULL: no memory. */
 static COLL__UNUSED void *coll__reserve_stacks(size_t length)
 {
     void *all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -350,14 +348,14 @@ static COLL__UNUSED void *coll__reserve_stacks(size_t length)
     return all;
 }
 
-/* A byte that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
+/* A byte that is 1, and 0 in a forked child, where the kernel wipes the page.  NULL: no memory. */
 static COLL__UNUSED unsigned char *coll__fork_guard(void)
 {
     void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (page == MAP_FAILED) return NULL;
 #if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+    (void)madvise(page, 1, MADV_WIPEONFORK);      /* before Linux 4.14 forks are not detected                 */
 #endif
     *(unsigned char *)page = 1;
     return (unsigned char *)page;
@@ -374,8 +372,8 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
 
 static COLL__UNUSED int coll__bell_open(coll__bell *bell) { return coll__bell_open_pipe(bell); }
 
-/* Who sleeps on a word does so on the condition of its place in a table; others there wake up for no reason.  A sleep has an end,
- * for a signal handler can wake nobody: it may take no lock. */
+/* A thread that sleeps on a word uses the condition of its entry in a table; others there wake spuriously.  Sleeps are short,
+ * because a signal handler cannot wake a thread: it may take no lock. */
 enum { COLL__BEDS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
 
 typedef struct coll__bed {
@@ -415,7 +413,7 @@ static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wai
     pthread_mutex_unlock(&bed->lock);
 }
 
-/* Whoever has seen the old value under the lock sleeps by the time we have it. */
+/* A thread that saw the old value under the lock sleeps before we get the lock. */
 static COLL__UNUSED void coll__word_wake(uint32_t *word)
 {
     coll__bed *bed = coll__bed_of(word);
@@ -430,7 +428,7 @@ static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
 static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
 static COLL__UNUSED void coll__membarrier(void) {}
 
-/* Those of the machine: POSIX does not tell to which of them a process is bound. */
+/* All processors: POSIX has no affinity. */
 static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
 {
     const long there = sysconf(_SC_NPROCESSORS_ONLN);
@@ -446,8 +444,8 @@ static COLL__UNUSED void *coll__reserve_stacks(size_t length)
     return all == MAP_FAILED ? NULL : all;
 }
 
-/* A byte for each generation of processes: a function that fork runs in the child clears that of its parent.  It also makes the
- * beds anew, because a thread that the child does not have may hold their locks.  Forks of forks beyond so many go unnoticed. */
+/* One byte for each generation of processes: a fork handler clears the parent's byte in the child.  It also initializes the
+ * table again, because threads that the child lacks may hold its locks.  More generations than this are not detected. */
 enum { COLL__FORKS_MOST = 1024 };
 
 static struct coll__forks {

@@ -1,8 +1,7 @@
-/* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
+/* coll_text.h - bounded texts, log lines, asserts, failures.
  *
- * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
- * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_OS leaves all
- * texts out. */
+ * COLL_NO_TEXT leaves out sentences: an error is its status, whose name coll_error returns.  Calls keep their formats, which
+ * the compiler checks, but produce no code.  COLL_NO_OS leaves out all texts. */
 #ifndef COLL_TEXT_H
 #define COLL_TEXT_H
 
@@ -10,11 +9,10 @@
 
 #define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
 
-/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
+/* ---- >>asserts: internal invariants ----
  *
- * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
- * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
- * a peer can get wrong is no matter for an assert: it is an error with a status. */
+ * COLL_ASSERT enables them, in tests but not in releases.  They check state changes whose errors would show much later.  Their
+ * sentences have the values, for bug reports.  Errors of callers and peers are not asserted: they return a status. */
 
 #if defined(COLL_ASSERT) && !COLL__HAS_TEXT
 #define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
@@ -47,9 +45,9 @@ typedef struct coll__log {
     void *context;
 } coll__log;
 
-enum { COLL__START_ROOM = 512 };                  /* for the sentence of a communicator that could not be made */
+enum { COLL__START_ROOM = 512 };                  /* bytes for the error of a communicator that could not be made */
 
-/* What is not said: the compiler checks the format, and nothing else comes of it. */
+/* Checks the format; produces no code. */
 static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *format, ...) { return (void)format, 0; }
 
 #define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
@@ -66,7 +64,7 @@ static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *
     va_end(list);
 }
 
-/* Append to what is there. */
+/* Append to a text. */
 static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
 {
     const size_t used = strlen(text);
@@ -76,7 +74,7 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room
     va_end(list);
 }
 
-/* What a caller has asked for, in the way of snprintf. */
+/* Write `given` to the caller's buffer; returns as snprintf does. */
 static COLL__UNUSED int coll__give_text(char *text, size_t room, const char *given) { return snprintf(text, room, "%s", given); }
 
 #else
@@ -123,7 +121,7 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
 
 /* ---- >>failure: the first one is kept ---- */
 
-/* Fill *failure unless it already holds one.  Gives the status it holds then. */
+/* Fill *failure, unless it has a status already.  Returns its status. */
 static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
 {
     va_list list;
@@ -138,10 +136,10 @@ static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_st
 
 /* ---- >>start: communicators that could not be made ---- */
 
-/* The sentence behind coll_error(NULL): of this thread's last one. */
+/* What coll_error(NULL) returns: the last one of this thread. */
 static COLL__THREAD_LOCAL char coll__start_error[COLL__START_ROOM];
 
-/* Writes it.  Gives the status. */
+/* Write it; returns the status. */
 static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
 {
     va_list list;
@@ -166,7 +164,7 @@ static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_sta
     return failure->status = status;
 }
 
-/* The status whose name coll_error(NULL) gives: only a program that asks links the names. */
+/* The status whose name coll_error(NULL) returns: only programs that call it link the names. */
 static COLL__THREAD_LOCAL coll_status coll__start_last;
 
 static COLL__UNUSED coll_status coll__start_status(coll_status status) { return coll__start_last = status; }
@@ -185,12 +183,12 @@ static COLL__UNUSED uint32_t coll__text_hash(const char *text, uint32_t start)
     return h ^ h >> 15;
 }
 
-/* A number for the name of a site; NULL is "". */
+/* A hash of the name of a site; NULL counts as "". */
 static COLL__UNUSED uint32_t coll__site_id(const char *name) { return coll__text_hash(name ? name : "", 0); }
 
 /* ---- >>lists ---- */
 
-/* Keep a text, cut to what there is room for. */
+/* Copy a text, truncated to `room`. */
 static COLL__UNUSED void coll__keep_text(char *to, size_t room, const char *text)
 {
     size_t n = 0;
@@ -199,7 +197,7 @@ static COLL__UNUSED void coll__keep_text(char *to, size_t room, const char *text
     to[n] = '\0';
 }
 
-/* Append the members of a set of ranks as ranges: "3, 5-7". */
+/* Append a set of ranks as ranges: "3, 5-7". */
 static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
 {
     const char *comma = "";

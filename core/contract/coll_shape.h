@@ -1,14 +1,14 @@
-/* coll_shape.h - the shape of a call: which blocks each kind of call has in its two buffers, who has those, and where in a
- * coll_call their counts are.  One row for each kind; whoever wants a block, a length or a trait asks here.
+/* coll_shape.h - the shape of calls: which blocks each kind of call has in its two buffers, which ranks have them, and where in
+ * a coll_call their counts are.  One row for each kind.
  *
- * A call has two sides, send and recv.  A row says three things of each:
+ * A call has two sides, send and recv.  A row has three entries for each:
  *
- *     who   NOBODY      there is no such buffer          over  ONE           one block
+ *     who   NOBODY      no rank has such a buffer        over  ONE           one block
  *           ALL         every rank has it                      RANKS         block i is that of rank i
- *           ROOT        the root has it                        SOURCES       block i comes from source i of the neighbours
- *           LATER       every rank but rank 0 has it           DESTINATIONS  block i goes to their destination i
+ *           ROOT        the root has it                        SOURCES       block i comes from neighbor source i
+ *           LATER       every rank but rank 0 has it           DESTINATIONS  block i goes to neighbor destination i
  *
- *     from  COUNT       each block has `count` elements, one block behind the other
+ *     from  COUNT       each block has `count` elements; blocks are adjacent
  *           RECV_COUNT  the block has `recv_count`
  *           OWN_RECV    the block has recv_counts[this rank]
  *           LIST        block i has send_counts[i] elements at send_offsets[i]; for recv recv_counts[i] at recv_offsets[i]
@@ -20,15 +20,15 @@
  *     send, on each rank      [ count ]
  *     recv, on the root       [ recv_counts[0] ]  [ recv_counts[1] ]  [ recv_counts[2] ]       each at its recv_offsets[i]
  *
- * A call of two sides of one block is about one vector, which algorithms may cut as they like.  In place is
+ * A call with one block on each side has one vector, which algorithms may cut freely.  In place:
  *
  *     NEVER   not possible: the buffers are apart          BLOCK   the side of one block is this rank's block of the other side
- *     SAME    send is recv                                 START   that, or the result at the start of the input
- *     ASIDE   send is recv, described as recv is; the input has to move aside, since its blocks are overwritten in any order
+ *     SAME    send is recv                                 START   as BLOCK, or the result at the start of the input
+ *     ASIDE   send is recv, with recv's counts; the input is copied first, because its blocks are overwritten in any order
  *
  * To add a kind: a name at the end of coll_kind, and its functions, in coll.h; a row here; its algorithms in the table of
- * coll_algorithms.h; its functions in coll_impl.h.  It is checked, laid out, chosen, explained and repeated by its row, and
- * goes by messages wherever a transport does not take it as a whole. */
+ * coll_algorithms.h; its functions in coll_impl.h.  Checks, layouts, choice, explanation and repetition follow from its row.
+ * It uses messages where a transport does not execute it as a whole. */
 #ifndef COLL_SHAPE_H
 #define COLL_SHAPE_H
 
@@ -42,10 +42,10 @@ enum {
 };
 enum { COLL__IN_PLACE_NEVER, COLL__IN_PLACE_SAME, COLL__IN_PLACE_ASIDE, COLL__IN_PLACE_BLOCK, COLL__IN_PLACE_START };
 
-/* What else there is to know of a kind. */
+/* Further traits of a kind. */
 enum {
     COLL__REDUCES = 1, COLL__ROOTED = 2, COLL__MESSAGE = 4, COLL__NEIGHBORS = 8,
-    COLL__PAIRWISE = 16,                          /* only the two ends of a message know its length           */
+    COLL__PAIRWISE = 16,                          /* only sender and receiver of a message know its length    */
     COLL__SUMMED = 32                             /* blocks of different lengths, which every rank knows      */
 };
 
@@ -107,11 +107,11 @@ static const char coll__kind_names[][20] = { [0] = "?", COLL__EACH_KIND(COLL__KI
 #undef COLL__KIND_ROW
 #undef COLL__EACH_KIND
 
-enum { COLL__KIND_COUNT = sizeof coll__kinds / sizeof *coll__kinds };             /* with 0, which is none    */
+enum { COLL__KIND_COUNT = sizeof coll__kinds / sizeof *coll__kinds };             /* with 0, which is no kind */
 
 /* ---- >>kinds ---- */
 
-/* The row of a kind, which may come from anywhere: that of none has no side and no trait. */
+/* The row of an untrusted kind; invalid kinds have no sides and no traits. */
 static inline const coll__kind_shape *coll__kind_shape_of(coll_kind kind)
 {
     return &coll__kinds[(unsigned)kind < COLL__KIND_COUNT ? kind : 0];
@@ -119,17 +119,17 @@ static inline const coll__kind_shape *coll__kind_shape_of(coll_kind kind)
 
 COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_names[(unsigned)kind < COLL__KIND_COUNT ? kind : 0]; }
 
-/* Traits that calls of this program can have; the compiler drops what is for others. */
+/* Traits that calls of this program can have; the compiler drops code for the others. */
 enum {
     COLL__TRAITS_HERE = COLL__REDUCES | COLL__MESSAGE | (COLL__HAS_NEIGHBOR ? COLL__NEIGHBORS : 0)
                       | (COLL__HAS_COUNTS ? COLL__PAIRWISE | COLL__SUMMED : 0)
                       | (COLL__HAS_BROADCAST || COLL__HAS_REDUCE || COLL__HAS_GATHER || COLL__HAS_SCATTER ? COLL__ROOTED : 0)
 };
 
-/* Of any kind, also of one that this program was compiled without. */
+/* For any kind, including those left out of this program. */
 static inline bool coll__kind_has(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
 
-/* Of a kind that it has. */
+/* For kinds of this program. */
 static inline __attribute__((always_inline)) bool coll__kind_is(coll_kind kind, unsigned trait)
 {
     return (trait & COLL__TRAITS_HERE) && coll__kind_has(kind, trait & COLL__TRAITS_HERE);
@@ -143,20 +143,20 @@ static inline bool coll__kind_exchanges(coll_kind kind)
     return COLL__HAS_ALLTOALL && coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE;
 }
 
-/* Is it about one vector, with no blocks of ranks? */
+/* Has it one vector, and no blocks of ranks? */
 static inline bool coll__kind_is_one_vector(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
     return shape->send.over == COLL__OVER_ONE && shape->recv.over == COLL__OVER_ONE;
 }
 
-/* Is `count` how long each of its blocks is, on both sides? */
+/* Do all blocks have `count` elements, on both sides? */
 static inline bool coll__is_by_count(const coll__kind_shape *shape)
 {
     return shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
 }
 
-/* Is what a rank sends in the buffer in which it receives? */
+/* Does a rank send from the buffer in which it receives? */
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
@@ -165,22 +165,22 @@ static inline bool coll__kind_has_one_buffer(coll_kind kind)
 
 /* ---- >>sides: the blocks of a call on one rank ---- */
 
-/* Which rank asks, of how many, with how many neighbours. */
+/* The rank, the number of ranks, and the numbers of its neighbors. */
 typedef struct coll__role { int rank, size, sources, destinations; } coll__role;
 
-/* What it reads at send, or writes at recv: `blocks` blocks, one after the other or as listed. */
+/* What a rank reads (send) or writes (recv): `blocks` blocks, adjacent or as listed. */
 typedef struct coll__side {
     const char *name;                             /* "send" or "recv"                                         */
     bool   is_used;                               /* by this rank                                             */
-    bool   is_listed, has_types;                  /* counts and offsets for every block; types               */
+    bool   is_listed, has_types;                  /* has counts and offsets for every block; types           */
     int    blocks;
-    size_t count;                                 /* of each block, where they are not listed                 */
+    size_t count;                                 /* of each block, if they are not listed                    */
     const size_t *counts, *offsets;
     const coll_type *types;
     const unsigned char *at;
 } coll__side;
 
-/* Where no counts are listed (COLL_NO_COUNTS) the compiler is to know. */
+/* With COLL_NO_COUNTS these are constants, for the compiler. */
 static inline bool coll__is_listed(const coll__side *side) { return COLL__HAS_COUNTS && side->is_listed; }
 static inline bool coll__has_types(const coll__side *side) { return COLL__HAS_COUNTS && side->has_types; }
 
@@ -212,7 +212,7 @@ static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *
         .at = (const unsigned char *)(is_send ? c->send : c->recv) };
 }
 
-/* Bytes of block `i`, and where it begins.  `unit`: of an element, where blocks have no types; 1 for elements. */
+/* Bytes of block `i`, and its offset.  `unit`: bytes of an element, if blocks have no types; 1: the result is in elements. */
 static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
 {
     const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
@@ -243,7 +243,7 @@ static size_t coll__side_extent(const coll__side *side, size_t unit)
     return extent;
 }
 
-/* Elements that a call on `size` ranks is about, as far as every rank knows them. */
+/* Elements of a call on `size` ranks, as far as every rank knows them. */
 static double coll__call_elements(const coll_call *c, int size)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(c->kind);

@@ -1,4 +1,4 @@
-/* coll_tuning.h - what the cost model is to believe of the wire, as a text and in a file. */
+/* coll_tuning.h - link numbers for the cost model, as text and in a file. */
 #ifndef COLL_TUNING_H
 #define COLL_TUNING_H
 
@@ -7,15 +7,15 @@
 
 enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };
 
-/* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
+/* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s" ---- */
 
 #if COLL__HAS_CHOICE
 
-/* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
+/* 0-2:2.5 5:2 6-:4 ranks, and how many times faster their links are than the slowest; in increasing order */
 static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
 {
     coll__shares *const s = (coll__shares *)(void *)((char *)fields + word->at);
-    const int open = s->count ? s->runs[s->count - 1].first : 0;  /* from here on nothing has been said   */
+    const int open = s->count ? s->runs[s->count - 1].first : 0;  /* first rank that is not set yet       */
     double first, last, rate;
 
     if (!coll__read_number(at, &first)) return false;
@@ -29,7 +29,7 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     ++*at;
     if (!coll__read_number(at, &rate) || first < open || last < first || last > INT_MAX || !(rate >= 1 && rate <= COLL__RATE_MOST)
         || (s->count && s->runs[s->count - 1].rate != COLL__RATE_UNIT)) return false;
-    if (s->count) s->count--;                     /* said again below                                         */
+    if (s->count) s->count--;                     /* added again below                                        */
     if (s->count + (first > open) + 1 + (last < INT_MAX) > COLL__RUNS_MOST) return false;
     if (first > open) coll__rates_add(s, open, COLL__RATE_UNIT);
     coll__rates_add(s, (int)first, coll__rate_in(rate));
@@ -37,7 +37,7 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     return true;
 }
 
-/* site=8   from rank 8 on it is another site; in rising order */
+/* site=8 rank 8 starts another site; in increasing order */
 static bool coll__take_site(void *fields, const coll__word *word, const char **at)
 {
     coll__sites *const s = (coll__sites *)(void *)((char *)fields + word->at);
@@ -51,7 +51,7 @@ static bool coll__take_site(void *fields, const coll__word *word, const char **a
 
 #endif
 
-/* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
+/* A rate of 0 means no time, as in what coll__numbers_print writes. */
 static const coll__word coll__numbers_words[] = {
     COLL__TAKE_TIME("latency",  coll__numbers, link.latency, 0, 100),
     COLL__TAKE_TIME("overhead", coll__numbers, link.overhead, 0, 100),
@@ -81,7 +81,7 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
     return is_right;
 }
 
-/* Append a number that is not negative: five digits that count, or six behind the point. */
+/* Append a non-negative number: five significant digits, or six decimals. */
 static void coll__append_number(char *text, size_t room, double value)
 {
     int digits = value < 1 ? 6 : 4;
@@ -96,7 +96,7 @@ static void coll__append_number(char *text, size_t room, double value)
     if (digits > 0) coll__append(text, room, ".%0*llu", digits, (unsigned long long)part);
 }
 
-/* The same text again. */
+/* Write the numbers as coll__numbers_read reads them. */
 static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
 {
     const coll__link *link = &n->link;
@@ -128,7 +128,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
     for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }
 
-/* Make the numbers those that their text says: whoever reads that text has the same bits. */
+/* Round the numbers to their text: ranks that read that text get the same bits. */
 static void coll__numbers_round(coll__numbers *n)
 {
     char text[COLL__TUNING_ROOM];
@@ -140,7 +140,7 @@ static void coll__numbers_round(coll__numbers *n)
 
 #if COLL__HAS_CHOICE && COLL__HAS_OS
 
-/* What a file says to `size` ranks; NULL: there is none. */
+/* Read the tuning file at `path` for `size` ranks; path NULL: none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
     char text[COLL__TUNING_FILE_MOST + 1], where[140];
@@ -159,7 +159,7 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
     if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
     for (int i = 0; i < n->shares.count; i++) {
         const coll__rank_run *const run = &n->shares.runs[i];
-        /* what a word has left over begins behind its ranks */
+        /* the end of a range is after its ranks */
         if (run->first >= size + (run->rate == COLL__RATE_UNIT))
             return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
                                       path, size);

@@ -1,12 +1,12 @@
-/* coll_words.h - numbers with units as texts, "12us" or "4GB/s", and texts of such words, "latency=12us gbit=10", by tables. */
+/* coll_words.h - parses numbers with units ("12us", "4GB/s") and texts of key=value words, by tables. */
 #ifndef COLL_WORDS_H
 #define COLL_WORDS_H
 
 #include "../base/coll_environment.h"
 
-/* ---- >>texts of numbers with units: "12us", "4GB/s", whatever the locale ---- */
+/* ---- >>numbers with units, in any locale ---- */
 
-/* A number without a sign: "12", "1.5", "2e-6".  Moves *at behind it.  Digits that no double holds do not count. */
+/* Read an unsigned number: "12", "1.5", "2e-6".  Advances *at.  Ignores digits beyond the range of a double. */
 static bool coll__read_number(const char **at, double *out)
 {
     const char *s = *at;
@@ -28,10 +28,10 @@ static bool coll__read_number(const char **at, double *out)
     }
     *out = value / place;
     *at = s;
-    return *out == *out;                          /* digits without end, and an exponent that takes them back  */
+    return *out == *out;                          /* inf / inf, from many digits and a negative exponent      */
 }
 
-/* A unit, which multiplies the number before it; none: as it is. */
+/* A unit: the number is multiplied by `by` and divided by `divide`; without a unit it is unchanged. */
 typedef struct coll__unit { const char *name; double by, divide; } coll__unit;
 
 static const coll__unit coll__times[] = {
@@ -42,7 +42,7 @@ static const coll__unit coll__rates[] = {
 };
 static const coll__unit coll__sizes[] = { { "KiB", 1024, 1 }, { "MiB", 1048576, 1 }, { "K", 1024, 1 }, { "M", 1048576, 1 },
                                           { NULL, 0, 0 } };
-static const coll__unit coll__gbits[] = { { "", 1e9, 8 }, { NULL, 0, 0 } };       /* of a name that says it: gbit=10 */
+static const coll__unit coll__gbits[] = { { "", 1e9, 8 }, { NULL, 0, 0 } };       /* for names with the unit: gbit=10 */
 
 static bool coll__read_measure(const char **at, const coll__unit *units, double *out, bool *has_unit)
 {
@@ -63,28 +63,28 @@ static bool coll__read_measure(const char **at, const coll__unit *units, double 
 /* ---- >>words: "latency=12us overhead=1.2us gbit=10", each by a row of a table ---- */
 
 enum {
-    COLL__WORD_INVERSE = 1,                       /* the field is what 1 takes: seconds for a byte, of a rate; 0 stays 0 */
-    COLL__WORD_ZERO_IS_NONE = 2                   /* 0 in the text is -1 in the field, where 0 is left open  */
+    COLL__WORD_INVERSE = 1,                       /* the field is the inverse: seconds per byte for a rate; 0 stays 0 */
+    COLL__WORD_ZERO_IS_NONE = 2                   /* 0 in the text means -1 in the field, where 0 means not set */
 };
 
 typedef struct coll__word coll__word;
 struct coll__word {
     const char *name;                             /* NULL ends the table                                      */
-    const char *looks;                            /* what its value is, for people: "a time, like 12us"       */
+    const char *looks;                            /* describes its value: "a time, like 12us"                 */
 
-    /* Take the value at *at into `fields`, and move *at behind it.  false: it is none. */
+    /* Read the value at *at into `fields`, and advance *at.  false: invalid. */
     bool (*take)(void *fields, const coll__word *word, const char **at);
-    size_t      at;                               /* of the field, as its function knows it                   */
+    size_t      at;                               /* offset of the field                                      */
     unsigned    traits;
     const coll__unit *units;
-    double      least, most;                      /* of s, or of bytes in one; 0 is always right              */
+    double      least, most;                      /* in s, or in bytes/s; 0 is always valid                   */
 };
 
-/* The first word of a text that is not right. */
+/* The first invalid word of a text. */
 typedef struct coll__wrong_word {
     const char *at;
     size_t      length;
-    const coll__word *word;                       /* its row; NULL: there is none of this name                */
+    const coll__word *word;                       /* its row; NULL: unknown name                              */
 } coll__wrong_word;
 
 /* Take a number with a unit into a double. */
@@ -109,8 +109,8 @@ static bool coll__take_measure(void *fields, const coll__word *word, const char 
     { name, "a number of Gbit/s, like 10", coll__take_measure, offsetof(type, field), COLL__WORD_INVERSE | (traits), \
       coll__gbits, least, 1e27 }
 
-/* What a text says; what it does not mention stays.  Words stand apart by spaces, commas or lines, and what follows a # in a line
- * is a comment.  false, with *wrong: something in it is not right. */
+/* Read a text; fields that it does not mention stay.  Words are separated by spaces, commas or newlines; # starts a comment.
+ * false, with *wrong: invalid. */
 static bool coll__words_read(const coll__word *words, void *fields, const char *text, coll__wrong_word *wrong)
 {
     static const char space[] = " ,\t\r\n";
@@ -132,7 +132,7 @@ static bool coll__words_read(const coll__word *words, void *fields, const char *
     return true;
 }
 
-/* The sentence about it; `where` tells which text this is. */
+/* Write the error sentence; `where` names the text. */
 static coll_status coll__words_failed(const coll__word *words, const coll__wrong_word *wrong, const char *where)
 {
     char known[200] = "";

@@ -1,24 +1,23 @@
-/* coll_abreast.h - collectives of one order that run at the same time: a call begins while those in front of it wait.
+/* coll_abreast.h - collectives of one order that overlap: a call begins while the calls before it wait.
  *
- * To the program collectives of an order run one after the other: they end in the order in which they were started, and each
- * finds in its buffers what those in front of it have left there.  What shows is how long they take: many short ones that are
- * queued take about as long as one, and what they have for one peer leaves together.
+ * For the program, collectives of an order run one after the other.  They end in the order in which they were started, and each
+ * finds the results of the calls before it.  Overlap only saves time: many short calls take about as long as one, and their
+ * messages to a peer are sent together.
  *
- * Messages between two ranks find their receivers by their order alone, so each rank must queue those for a peer, and those from
- * it, call after call.  No more is needed: ranks agree on nothing else, and need not begin the same calls at the same time.  So a
- * round of a call is queued as soon as no call in front of it has messages with the same peers in rounds that are still to come
- * (coll__carrier.later); where every round has other peers, as in most of those for short vectors, calls follow at the distance
- * of a round.
+ * Messages between two ranks match by order alone.  So each rank must queue the messages to a peer, and those from it, call
+ * after call.  Ranks agree on nothing else and need not begin the same calls at the same time.  A round of a call is queued as
+ * soon as no earlier call has later rounds with the same peers (coll__carrier.later).  If every round has other peers, as in
+ * most algorithms for short vectors, calls follow one round apart.
  *
  *     peers of the rounds: 1, 2, 4        call 0    1  2  4
  *                                         call 1       1  2  4
  *                                         call 2          1  2  4
  *
- * Each of them has a workspace of the order to itself, which the next one in the same place uses again. */
+ * Each running call has a workspace of the order; later calls reuse it. */
 #ifndef COLL_ABREAST_H
 #define COLL_ABREAST_H
 
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+/* Must another thread advance this request?  Operations of the caller (COLL_USER) run on the caller's thread only. */
 static inline bool coll__is_for_others(const coll_request *r)
 {
     const coll__background *m = &r->comm->session->background;
@@ -30,18 +29,19 @@ static inline bool coll__is_for_others(const coll_request *r)
 
 #if COLL_ABREAST > 1
 
-enum { COLL__ABREAST_BYTES = 16 << 10 };          /* of a side: longer calls fill the wire by themselves      */
+enum { COLL__ABREAST_BYTES = 16 << 10 };          /* of a buffer: longer calls use the whole bandwidth alone  */
 
-/* ---- >>which may run beside others ---- */
+/* ---- >>which calls may overlap ---- */
 
-/* Does its carrier want the order to itself, or the transport?  What has rows is packed when all in front of it are over. */
+/* Must a call have the order, or the transport, to itself?  Calls with strides are packed after all calls before them have
+ * ended. */
 static inline bool coll__runs_alone(const coll_request *r)
 {
     return !r->carrier->later || r->strided
         || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
 }
 
-/* May it be offered to the transport, if that is its carrier?  Behind tasks that have begun, and not too many. */
+/* May the call be offered to the transport?  Only after tasks that have begun, up to offload_ahead of them. */
 static inline bool coll__may_offer(const coll_request *r)
 {
     return !(r->carrier->traits & COLL__AS_A_WHOLE)
@@ -70,7 +70,7 @@ static inline bool coll__do_meet(const coll__bounds *a, const coll__bounds *b)
     return coll__bounds_length(a) && coll__bounds_length(b) && a->from < b->end && b->from < a->end;
 }
 
-/* The bounds of both, with all between them, in place of the first. */
+/* Extend the first bounds to cover both. */
 static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
 {
     if (!coll__bounds_length(s)) return;
@@ -79,13 +79,13 @@ static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
     if (s->end > all->end) all->end = s->end;
 }
 
-/* Does either write what the other one reads or writes? */
+/* Does one write what the other reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
     return coll__do_meet(&a->writes, &b->writes) || coll__do_meet(&a->writes, &b->reads) || coll__do_meet(&a->reads, &b->writes);
 }
 
-/* Give it a workspace that is none of `taken`.  false: there is no memory for one. */
+/* Give a call a workspace that is not in `taken`. false: no memory. */
 static bool coll__workspace_find(coll_request *r, uint64_t taken)
 {
     const int i = __builtin_ctzll(~taken);
@@ -95,7 +95,7 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
     return true;
 }
 
-/* Must it wait for what a call in front of it does in its buffers?  Mostly it touches nothing of what all of them touch. */
+/* Does it depend on the buffers of an earlier call?  First tested against the union of all of them. */
 static bool coll__is_after_any(coll_request *r, const coll__touched *all)
 {
     const coll__touched *t = coll__touched_by(r);
@@ -106,8 +106,8 @@ static bool coll__is_after_any(coll_request *r, const coll__touched *all)
     return false;
 }
 
-/* May a call begin while those in front of it run, which have these workspaces, and touch `all` of that?  What decides is this
- * rank's own affair. */
+/* May a call begin while earlier calls run, which use the workspaces `taken` and the memory `all`?  Ranks may decide
+ * differently. */
 static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     const coll__touched *t = coll__touched_by(r);
@@ -119,9 +119,9 @@ static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__to
     return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
 }
 
-/* ---- >>moving them on ---- */
+/* ---- >>advancing ---- */
 
-/* Move on one that is not the first.  COLL_ERR_UNSUPPORTED: it has not begun, and nothing behind it may. */
+/* Advance a call that is not the first.  COLL_ERR_UNSUPPORTED: it did not begin, and no later call may. */
 static coll_status coll__carry_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     while (!r->is_started) {
@@ -132,7 +132,7 @@ static coll_status coll__carry_abreast(coll_request *r, uint64_t taken, const co
             continue;
         }
         const bool has_no_memory = status == COLL_ERR_MEMORY && r->comm->session->failure.status == COLL_OK;
-        if (has_no_memory) r->workspace = 0;      /* in its turn there may be more                            */
+        if (has_no_memory) r->workspace = 0;      /* try again when it is the first                           */
         if (has_no_memory || (r->carrier->traits & COLL__AS_A_WHOLE && status == COLL_PENDING && !r->task.state[0]))
             return COLL_ERR_UNSUPPORTED;
         if (status != COLL_PENDING) return status;
@@ -141,13 +141,13 @@ static coll_status coll__carry_abreast(coll_request *r, uint64_t taken, const co
     return r->carrier->advance(r);
 }
 
-/* Has it nothing to do before its turn comes?  So it is with what the transport has taken. */
+/* Is a call with the transport, and so has nothing to do until it is the first? */
 static inline bool coll__waits_for_turn(const coll_request *r)
 {
     return r->is_started && r->carrier->traits & COLL__AS_A_WHOLE;
 }
 
-/* The first one of an order waits: move on those behind it, and let more of them begin. */
+/* The first call of an order waits: advance the later ones, and start more of them. */
 static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
 {
     coll__touched all = { .is_known = true };
@@ -161,7 +161,7 @@ static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *or
             order->ahead = ahead;
             order->place = place;
             const coll_status status = coll__carry_abreast(r, taken, &all);
-            if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be gone    */
+            if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be freed   */
             if (!coll__waits_for_turn(r) && (ahead || coll__may_offer(r))) rests = false;
             order->ahead = 0;
             order->place = 0;

@@ -1,19 +1,19 @@
-/* coll_activity.h - what this rank does and which communicators it has, for other threads to read, and through them for other
- * ranks; and which communicators the other ranks have freed.
+/* coll_activity.h - what this rank is doing, for other threads and through them for other ranks; its communicators; the
+ * communicators that other ranks have freed.
  *
- * A call would wait forever for a rank that has freed its communicator.  This rank learns of that in two ways: coll_free sends a
- * note to the peers with which a rank exchanges messages (coll_messages.h), and a call that waits for long asks the transport
- * (coll_patience.h).  Both end in the list session->gone.  Then a message that waits for such a rank fails, and so does a
- * collective. */
+ * A call would wait forever for a rank that has freed its communicator.  There are two sources of that information. coll_free
+ * sends a note to the peers with which it exchanges messages (coll_messages.h).  A call that waits for long queries the
+ * transport (coll_patience.h).  Both add to the list session->gone.  Then messages and collectives that wait for such a rank
+ * fail. */
 #ifndef COLL_ACTIVITY_H
 #define COLL_ACTIVITY_H
 
-/* ---- >>the call in which this rank is ---- */
+/* ---- >>the current call ---- */
 
 #if COLL__HAS_OS
 
-/* Something has changed.  If no other thread uses the session, no locked instruction is needed: it would wait until all stores of
- * this rank have arrived at the other ranks. */
+/* Count a change.  If no other thread uses the session, no atomic read-modify-write is needed, which would drain the store
+ * buffer. */
 static inline void coll__doing_turn(coll__session *session)
 {
     uint64_t *const turn = &session->doing.turn;
@@ -22,7 +22,7 @@ static inline void coll__doing_turn(coll__session *session)
     else __atomic_store_n(turn, __atomic_load_n(turn, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
 }
 
-/* Write a head where other threads read it. */
+/* Write a head that other threads read. */
 static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
 {
     COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
@@ -33,7 +33,7 @@ static inline void coll__doing_set(coll__session *session, uint64_t *words, cons
     coll__doing_turn(session);
 }
 
-/* The report of a rank that waits in the call with this head. */
+/* The report of a rank that waits in the call with this head: the head, and that of the last ended call. */
 static void coll__report_make(const coll__session *session, const unsigned char *head, unsigned char *report)
 {
     memcpy(report, head, COLL_HEAD_LENGTH);
@@ -43,7 +43,7 @@ static void coll__report_make(const coll__session *session, const unsigned char 
     }
 }
 
-/* It waits in the call with this head. */
+/* A wait in the call with this head begins. */
 static inline void coll__doing_begin(coll__session *session, const unsigned char *head)
 {
     (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
@@ -56,7 +56,7 @@ static inline void coll__doing_end(coll__session *session)
     coll__doing_turn(session);
 }
 
-/* A call with COLL_DETECT_OVERFLOW has found one. */
+/* A call with COLL_DETECT_OVERFLOW has found an overflow. */
 static inline void coll__overflows_count(coll_comm *comm) { (void)__atomic_add_fetch(&comm->overflows, 1, __ATOMIC_RELAXED); }
 static inline uint64_t coll__overflows_of(const coll_comm *comm) { return __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED); }
 
@@ -86,8 +86,8 @@ static coll_comm *coll__comm_find(const coll__session *session, uint64_t id)
     return comm;
 }
 
-/* Before and after a change of the list of communicators, which other threads read.  A forked child has no other threads, and the
- * lock may be taken in it forever. */
+/* Called before and after changes of the list of communicators, which other threads read.  In a forked child the lock may never
+ * be released; there are no other threads, so it is not taken. */
 static void coll__comms_hold(coll__session *session)
 {
     if (*session->guard) coll__lock_take(&session->comms_lock);
@@ -99,12 +99,10 @@ static void coll__comms_release(coll__session *session)
     if (*session->guard) coll__lock_drop(&session->comms_lock);
 }
 
-/* Are all communicators of this rank in the list?  Not while one is being made, and not while something sent in one that is freed
- * has still to leave. */
+/* Is the list of communicators complete?  Not while one is being made, nor while messages of a freed one are still to be sent. */
 static inline bool coll__comms_are_known(const coll__session *session) { return session->deriving == 0 && !session->lingers; }
 
-/* Has the rank of this session freed a communicator?  The caller has that communicator, so the rank has begun to make it.  From
- * any thread. */
+/* Has this rank freed a communicator?  The querying rank has it, so this rank has begun to make it.  Callable from any thread. */
 static COLL__UNUSED bool coll__comm_is_freed(coll__session *session, uint64_t id)
 {
     coll__lock_take(&session->comms_lock);
@@ -115,13 +113,13 @@ static COLL__UNUSED bool coll__comm_is_freed(coll__session *session, uint64_t id
 
 /* ---- >>the communicators that other ranks have freed ---- */
 
-/* Has this peer left, and has all that it sent come in?  -1: has any? */
+/* Has this peer left, and has all that it sent arrived? -1: has any? */
 static inline bool coll__has_left(const coll__session *session, int peer)
 {
     return session->transport->has_left && session->transport->has_left(session->context, peer);
 }
 
-/* How a peer has freed this communicator; NULL: as far as is known, it has not. */
+/* The entry for a communicator that a peer has freed; NULL: none known. */
 static coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_t comm)
 {
     coll__gone *g = COLL__IS_WHOLE ? session->gone : NULL;
@@ -130,8 +128,8 @@ static coll__gone *coll__gone_of(const coll__session *session, int peer, uint64_
     return g;
 }
 
-/* A peer has freed a communicator, in which it has started so many collectives.  If this rank does not have it and makes none, it
- * has freed it before. */
+/* A peer has freed a communicator, after `sequence` collectives in it.  Ignored if this rank has freed it, too: it does not
+ * have it and makes none. */
 static coll_status coll__gone_note(coll__session *session, int peer, uint64_t comm, uint32_t sequence, bool is_sure)
 {
     coll__gone *gone = coll__gone_of(session, peer, comm);
@@ -145,7 +143,7 @@ static coll_status coll__gone_note(coll__session *session, int peer, uint64_t co
     return COLL_OK;
 }
 
-/* Forget what is known of communicators that this rank has freed, too; all that are not in the list, if it makes none. */
+/* Remove entries of communicators that this rank has freed, too.  Waits while communicators are being made. */
 static void coll__gone_sweep(coll__session *session)
 {
     for (coll__gone **at = &session->gone; COLL__IS_WHOLE && *at && session->deriving == 0;) {

@@ -1,11 +1,11 @@
-/* coll_by_key.h - messages by key (coll_messages.h), for the parts of the library that every program links.
+/* coll_by_key.h - messages by key (coll_messages.h), as seen by the parts that every program links.
  *
- * With COLL__ON_DEMAND, on boards, a session has these functions from its first call that needs them on (coll_carriers.h), and a
+ * With COLL__ON_DEMAND (boards), a session gets these functions with its first call that needs them (coll_carriers.h).  A
  * program without such calls does not link them.  Otherwise they are called directly. */
 #ifndef COLL_BY_KEY_H
 #define COLL_BY_KEY_H
 
-/* What is still to be sent.  SHORT: its sender was told that it is done. */
+/* What is still to be sent.  SHORT: its caller was told that it is complete. */
 typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
 struct coll__by_key {
@@ -17,7 +17,7 @@ struct coll__by_key {
     bool        (*are_moving)(const coll_comm *comm);
     void        (*close)(coll_comm *comm, coll_status status);
     void        (*free)(coll__session *session);
-    void        (*look_for_overflow)(coll_request *r);    /* COLL_DETECT_OVERFLOW needs a coll_call, too      */
+    void        (*look_for_overflow)(coll_request *r);    /* COLL_DETECT_OVERFLOW also needs coll_call        */
 };
 
 #define COLL__BY_KEY(session, call, ...) \

@@ -1,5 +1,4 @@
-/* coll_carriers.h - who carries out the calls of a communicator that has no extension (coll__carrier), in the order in which they
- * are asked. */
+/* coll_carriers.h - the carriers of communicators without an extension (coll__carrier), in order of preference. */
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
@@ -9,7 +8,7 @@
 
 static COLL__UNUSED bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
 
-/* It is on its way, also if nobody waits for it. */
+/* The message is started at once, even if the caller does not wait. */
 static coll_status coll__message_start(coll_request *r)
 {
     coll__session *session = r->comm->session;
@@ -28,7 +27,7 @@ static bool coll__message_explain(coll_request *r, char *text, size_t room)
 
 /* ---- >>in rounds of all ranks ---- */
 
-/* As a call like it before, if there is one. */
+/* With a cached execution, if there is one. */
 static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
@@ -39,8 +38,8 @@ static coll_status coll__rounds_start(coll_request *r)
     }
     coll_status status = coll__execution_start(r);
     if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
-        if (r->order->place > 0) return status;       /* and waits for its turn                               */
-        coll__workspaces_give(r->order, 1);           /* all but ours, the first                            */
+        if (r->order->place > 0) return status;       /* retried when it is the first                         */
+        coll__workspaces_give(r->order, 1);           /* all but the first, which is ours                   */
         status = coll__execution_start(r);
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;
@@ -54,7 +53,7 @@ static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
 
 static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 {
-    if (coll__execution_plan(r) < 0) return true; /* no memory: what is written so far is true                */
+    if (coll__execution_plan(r) < 0) return true; /* no memory: `text` is correct so far                      */
     const coll__execution *f = r->execution;
     const coll__algorithm *a = f->choice.algorithm;
     coll__append(text, room, "%s", a->name);
@@ -97,7 +96,7 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 #else
 
 #define COLL__CARRIER_OF_MESSAGES
-#define COLL__CARRIER_OF_ROUNDS                   /* the transport takes all, and declines none               */
+#define COLL__CARRIER_OF_ROUNDS                   /* the transport executes every call                        */
 
 #endif
 

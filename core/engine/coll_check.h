@@ -1,5 +1,5 @@
-/* coll_check.h - catches the caller's mistakes before any byte moves, and takes the defaults out of a call: what the parts
- * below see has its offsets, its pointers in place, its wire type and its arithmetic settled. */
+/* coll_check.h - checks the caller's arguments before any byte is sent, and fills in defaults: offsets, pointers in place, wire
+ * type, arithmetic. */
 #ifndef COLL_CHECK_H
 #define COLL_CHECK_H
 
@@ -15,7 +15,7 @@ static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, col
     return COLL__REFUSE("invalid type %d (see coll_type)", type);
 }
 
-/* Would `count` elements from every rank be more than an address space holds? */
+/* Are `count` elements from every rank more than an address space holds? */
 static bool coll__is_beyond_memory(size_t count, size_t unit, int size)
 {
     size_t bytes;
@@ -81,7 +81,7 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
 
 /* ---- >>arithmetic ---- */
 
-/* The arithmetic of the call, or why there is none. */
+/* Set the arithmetic of the call, or explain why there is none. */
 static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll__codec *codec)
 {
     char why[120] = "";
@@ -93,7 +93,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     }
     if (call->wire == 0 || !coll__kind_reduces(call->kind)) call->wire = call->type;
     if (!coll__kind_reduces(call->kind)) {
-        coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* w: lengths are in bytes          */
+        coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* alltoallw: lengths are in bytes  */
         return COLL_OK;
     }
     const coll__plan *plan = coll__plan_like(comm, call);
@@ -119,7 +119,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     return COLL_OK;
 }
 
-/* ---- >>defaults: offsets and places that the caller leaves to us ---- */
+/* ---- >>defaults: omitted offsets and buffers ---- */
 
 static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks)
 {
@@ -127,7 +127,7 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
     for (int i = 0; i < blocks; at += counts[i++]) offsets[i] = at;
 }
 
-/* Offsets where there are none: one block after the other.  They belong to the request. */
+/* Fill in missing offsets: one block after the other.  The request owns them. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
     const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
@@ -149,7 +149,7 @@ static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__
     return COLL_OK;
 }
 
-/* In place, an exchange ignores what is said of its send side. */
+/* In place, an exchange ignores the send arguments. */
 static void coll__settle_exchange(coll_call *call, coll__side *send, const coll__side *recv)
 {
     call->send = call->recv;
@@ -160,7 +160,7 @@ static void coll__settle_exchange(coll_call *call, coll__side *send, const coll_
     send->name = "send";
 }
 
-/* COLL_IN_PLACE becomes the pointer for which it stands; a block in place has the length of the block in which it lies. */
+/* Replace COLL_IN_PLACE by a pointer.  A block in place has the length of the block that contains it. */
 static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
@@ -194,7 +194,7 @@ static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll_
     return COLL_OK;
 }
 
-/* ---- >>memory: pointers are there where they are needed, and overlap only where that has a meaning ---- */
+/* ---- >>memory: buffers are present if needed, and overlap only where that is defined ---- */
 
 typedef struct coll__interval { uintptr_t begin, end; bool is_recv; } coll__interval;
 
@@ -204,7 +204,7 @@ static int coll__interval_order(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Write down the blocks of a side that are not empty. */
+/* List the blocks of a side that are not empty. */
 static int coll__intervals_of(const coll__side *side, size_t unit, bool is_recv, coll__interval *list)
 {
     int n = 0;
@@ -218,7 +218,7 @@ static int coll__intervals_of(const coll__side *side, size_t unit, bool is_recv,
     return n;
 }
 
-/* Does something that is written share a byte with anything else?  Sorts the list. */
+/* Does a written block share a byte with any other block?  Sorts the list. */
 static bool coll__intervals_clash(coll__interval *list, int n)
 {
     uintptr_t read_end = 0, write_end = 0;
@@ -232,7 +232,7 @@ static bool coll__intervals_clash(coll__interval *list, int n)
     return false;
 }
 
-/* Is this overlap what the operation calls in place? */
+/* Is this overlap the in-place form of the operation? */
 static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
@@ -251,7 +251,7 @@ static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, cons
     }
 }
 
-/* The usual cases, without any list: each side in one piece, and these apart or the same. */
+/* The usual cases, without lists: each side is contiguous, and they are apart or the same. */
 static bool coll__is_simple(const coll__side *send, const coll__side *recv, size_t send_length, size_t recv_length)
 {
     const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
@@ -265,7 +265,7 @@ static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
     return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
 }
 
-/* Of sides with lists of blocks. */
+/* Check sides with lists of blocks. */
 static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv,
                                       bool is_in_place)
 {
@@ -298,7 +298,7 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
-/* This rank's own block, where each side has a length for it. */
+/* This rank's own block must have the same length on both sides. */
 static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
@@ -318,7 +318,7 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
                         coll__type_text(to, types[1], sizeof types[1]));
 }
 
-/* The first byte of each side is memory that this process can read. */
+/* The first byte of each side must be readable by this process. */
 static coll_status coll__check_memory(coll_comm *comm, const coll_call *call, const coll__side *const sides[2], size_t unit)
 {
     const coll__session *session = comm->session;
@@ -358,7 +358,7 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
 
 /* ---- >>residual ---- */
 
-/* Without a type of 8 or 16 bits there is no wire that leaves anything out, and every residual is refused. */
+/* Without 8-bit and 16-bit types no wire type drops bits: every residual is refused. */
 #define COLL__HAS_FEEDBACK COLL__HAS_ANY(COLL__TYPES_MIXED)
 
 static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
@@ -391,7 +391,7 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-/* What the tuner is asked for a call whose arithmetic is settled. */
+/* The tuner's query for a checked call. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
                                   const coll__codec *codec)
 {
@@ -408,7 +408,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .share = comm->session->share, .counts = comm->counts };
 }
 
-/* Is there an algorithm for a call, with the name that it gives? */
+/* Does the algorithm that the call names exist for it? */
 static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
@@ -425,7 +425,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
                                    "COLL_NO_CHOICE", call->algorithm);
     const char *const forced = coll__forced(comm->session, call->kind);
-    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
+    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* used if possible                     */
         call->algorithm = forced;
         if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
@@ -439,7 +439,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* ---- >>kinds ---- */
 
-/* The collectives of this program, a bit each. */
+/* The collectives of this program, one bit each. */
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
     (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
@@ -453,7 +453,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
      | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
      | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
 
-/* The switch by which a kind of call was left out of this program; NULL: it is there. */
+/* The switch that left out a kind of call; NULL: not left out. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
@@ -470,8 +470,7 @@ COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 
-/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives the plan of that one, or
- * NULL: look closer. */
+/* The most frequent case: a call like the last one of its kind.  Returns its plan; NULL: the call needs the full check. */
 static inline const coll__plan *coll__check_by_plan(coll_comm *comm, coll_call *call)
 {
     const coll__plan *plan = coll__plan_like(comm, call);
@@ -495,7 +494,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);
-    if (coll__has_types(&send)) call->type = 0;   /* w: blocks have types of their own, and lengths are in bytes  */
+    if (coll__has_types(&send)) call->type = 0;   /* alltoallw: blocks have types, lengths are in bytes       */
     const bool exchanges = coll__kind_exchanges(call->kind);
     if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
@@ -513,7 +512,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     return COLL_OK;
 }
 
-/* Every buffer of a list, as the allreduce that it is; and they must not overlap one another. */
+/* Check every buffer of a list as an allreduce; they must not overlap one another. */
 static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
 {
     coll__codec codec;
@@ -536,7 +535,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
         status = coll__check_call(comm, &one, &codec, NULL);
         if (status < 0) {
             char why[sizeof comm->error];
-            const char *said = strstr(comm->error, "allreduce");      /* behind who we are                    */
+            const char *said = strstr(comm->error, "allreduce");      /* after the name of the rank           */
             coll__print(why, sizeof why, "%s", said ? said : comm->error);
             (void)coll__explain_error(comm, call, status, "buffer %d, as an %s", i, why);
         }
@@ -550,7 +549,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
-/* Check a call and settle what it leaves open, in place.  *own: memory that the settled call needs, or NULL. */
+/* Check a call and fill in defaults. *own: memory that the call needs, or NULL. */
 static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
 {
     coll_status status;

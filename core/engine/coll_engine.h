@@ -1,8 +1,8 @@
-/* coll_engine.h - runs algorithms: posts the rounds of an execution, slice by slice, and folds what has arrived.
+/* coll_engine.h - runs algorithms: posts the rounds of an execution, slice by slice, and folds received data.
  *
- * SLICES.  A long vector is cut into slices, each a share of every block, and the algorithm runs on each slice as on a vector of
- * its own, so that one slice is being folded while the next ones are on their way.  Which round of which slice comes when is
- * fixed: tick t holds round k of slice t - k * lag, for every k.
+ * SLICES.  A long vector is cut into slices, each a part of every block.  The algorithm runs on each slice as on a whole
+ * vector.  So one slice is folded while the next ones are in transit.  The schedule is fixed: for every k, tick t has round k
+ * of slice t - k * lag.
  *
  *     lag 2      tick  0    1    2    3    4    5
  *     slice 0          k=0       k=1
@@ -10,21 +10,21 @@
  *     slice 2                    k=0       k=1
  *     slice 3                         k=0       k=1
  *
- * Every rank posts the ticks in order, so two ranks agree on the order of the messages between them without any labels.  A
- * tick is posted when tick t - lag is done, whose results it needs; so `lag` ticks are on their way at any time.
+ * Every rank posts the ticks in order, so two ranks agree on the order of their messages without labels.  A tick needs the
+ * results of tick t - lag and is posted after that.  So at most `lag` ticks are in progress.
  *
- * MESSAGES.  One message a step; a step of several blocks (circulant with a small radix) is packed into one message while it
- * is short, and otherwise sent block by block.  Where the wire type differs from the user's, messages are packed and
- * unpacked through staging memory.
+ * MESSAGES.  Each step is one message.  A step of several blocks (circulant with a small radix) is packed into one message if
+ * it is short, else sent block by block.  If the wire type differs from the user's type, messages are packed and unpacked in
+ * staging memory.
  *
- * ORDER.  The messages of a communicator's own collectives go by COLL_CHANNEL_CALLS, in an order that all ranks share.  Those
- * of a derived communicator or a prepared call, whose order other ranks may not share, find each other by key. */
+ * ORDER.  Messages of a communicator's own collectives use COLL_CHANNEL_CALLS, in an order that all ranks share.  Those of
+ * derived communicators and prepared calls, whose order may differ between ranks, are matched by key. */
 #ifndef COLL_ENGINE_H
 #define COLL_ENGINE_H
 
 /* ---- >>posting a round ---- */
 
-/* The name of a message, and that it is still to be moved. */
+/* Set the head and the state of a message. */
 static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long tick)
 {
     memcpy(x->head, r->head, COLL_HEAD_LENGTH);
@@ -55,14 +55,14 @@ static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, 
     coll__range elements;
     size_t bytes = 0;
 
-    for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many blocks of nothing */
+    for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many empty blocks */
         (void)coll__locate(r, stage, span, i, slice, &elements);
         bytes += coll__bytes_of(r, span->place, elements.count);
     }
     return bytes;
 }
 
-/* Where a span lies, if it lies in one piece as it travels; NULL otherwise. */
+/* Address of a span if it is contiguous as in the message; NULL: it is not. */
 static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
     unsigned char *first = NULL, *end = NULL;
@@ -77,13 +77,13 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
     return first;
 }
 
-/* Whose elements lie there, as coll__pack asks. */
+/* The rank of the elements, as coll__pack expects it. */
 static inline int coll__whose(const coll_request *r, coll__place place)
 {
     return place == COLL__INPUT ? r->comm->rank : COLL__OF_RESULT;
 }
 
-/* Move a span's blocks between their places and one packed message. */
+/* Copy a span's blocks to or from one packed message. */
 static void coll__pack_span(const coll_request *r, coll__stage *stage, const coll__span *span, long slice,
                             unsigned char *message, bool is_outgoing)
 {
@@ -108,7 +108,7 @@ COLL__INLINE coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb ve
     return verb == COLL__SEND ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
 
-/* The last message goes through staging memory.  The same span sent to several peers is packed once. */
+/* Use staging memory for the last message.  A span sent to several peers is packed once. */
 static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
 {
     const int last = stage->xfer_count - 1;
@@ -128,13 +128,13 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
-/* Elements of a block, as its caller counts them. */
+/* Elements of a block, as in the caller's counts. */
 static inline size_t coll__count_of_block(const coll__layout *l, int block)
 {
     return COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
 }
 
-/* Only the two ends of a block know its length and type: both write them into its head.  No elements have no type. */
+/* Only sender and receiver of a block know its length and type: both write them into the head.  An empty block has no type. */
 static void coll__head_set_block(unsigned char *head, const coll__layout *l, int block)
 {
     const size_t count = coll__count_of_block(l, block);
@@ -150,7 +150,7 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
     coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
-/* Block `i` of a span, by itself. */
+/* Block `i` of a span, as a span. */
 static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
 {
     const int circle = coll__circle(r->execution, span);
@@ -159,7 +159,7 @@ static coll__span coll__span_of_one(const coll_request *r, const coll__span *spa
                          .about = coll__span_about(span, i, circle) };
 }
 
-/* Queue one message: from where it lies, if it lies there as it travels. */
+/* Queue one message: directly from its place if it is contiguous there. */
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
                                    size_t bytes, long slice, long tick)
 {
@@ -175,8 +175,8 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
     return coll__post(r, x, step->verb);
 }
 
-/* Queue the message or messages of one send or receive.  How many there are must depend on nothing but what both ends know
- * alike: the number of blocks, and their bytes. */
+/* Queue the message or messages of one send or receive.  Their number may depend only on what both ranks know: the number of
+ * blocks and their bytes. */
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
@@ -191,7 +191,7 @@ static coll_status coll__post_step(coll_request *r, coll__stage *stage, const co
     return status;
 }
 
-/* What copies and folds make, and of what; `verb`: which of them. */
+/* Record what the copies, or the folds (`verb`), make and from what. */
 static void coll__note_made(const coll_request *r, coll__stage *stage, const coll__round *now, coll__verb verb, long slice)
 {
     const coll__step *const end = now->steps + now->count;
@@ -233,7 +233,7 @@ static inline coll__stage *coll__stage_of(const coll__execution *execution, long
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
-/* A round is about to begin. */
+/* A round begins. */
 static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
 {
     stage->base[COLL__INPUT] = r->execution->input.base;
@@ -241,7 +241,7 @@ static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
     stage->finished = 0;
 }
 
-/* Begin a round of a call like one before: its messages are there still, and what it makes; its buffers may be others. */
+/* Begin a round that an equal call has prepared: messages and made blocks are kept, buffers may differ. */
 static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
 {
     coll_status status = COLL_OK;
@@ -289,20 +289,20 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
 
 /* ---- >>finishing a round ---- */
 
-/* A message has failed, and its head should have been `expected`: what is to be said of it, and what comes of that. */
+/* A message has failed; its head should have been `expected`.  Report the failure and fail. */
 static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const unsigned char *expected)
 {
     coll_failure failure = { COLL_OK, -1, "" };
     unsigned char last[COLL_HEAD_LENGTH];
 
     if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
-    memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
+    memcpy(last, r->comm->session->doing.last, sizeof last);  /* a rank that only sends has already ended a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
     coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* The message that a stage has come to has failed. */
+/* The first unfinished message of a stage has failed. */
 static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
 {
     coll_xfer expected;
@@ -312,7 +312,7 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
-/* Combine, block by block. */
+/* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
     static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
@@ -367,7 +367,7 @@ static void coll__complete_round(coll_request *r, long slice, int k)
 
 typedef struct coll__rounds { long first, last; } coll__rounds;
 
-/* The rounds of a tick: round k is that of slice tick - k * lag. */
+/* The rounds of a tick: round k is of slice tick - k * lag. */
 static inline coll__rounds coll__rounds_of(const coll__execution *execution, long tick)
 {
     if (execution->slices == 1) return (coll__rounds){ tick, tick };
@@ -388,7 +388,7 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
-/* With whom it exchanges messages in a round, a bit for each direction of each peer (some share one). */
+/* The peers of a round: a bit for each direction of each peer (some share a bit). */
 static uint64_t coll__round_peers(const coll_request *r, int k)
 {
     const coll__execution *execution = r->execution;
@@ -402,7 +402,7 @@ static uint64_t coll__round_peers(const coll_request *r, int k)
     return peers;
 }
 
-/* The same of all its rounds; NULL: that is not known. */
+/* The peers of all rounds; NULL: unknown. */
 static const uint64_t *coll__execution_peers(const coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -418,7 +418,7 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
     return execution->peers;
 }
 
-/* Of the rounds that are not begun. */
+/* Peers of the rounds that have not begun. */
 static COLL__UNUSED uint64_t coll__execution_later(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
@@ -429,14 +429,14 @@ static COLL__UNUSED uint64_t coll__execution_later(const coll_request *r)
     return !peers ? ~(uint64_t)0 : begun ? peers[execution->rounds + begun - 1] : peers[0] | peers[execution->rounds];
 }
 
-/* Have those in front of it in its order still to queue messages that go before those of its next round? */
+/* Do earlier calls of its order still have to queue messages with the peers of its next round? */
 static __attribute__((noinline)) bool coll__execution_is_held_up(const coll_request *r)
 {
     const uint64_t *peers = coll__execution_peers(r);
     return !peers || peers[r->execution->posted] & r->order->ahead;
 }
 
-/* Move an execution on as far as it goes without waiting. */
+/* Advance an execution as far as possible without waiting. */
 static coll_status coll__execution_advance(coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -465,7 +465,7 @@ static coll_status coll__execution_advance(coll_request *r)
     return COLL_OK;
 }
 
-/* Mark the ranks whose messages an execution is waiting for. */
+/* Mark the ranks whose messages an execution waits for. */
 static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 {
     const coll__execution *execution = r->execution;

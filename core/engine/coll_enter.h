@@ -1,29 +1,29 @@
-/* coll_enter.h: one thread at a time in a communicator, none in a forked child, none after the end.  The door is a biased lock.
+/* coll_enter.h - the lock of a communicator: one thread inside at a time, none in a forked child, none after the end.  A biased
+ * lock.
  *
- * Nearly always it is the same thread that comes again, and a locked instruction at its door would make it wait until all it
- * has published has arrived at the other ranks.  So the thread that was inside last needs no more than a plain store and a
- * look; whoever else comes claims the door, and executes, by membarrier, the barriers for both:
+ * Mostly the same thread enters again.  An atomic read-modify-write here would drain its store buffer (about 20 ns).  So the
+ * thread that was inside last, the owner, uses one plain store and one load.  Another thread claims the lock, and its
+ * membarrier executes the barriers of both:
  *
- *     the last one                                another
+ *     owner                                       other thread
  *         inside = 1                                  is_claimed = 1
- *         (barrier: executed by the other)            membarrier
- *         is_claimed, or not mine any more?           inside: it is an error
- *             inside = 0, and claim it too            otherwise it is mine now; is_claimed = 0
+ *         (barrier, executed by the other)            membarrier
+ *         is_claimed, or no longer owner?             inside: return an error
+ *             inside = 0, and claim the lock          else become owner; is_claimed = 0
  *
- * Either the claimer sees that somebody is inside, or that one sees the claim.  Each owner has a word `inside` of its own: one
- * that was kept from running between its first look and its stores must not speak for the next owner.  A door that changes
- * hands too often, or a kernel without membarrier: every thread takes the way of the claimer, under the lock and with no barriers
- * to execute. */
+ * Either the claiming thread sees `inside`, or the owner sees the claim.  Each owner has its own word `inside`: a thread
+ * suspended between its first load and its store must not set the word of the next owner.  If the owner changes too often, or
+ * the kernel has no membarrier, all threads claim: under a mutex, without barriers. */
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
 #if COLL__HAS_OS
 
-/* Is this thread in a function of the program's that the library has called?  It comes from the midst of a call, whose state
- * would change under its feet. */
+/* Is this thread in a function of the program that the library has called?  Such a function runs in the middle of a call and
+ * must not change its state. */
 static inline bool coll__is_called_back(const coll_comm *comm) { return (void)comm, coll__callbacks != 0; }
 
-/* Its address says which thread this is, with no call of a function. */
+/* Its address identifies the thread, without a system or library call. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
 
 static inline bool coll__door_is_mine(const coll__door *door)
@@ -31,8 +31,8 @@ static inline bool coll__door_is_mine(const coll__door *door)
     return __atomic_load_n(&door->owner, __ATOMIC_RELAXED) == &coll__thread_mark;
 }
 
-/* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the
- * others wait for it (`waits`). */
+/* Enter without the fast path. false: another thread is inside. coll_abort is inside for a short time only; with `waits`, the
+ * others wait for it. */
 static __attribute__((noinline)) bool coll__door_claim(coll_comm *comm, bool waits)
 {
     const coll__thread_id me = coll__thread_self();
@@ -65,11 +65,11 @@ static __attribute__((noinline)) bool coll__door_claim(coll_comm *comm, bool wai
     return is_free;
 }
 
-/* By the short way; false: this thread is not the one that was inside last. */
+/* The fast path; false: this thread is not the owner. */
 static inline bool coll__door_enter_again(coll_comm *comm)
 {
     coll__door *const door = &comm->door;
-    const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
+    const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* loaded first: belongs to the owner tested below */
 
     if (!coll__door_is_mine(door) || coll__is_called_back(comm)) return false;
     __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
@@ -81,13 +81,12 @@ static inline bool coll__door_enter_again(coll_comm *comm)
 
 static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->inside[door->hands], 0, __ATOMIC_RELEASE); }
 
-/* false: another thread is inside. */
 static inline bool coll__door_enter(coll_comm *comm) { return coll__door_enter_again(comm) || coll__door_claim(comm, true); }
 
-/* By the way one came in, and no other: once either word says that nobody is inside, the next one may have taken the door. */
+/* Leave by the path of entry only: when either word is 0, another thread may have entered. */
 static inline void coll__door_leave(coll__door *door)
 {
-    const int hands = door->hands;                /* stays while we are inside                                */
+    const int hands = door->hands;                /* constant while a thread is inside                        */
 
     if (hands < COLL__HANDS_MOST && __atomic_load_n(&door->inside[hands], __ATOMIC_RELAXED)) coll__door_leave_again(door);
     else {
@@ -98,10 +97,10 @@ static inline void coll__door_leave(coll__door *door)
 
 #else
 
-/* The same: an operation of the program's runs in a call of this session. */
+/* An operation of the program runs in a call of this session. */
 static inline bool coll__is_called_back(const coll_comm *comm) { return comm->session->runs_operation; }
 
-/* Who calls in an interrupt may find that somebody is inside. */
+/* A call in an interrupt may find the lock taken. */
 static inline bool coll__door_enter_again(coll_comm *comm)
 {
     return !coll__is_called_back(comm) && !coll__flag_set(&comm->door.is_taken);
@@ -115,7 +114,7 @@ static inline bool coll__door_claim(coll_comm *comm, bool waits) { return (void)
 
 #endif
 
-/* Why nobody may enter. */
+/* Explains why a thread may not enter. */
 static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *comm)
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
@@ -140,7 +139,7 @@ static inline coll_status coll__leave(coll_comm *comm, coll_status status)
     return status;
 }
 
-/* Enter to start something: not after the end. */
+/* Enter to start an operation; fails after the end of the session. */
 static inline coll_status coll__enter_alive(coll_comm *comm)
 {
     const coll_status status = coll__enter(comm);

@@ -1,18 +1,18 @@
-/* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
- * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
+/* coll_execution.h - plans how an algorithm executes a call: layout of the buffers, slices of the vector, memory of the rounds.
+ * It caches the result for equal calls. coll_engine.h runs it. */
 #ifndef COLL_EXECUTION_H
 #define COLL_EXECUTION_H
 
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
-enum { COLL__ROUNDS_ABREAST = 64 };               /* of a call beside others of its order (coll_abreast.h)    */
+enum { COLL__ROUNDS_ABREAST = 64 };               /* most rounds of a call that overlaps others (coll_abreast.h) */
 
 /* ---- >>geometry: where a block's slice lies ---- */
 
 typedef struct coll__range { size_t at, count; } coll__range;
 
-/* Part `i` of `parts` of `total` elements, in whole groups of 2^bits; the first ones are longer by one group where it does not
- * divide. */
+/* Part `i` of `parts` of `total` elements, in whole groups of 2^bits.  If it does not divide, the first parts are one group
+ * longer. */
 static inline coll__range coll__part(size_t total, int bits, size_t parts, size_t i)
 {
     if (parts == 1) return (coll__range){ 0, total };
@@ -21,7 +21,7 @@ static inline coll__range coll__part(size_t total, int bits, size_t parts, size_
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
-/* Block `block` of a vector that is cut into shares, in whole groups. */
+/* Block `block` of a vector with uneven shares, in whole groups. */
 static inline coll__range coll__share_range(const coll__layout *l, int block)
 {
     const size_t groups = (l->count + ((size_t)1 << l->group_bits) - 1) >> l->group_bits;
@@ -38,7 +38,7 @@ static inline coll__range coll__listed_range(const coll__layout *l, int block)
     return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
 }
 
-/* Block `block` of a buffer, in elements; with types of its own, in bytes. */
+/* Block `block` of a buffer, in elements; in bytes if blocks have types. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
     switch (l->kind) {
@@ -61,14 +61,14 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
-/* The circle on which the blocks of a span are numbered. */
+/* Number of blocks; block numbers of the span are modulo this. */
 static inline int coll__circle(const coll__execution *execution, const coll__span *span)
 {
     return coll__is_slot(span->place) ? execution->vector->blocks
          : span->place == COLL__INPUT ? execution->input.blocks : execution->result.blocks;
 }
 
-/* Memory of block `i` of a span, and which elements are there, of the vector or of its own buffer. */
+/* Address of block `i` of a span; *elements: which elements of the vector or of its own buffer it holds. */
 static unsigned char *coll__locate(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
                                    coll__range *elements)
 {
@@ -89,7 +89,7 @@ static inline unsigned char *coll__spot_at(const coll__stage *stage, coll__spot 
     return coll__behind(stage->base[spot.place], spot.at);
 }
 
-/* Where block `i` of a span is, to be found again when the user's buffers are others. */
+/* The same, relative to the user's buffers, so that it stays valid for others. */
 static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
                                 coll__range *elements)
 {
@@ -97,7 +97,7 @@ static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage,
     return (coll__spot){ span->place, (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]) };
 }
 
-/* Bytes of so many elements of a place when they travel. */
+/* Bytes of `count` elements of a place in messages. */
 static inline size_t coll__bytes_of(const coll_request *r, coll__place place, size_t count)
 {
     return place == COLL__PART ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
@@ -105,7 +105,7 @@ static inline size_t coll__bytes_of(const coll_request *r, coll__place place, si
 
 /* ---- >>layouts ---- */
 
-/* A side of a settled call, as algorithms see it: blocks; or a vector in `cut` parts, where that is not 0. */
+/* A side of a checked call: blocks; or a vector in `cut` parts, if that is not 0. */
 static coll__layout coll__layout_of(const coll_request *r, const coll__side_shape *shape, const coll__side *side, int cut)
 {
     coll__layout l = { .kind = cut ? COLL__CUT : COLL__ONE, .base = coll__behind(side->at, 0), .count = side->count,
@@ -121,7 +121,7 @@ static coll__layout coll__layout_of(const coll_request *r, const coll__side_shap
     return l;
 }
 
-/* Input and result of a settled call; `cut` blocks where the vector is cut. */
+/* Input and result of a checked call; a vector is cut into `cut` blocks. */
 static void coll__execution_layouts(coll__execution *execution, const coll_request *r, int cut)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
@@ -159,7 +159,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     return total;
 }
 
-/* Cut the vector: how many slices, how far apart their rounds. */
+/* Set the number of slices and the distance of their rounds. */
 static void coll__execution_cut(coll__execution *execution, const coll_request *r)
 {
     const size_t most = (size_t)coll__slice_bytes(r->comm->size);
@@ -177,8 +177,8 @@ static void coll__execution_cut(coll__execution *execution, const coll_request *
     execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
 }
 
-/* The order of our ranks in a ring or chain, the same on every rank: host by host, so that as few neighbours as can be are on
- * different hosts.  NULL: 0, 1, ... */
+/* Ranks in the order of a ring or chain, the same on every rank: host by host, so that few neighbors are on different hosts.
+ * NULL: 0, 1, ... */
 static inline const int *coll__ring_order(const coll_comm *comm)
 {
     return comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL;
@@ -195,10 +195,10 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
                           .capacity = capacity };
 }
 
-/* Who says where a rank is. */
+/* Source of the location of ranks. */
 typedef enum coll__whereabouts { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__whereabouts;
 
-/* Who is at one place with whom; for coll__give, NULL: no memory. */
+/* Ranks grouped by location; free with coll__give.  NULL: no memory. */
 static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabouts by)
 {
     const coll_transport *t = comm->session->transport;
@@ -214,7 +214,7 @@ static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabou
     return divided;
 }
 
-/* Look at who shares a site with whom, or where all are at one, or each at its own, a host; which is for once. */
+/* Find which ranks share a site; if that divides nothing, a host.  Done once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
@@ -231,15 +231,15 @@ static coll_status coll__comm_topology(coll_comm *comm)
     return COLL_OK;
 }
 
-/* An exchange in place sends what it is about to overwrite: it works on a copy of the input, block after block. */
+/* An exchange in place would overwrite its input before sending it: it uses a copy of the input, block after block. */
 static bool coll__copies_input(const coll_call *call)
 {
     return coll__kind_exchanges(call->kind) && call->send == call->recv;
 }
 
-/* ---- >>cached: a call like one of the last begins with what was made of that ---- */
+/* ---- >>cache: equal calls reuse choices and executions ---- */
 
-/* Would the tuner be asked the same for both, but for lists of counts?  It is not told of blocks that only two ranks know. */
+/* Would the tuner get the same query, except for lists of counts?  It does not see blocks that only two ranks know. */
 static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
 {
     return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
@@ -247,20 +247,20 @@ static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
         && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
 }
 
-/* Does it name that algorithm, or none? */
+/* Does the call name this algorithm, or both none? */
 static inline bool coll__names_same(const coll_call *call, const char *name)
 {
     return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
 }
 
-/* Would the tuner give this call what it gave that one, if their elements are as many? */
+/* Would the tuner give the same choice, if the numbers of elements are equal? */
 static inline bool coll__is_like_cached(const coll_request *r, const coll__cached *c)
 {
     return coll__asks_the_same(&r->call, &c->call) && coll__names_same(&r->call, c->algorithm)
         && c->version == r->order->numbers->version;
 }
 
-/* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
+/* Entry `i` of a workspace's cache, the newest first; NULL: empty. */
 static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
     return !w ? NULL : w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
@@ -272,7 +272,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
     return COLL__CACHED_MOST > 0 && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED);
 }
 
-/* May the next call like this one have the same execution?  Not where counts are listed, nor where the input is copied first. */
+/* May an equal call reuse the execution?  Not with lists of counts, nor with a copy of the input. */
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -280,7 +280,7 @@ static inline bool coll__execution_is_repeatable(const coll_request *r)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
-/* One with an execution that this call may have; NULL: there is none. */
+/* A cached execution for this call; or NULL. */
 static inline coll__cached *coll__cached_execution(const coll_request *r)
 {
     const coll__workspace *w = coll__workspace_of(r);
@@ -292,7 +292,7 @@ static inline coll__cached *coll__cached_execution(const coll_request *r)
     return NULL;
 }
 
-/* Room for another call, in the place of the oldest one, with memory of so many bytes; NULL: there is no memory. */
+/* Replace the oldest entry, with `length` bytes of memory; NULL: no memory. */
 static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
 {
     coll__workspace *w = coll__workspace_of(r);
@@ -310,7 +310,7 @@ static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
     return (*at)->length < length ? NULL : *at;
 }
 
-/* A call is cached, by what was chosen for it; it has no execution so far. */
+/* Fill an entry with a call and its choice; it has no execution yet. */
 static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
 {
     cached->call = r->call;
@@ -321,7 +321,7 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     coll__workspace_of(r)->cached_next++;
 }
 
-/* The choice for a checked call; *is_cached: it is one that was made before. */
+/* The choice for a checked call; *is_cached: taken from the cache. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
     coll_comm *comm = r->comm;
@@ -344,8 +344,7 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 
 /* ---- >>planning ---- */
 
-/* Into r->execution: choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the
- * vector. */
+/* Fill r->execution: choose the algorithm of a checked call, run through its rounds to count what they need, cut the vector. */
 static coll_status coll__execution_plan(coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -372,13 +371,13 @@ static coll_status coll__execution_plan(coll_request *r)
 
 /* ---- >>memory ---- */
 
-/* A result that is to lie over other blocks of the input is made elsewhere. */
+/* A result that would overwrite other blocks of the input goes to a copy first. */
 static bool coll__copies_result(const coll_call *call)
 {
     return COLL__HAS_COUNTS && call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
 }
 
-/* Bytes for either copy. */
+/* Bytes of the copy. */
 static size_t coll__copy_length(const coll__execution *execution, const coll_request *r)
 {
     size_t ignored;
@@ -409,7 +408,7 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
+/* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
 static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
@@ -423,17 +422,17 @@ static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
     return (unsigned char *)w->arena;
 }
 
-/* Is it known beforehand, round by round, with whom it exchanges messages (coll_abreast.h)? */
+/* Can the peers of each round be computed (coll_abreast.h)? */
 static inline bool coll__has_few_rounds(const coll__execution *execution)
 {
     return COLL__ABREAST > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_ABREAST;
 }
 
-/* What the parts of an execution need, in bytes. */
+/* Bytes for the parts of an execution. */
 typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; a copy of the input */
-    size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
-    size_t work, part, staging, slice;            /* of a slice; together                                     */
+    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; copy of the input */
+    size_t xfers, table;                          /* of a stage: messages; messages with cargo and made blocks */
+    size_t work, part, staging, slice;            /* of a slice; the sum of the three                         */
 } coll__needs;
 
 static coll__needs coll__execution_needs(coll__execution *execution, const coll_request *r)
@@ -462,8 +461,8 @@ static coll__needs coll__execution_needs(coll__execution *execution, const coll_
     return n;
 }
 
-/* Lay the stages out.  Values lie in the arena of the workspace, which grows to the largest need and is then reused; so do the
- * tables, unless the execution can be cached: then these have memory of their own, with a stage for each round. */
+/* Allocate the stages.  Values are in the arena of the workspace, which grows to the largest need and is reused.  So are the
+ * tables, unless the execution can be cached: then they have their own memory, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
     const coll__needs n = coll__execution_needs(execution, r);
@@ -506,7 +505,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
 
 /* ---- >>starting ---- */
 
-/* Begin with an execution that is cached.  One at a time runs in a workspace, so it is used where it lies. */
+/* Start with a cached execution, in place: a workspace runs one at a time. */
 static inline void coll__execution_again(coll_request *r, coll__cached *cached)
 {
     coll__execution *execution = r->execution = &cached->execution;
@@ -516,7 +515,7 @@ static inline void coll__execution_again(coll_request *r, coll__cached *cached)
     execution->posted = execution->done = 0;
 }
 
-/* Cache the choice that was made for a call, unless it is; NULL: it is, or cannot be. */
+/* Cache the choice for a call; NULL: it is cached already, or cannot be. */
 static coll__cached *coll__choice_cache(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
@@ -527,8 +526,7 @@ static coll__cached *coll__choice_cache(const coll_request *r)
     return cached;
 }
 
-/* Make a new execution for a checked call, and cache what was made for the next one.  COLL_ERR_UNSUPPORTED: it goes in packets,
- * and is planned. */
+/* Make a new execution for a checked call and cache it.  COLL_ERR_UNSUPPORTED: planned, but packets must run it. */
 static coll_status coll__execution_start(coll_request *r)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);

@@ -1,13 +1,13 @@
-/* coll_fast_path.h - blocking calls: at once where nothing is in front of them, and the fast path for those that have a plan.
+/* coll_fast_path.h - blocking calls: executed at once if nothing runs before them, and the fast path for calls with a plan.
  *
- * A plain call of a simple kind is made by the request of its plan (coll_plan.h), the first one as well as the next.  Where the
- * plan suits, the call goes from a look at its arguments straight to a transport that takes whole collectives. */
+ * A plain call of a simple kind uses the request of its plan (coll_plan.h).  If the plan fits, the call checks its arguments
+ * and goes directly to a transport that executes whole collectives. */
 #ifndef COLL_FAST_PATH_H
 #define COLL_FAST_PATH_H
 
 /* ---- >>at once ---- */
 
-/* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
+/* Offer a task to the transport, several times, because most tasks complete soon. */
 static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
 {
     int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
@@ -21,15 +21,14 @@ static inline coll_status coll__offer(coll__session *session, coll_task *task, c
     }
 }
 
-/* It is over, and was never queued. */
+/* A call that was never queued has ended. */
 static inline coll_status coll__done_at_once(coll_request *r)
 {
     if (r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     return COLL_OK;
 }
 
-/* A request that was offered without being queued, and was not done at the first look: look again, and then it takes its place
- * after all, as it stands. */
+/* The transport did not complete a request at the first look.  Offer it again, then queue it as it is. */
 static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_status status, coll_failure *failure)
 {
     coll_comm *comm = r->comm;
@@ -48,7 +47,7 @@ static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_
     return r->status;
 }
 
-/* What carries a checked call out here and now, if nothing is in front of it; NULL: it goes by its order. */
+/* What executes a checked call at once, if nothing runs before it; NULL: the call uses its order. */
 static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
 {
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
@@ -57,7 +56,7 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
     return COLL__TAKES_WHOLE && is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
-/* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
+/* Execute a checked request: with `start` and `bound`, if `start` is not NULL and nothing runs before it. */
 static coll_status coll__run_checked(coll_request *r, coll_offload_fn *start, void *bound)
 {
     coll_comm *comm = r->comm;
@@ -74,14 +73,14 @@ static coll_status coll__run_checked(coll_request *r, coll_offload_fn *start, vo
     return status == COLL_PENDING ? session->failure.status : status;
 }
 
-/* May something be started?  Not after the end, which coll_abort may have asked for. */
+/* May a call start?  Not after a failure, nor after coll_abort. */
 static inline coll_status coll__look_alive(coll__session *session)
 {
     if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) (void)coll__abort_now(session);
     return session->failure.status;
 }
 
-/* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
+/* Execute the call in r->call; its request is on the caller's stack.  The caller has entered the communicator. */
 static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
     coll_status status = coll__look_alive(comm->session);
@@ -93,8 +92,8 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The same with buffers in the memory of this process, whatever the communicator's own are in, for callers that go on inside: a
- * thread whose wait another one has ended does not hold the session when it returns, and takes it again. */
+/* The same with buffers in the memory of this process, even if the communicator is extended.  The caller stays inside: if
+ * another thread ended the wait, this thread takes the session again. */
 static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
 {
     const bool was_holder = comm->is_holder;
@@ -106,7 +105,7 @@ static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
+/* The fields that most calls have.  Field by field, because compilers clear a whole struct with an instruction that is slower
  * than the rest of a short call. */
 static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
                                       int root)
@@ -141,7 +140,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
 
 /* ---- >>plain calls of simple kinds: by their plan ---- */
 
-/* Is this call like those of the plan, as far as its type and its operation go? */
+/* Does this call have the type and operation of the plan? */
 COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_op op)
 {
     return type == plan->request.call.type && op == plan->request.call.op;
@@ -155,7 +154,7 @@ static inline void coll__call_set(coll_call *call, const void *send, void *recv,
     call->root = root;
 }
 
-/* Is a call one of those of this plan, with count, root and buffers that are right? */
+/* Does this call fit the plan, with valid count, root and buffers? */
 static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
                                   const void *recv, size_t count, coll_type type, coll_op op, int root)
 {
@@ -163,7 +162,7 @@ static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan,
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
 }
 
-/* Make the request of a plan ready for a call. */
+/* Prepare the request of a plan for a call. */
 static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind kind, const void *send, void *recv, size_t count,
                                     coll_type type, coll_op op, int root)
 {
@@ -179,7 +178,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     return coll__ready(comm, r, true);
 }
 
-/* Carry out a blocking call of a simple kind, by whatever way there is. */
+/* Execute a blocking call of a simple kind. */
 static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll_kind kind, const void *send, void *recv,
                                                            size_t count, coll_type type, coll_op op, int root)
 {
@@ -191,7 +190,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (COLL__PLANS && plan->is_made) {
-        if (plan->start) plan->request.carrier = plan->carrier;       /* it may decline one call, and take the next   */
+        if (plan->start) plan->request.carrier = plan->carrier;       /* it may decline one call and accept the next */
         return coll__leave(comm, coll__run_checked(&plan->request, plan->start, plan->bound));
     }
     status = coll__run_checked(&plan->request, coll__start_at_once(&plan->request), comm->session->context);
@@ -199,7 +198,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
     return coll__leave(comm, status);
 }
 
-/* The same, for a kind that is known where this is compiled.  The fast path calls the transport and nothing else. */
+/* The same with a kind that is a compile-time constant.  The fast path calls only the transport. */
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
@@ -210,7 +209,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     const bool may_start = !coll__is_shared(session) && session->failure.status == COLL_OK && plan && plan->start
         && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
-    if (!__builtin_expect(may_start, 1)) {        /* what follows is compiled for speed                       */
+    if (!__builtin_expect(may_start, 1)) {        /* optimized for the likely case                            */
         coll__door_leave_again(&comm->door);
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     }
@@ -231,9 +230,9 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     return COLL_OK;
 }
 
-/* ---- >>started ones ---- */
+/* ---- >>non-blocking calls ---- */
 
-/* A request for a call of a simple kind that is not blocking, checked: like its plan's, if there is one. */
+/* A checked request for a non-blocking call of a simple kind; copied from a fitting plan. */
 static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                         coll_type type, coll_op op, int root, coll_request **out)
 {

@@ -1,11 +1,10 @@
-/* coll_feedback.h - what a wire of fewer bits leaves out is kept, and goes along the next time.
+/* coll_feedback.h - error feedback: what a narrow wire type drops is kept in a residual and added to the next call.
  *
  *     t = input + residual         q = what the wire carries of t         residual = t - q         the call runs on q
  *
- * Summed over many calls nothing is lost but what the residual holds in the end.  It is done once, at the start of a call.
- * From then on the call is an ordinary one whose input happens to be on the wire's grid, so it may be packed as often as the
- * algorithm likes.  The difference is exact in f32.  Where it is not finite the residual is 0, so that one overflow, which all
- * see in the result, does not stay. */
+ * Over many calls nothing is lost except the last residual.  This is done once, at the start of a call.  Then the input is
+ * exactly representable on the wire, so packing it again loses nothing.  The difference is exact in f32.  If it is not finite,
+ * the residual is 0, so that one overflow does not persist. */
 #ifndef COLL_FEEDBACK_H
 #define COLL_FEEDBACK_H
 
@@ -15,14 +14,14 @@
 COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
 #undef COLL__LEFT_OUT
 
-/* Does recv hold as much as the input?  Then q is made there, and the call runs in place. */
+/* Does recv hold as much as the input?  Then q is in recv, and the call runs in place. */
 static bool coll__feeds_in_place(const coll_request *r)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
     return shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, r->call.root);
 }
 
-/* Settle where q is made: in recv, or in memory of the request behind its offsets. */
+/* Choose the memory of q: recv, or memory of the request after its offsets. */
 static coll_status coll__feedback_ready(coll_request *r)
 {
     coll_call *call = &r->call;
@@ -40,7 +39,7 @@ static coll_status coll__feedback_ready(coll_request *r)
         r->offsets = NULL;
         return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
     }
-    if (r->offsets) {                             /* those of the input: other kinds that reduce have none    */
+    if (r->offsets) {                             /* of the input; other kinds that reduce have none          */
         memcpy(memory, r->offsets, size * sizeof *r->offsets);
         call->send_offsets = (size_t *)(void *)memory;
         coll__give(r->offsets);
@@ -50,7 +49,7 @@ static coll_status coll__feedback_ready(coll_request *r)
     return COLL_OK;
 }
 
-/* Elements at..at+count, where a group begins. */
+/* Elements at..at+count; `at` is the start of a group. */
 static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at, size_t count)
 {
     enum { PIECE = 1024 };                        /* whole groups; stacks may be small                        */
@@ -74,7 +73,7 @@ static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at
     }
 }
 
-/* Make q of the input, block by block, since groups begin where blocks begin. */
+/* Make q from the input, block by block, because groups start with blocks. */
 static void coll__feedback_start(const coll_request *r)
 {
     coll_call as_f32 = r->call;
@@ -83,7 +82,7 @@ static void coll__feedback_start(const coll_request *r)
     char why[120];
 
     as_f32.type = COLL_F32;
-    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* it has the cells of halves */
+    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* never fails: f32 has them, too */
     coll__sides_of(r->comm, &r->call, &send, &recv);
     for (int i = 0; i < send.blocks; i++) {
         size_t at;
@@ -94,7 +93,6 @@ static void coll__feedback_start(const coll_request *r)
 
 #else
 
-/* There is no call with a residual. */
 static inline coll_status coll__feedback_ready(const coll_request *r) { return (void)r, COLL_OK; }
 static inline void coll__feedback_start(const coll_request *r) { (void)r; }
 

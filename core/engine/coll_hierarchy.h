@@ -1,26 +1,25 @@
-/* coll_hierarchy.h - which collectives are hierarchical (coll_stages.h), and in how many slices and parts; the communicators of
- * their stages; their memory.
+/* coll_hierarchy.h - decides which collectives are hierarchical (coll_stages.h), with how many slices and parts; makes the
+ * communicators and the memory of their stages.
  *
- * What depends on the order of all ranks (COLL_DETERMINISTIC, COLL_REPRODUCIBLE of floats; scans and operations that do not
- * commute, unless the hosts' ranks follow one another), what is rounded by the number of an element (COLL_STOCHASTIC), groups of
- * the wire (MX), averages of integers, gather, scatter, alltoall and what goes between neighbours, calls that name an algorithm,
- * and flags of which nothing is said here run as if every rank were a host. */
+ * These calls run as if every rank were a host: floats with COLL_DETERMINISTIC or COLL_REPRODUCIBLE; scans and operations that
+ * do not commute, unless the ranks of hosts are consecutive; COLL_STOCHASTIC; MX wire types; averages of integers; gather,
+ * scatter, alltoall and neighbor collectives; calls that name an algorithm or use other flags. */
 #ifndef COLL_HIERARCHY_H
 #define COLL_HIERARCHY_H
 
 #if COLL__HAS_HIERARCHY
 
 enum {
-    COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */
-    COLL__PART_LEAST = 1 << 20, COLL__PARTS_MOST = 8          /* bytes of a part, likewise                                */
+    COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, if there are several                   */
+    COLL__PART_LEAST = 1 << 20, COLL__PARTS_MOST = 8          /* bytes of a part, if there are several        */
 };
 
 /* ---- >>communicators of stages ---- */
 
-#define COLL__NUMBER_OF_STAGES 0x40000000u        /* numbers of their orders begin here; those of stages of stages, which
-                                                     are made by hosts where the others are by sites, twice as high */
+#define COLL__NUMBER_OF_STAGES 0x40000000u        /* first number of orders of stages; twice that for stages
+                                                     of stages (hosts within sites)                           */
 
-/* An order's number for its stages. */
+/* The number of the order of a stage. */
 static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
 {
     const bool is_stage = number >= COLL__NUMBER_OF_STAGES;
@@ -30,7 +29,7 @@ static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
     return base + 2 * (is_stage ? number - COLL__NUMBER_OF_STAGES : number) + is_inter;
 }
 
-/* What the communicator of a stage believes of its wire, by the numbers of the order that it serves. */
+/* Set the link numbers of a stage's communicator from its order's. */
 static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool is_inter)
 {
     const coll__topology *t = order->comm->topology;
@@ -42,7 +41,7 @@ static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool
     n->nominal = coll__far_link(&n->nominal, &n->nominal_far, t->least);
 }
 
-/* The numbers of an order are new. */
+/* Update the stages after the order's numbers have changed. */
 static void coll__stages_believe(coll__order *order)
 {
     coll_comm *const stages[2] = { order->intra, order->inter };
@@ -54,9 +53,9 @@ static void coll__stages_believe(coll__order *order)
     }
 }
 
-/* The ranks of our host, or those of our rail, for stages of an order's calls.  Such a communicator is in no list: its parent
- * alone runs calls on it, one at a time and in an order that all its ranks share.  So its messages go where those of the parent
- * go, by channel or by key.  Behind its members is what they are called in the parent. */
+/* The communicator of our host's ranks, or of our rail's, for stages of an order's calls.  It is in no list.  Only its parent
+ * runs calls on it, one at a time, in an order that all its ranks share.  So its messages use channels or keys as the parent's
+ * do.  `members` also has the parent's ranks, after the session's. */
 static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
@@ -85,8 +84,7 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
     return NULL;
 }
 
-/* The communicators of an order's stages, made when they are first asked for.  COLL_OK with order->intra NULL: no two ranks share
- * one of several hosts. */
+/* Make the communicators of an order's stages, once.  COLL_OK with order->intra NULL: one host, or one rank on each. */
 static coll_status coll__find_stages(coll__order *order)
 {
     if (order->intra) return COLL_OK;
@@ -106,21 +104,21 @@ static coll_status coll__find_stages(coll__order *order)
 
 /* ---- >>which calls are hierarchical ---- */
 
-/* In which type a call adds up. */
+/* The accumulator type of a call. */
 static coll_type coll__sum_type_of(const coll_call *c)
 {
     if (c->accumulate) return c->accumulate;
     return c->op == COLL_USER ? c->type : coll__usual_accumulator(c->type);
 }
 
-/* Are sums between the stages to be of another type than elements? */
+/* Do stages carry sums in another type than the elements? */
 static bool coll__has_wide_sums(const coll_call *c)
 {
     const bool is_other = coll__sum_type_of(c) != c->type || c->wire != c->type;
     return coll__kind_reduces(c->kind) && is_other && !(c->flags & COLL_ROUND_TWICE);
 }
 
-/* May the sum of a call be made of sums of hosts?  Only what all ranks know alike decides. */
+/* May hosts be summed separately?  Depends only on what all ranks know. */
 static bool coll__sums_by_hosts(const coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -136,7 +134,7 @@ static bool coll__sums_by_hosts(const coll_request *r)
     return coll__kind_is_one_vector(c->kind) || (is_ordered && (is_wide || coll__sum_type_of(c) == c->type));
 }
 
-/* Is a request, which is about to start, hierarchical?  COLL_OK: it is; COLL_ERR_UNSUPPORTED: it is not. */
+/* Is a request hierarchical?  COLL_OK: yes; COLL_ERR_UNSUPPORTED: no. */
 static coll_status coll__is_hierarchical(const coll_request *r)
 {
     coll__order *order = r->order;
@@ -147,14 +145,14 @@ static coll_status coll__is_hierarchical(const coll_request *r)
     return order->intra && (!coll__kind_reduces(c->kind) || coll__sums_by_hosts(r)) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
-/* Into how many slices a vector is cut.  Blocks of ranks are not. */
+/* Number of slices of a vector.  Blocks of ranks are not cut. */
 static int coll__slices_for(const coll__topology *t, const coll_call *c, size_t unit)
 {
     if (!coll__kind_is_one_vector(c->kind)) return t->least;
     return (int)coll__least((size_t)t->least, coll__most(1, c->count * unit / COLL__RAIL_LEAST));
 }
 
-/* Into how many parts. */
+/* Number of parts. */
 static int coll__parts_for(const coll_call *c, size_t unit)
 {
     if (!coll__staged_of(c->kind)->step) return 1;
@@ -163,7 +161,7 @@ static int coll__parts_for(const coll_call *c, size_t unit)
 
 /* ---- >>starting ---- */
 
-/* Put the runner, the state and its tables and scratch into the memory of the order, which keeps it for the next one. */
+/* Place the runner, the state, its tables and scratch in the memory of the order. */
 static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, const coll__staged *staged)
 {
     const size_t table = (size_t)coll__most((size_t)h->hosts->most, (size_t)h->hosts->count);
@@ -194,7 +192,7 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
 
 static bool coll__hierarchy_passes(const coll_request *r) { return coll__is_hierarchical(r) == COLL_ERR_UNSUPPORTED; }
 
-/* Begin, if it is hierarchical. */
+/* Start, if it is hierarchical. */
 static coll_status coll__hierarchy_start(coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -239,14 +237,13 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
-/* Among the carriers. */
 #define COLL__CARRIER_OF_HOSTS \
     { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
       .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
 
 #else
 
-/* No call is hierarchical: each runs as if every rank were a host. */
+/* No call is hierarchical. */
 #define COLL__CARRIER_OF_HOSTS
 
 static inline void coll__stages_believe(const coll__order *order) { (void)order; }

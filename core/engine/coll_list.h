@@ -1,9 +1,9 @@
-/* coll_list.h - many tensors in one operation: small ones of a type travel together, large ones by themselves.
+/* coll_list.h - many tensors in one operation: small ones of a type are packed together, large ones are not.
  *
- * A list becomes parts, each an allreduce of its own that runs on the communicator's order.  Small buffers of one type are
- * copied side by side into one part, until it is COLL__PART_MOST long; the order of the list decides, so all ranks make the
- * same parts.  The last part to end ends the whole.  With COLL_STOCHASTIC every buffer is a part: elements draw by their number
- * in their own buffer, and each buffer by a seed of its own. */
+ * A list becomes parts; each part is an allreduce on the communicator's order.  Small buffers of one type are copied into one
+ * part, up to COLL__PART_MOST bytes, in the order of the list.  So all ranks make the same parts.  The whole ends with its last
+ * part.  With COLL_STOCHASTIC every buffer is a part with its own seed, and random bits depend on the element's index in its
+ * buffer. */
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
 
@@ -12,14 +12,14 @@
 enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
 typedef struct coll__list {
-    int           count, left;                    /* parts; those that have not ended                         */
+    int           count, left;                    /* parts; unfinished parts                                  */
     uint32_t      hash;                           /* of the types and counts of all buffers                   */
     coll_status   status;                         /* the first error of a part                                */
     bool          has_overflow;                   /* of a part                                                */
     coll_request *parts;
-    int          *part_of;                        /* by buffer: the part in which it travels                  */
-    size_t       *offset;                         /* by buffer: bytes within the part; SIZE_MAX: it is the part */
-    unsigned char *memory;                        /* of the packed parts                                      */
+    int          *part_of;                        /* by buffer: its part                                      */
+    size_t       *offset;                         /* by buffer: offset in the part in bytes; SIZE_MAX: it is the part */
+    unsigned char *memory;                        /* of packed parts                                          */
 } coll__list;
 
 static inline coll__list *coll__list_of(const coll_request *r) { return (coll__list *)r->carried; }
@@ -34,13 +34,13 @@ static void coll__list_free(coll__list *list)
     coll__give(list);
 }
 
-/* Elements that a packed buffer takes: up to where the next one begins a group of its own on the wire. */
+/* Elements that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
 static size_t coll__list_room(const coll_call *call, const coll_buffer *b)
 {
     return coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count;
 }
 
-/* Copy the packed buffers in or out.  What is between them counts as zeros at every start. */
+/* Copy the packed buffers in or out.  Gaps between them are set to 0 at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
     for (int i = 0; i < call->list_count; i++) {
@@ -57,11 +57,11 @@ static void coll__list_copy(const coll_call *call, const coll__list *list, bool 
     }
 }
 
-/* Decide which buffer travels in which part.  Gives the number of parts; *memory: bytes of those that are packed. */
+/* Assign buffers to parts.  Returns the number of parts; *memory: bytes of the packed ones. */
 static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memory)
 {
     enum { TYPES = COLL_I64_I64 + 1 };
-    int open[TYPES], count = 0;                   /* the part of each type that still has room                */
+    int open[TYPES], count = 0;                   /* by type: the part with free room                         */
     size_t used[TYPES] = { 0 };
 
     for (int t = 0; t < TYPES; t++) open[t] = -1;
@@ -86,7 +86,7 @@ static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memo
     return count;
 }
 
-/* Fill in the calls of the parts, but for the memory of packed ones. */
+/* Fill in the calls of the parts, except the memory of packed ones. */
 static void coll__list_calls(coll_request *r, coll__list *list)
 {
     const coll_call *call = &r->call;
@@ -130,7 +130,7 @@ static uint32_t coll__list_hash(const coll_call *call)
     return coll__hash_end(hash);
 }
 
-/* Cut a checked list into parts and take the memory for them. */
+/* Cut a checked list into parts and allocate their memory. */
 static coll_status coll__list_make(coll_request *r)
 {
     const size_t n = (size_t)r->call.list_count + 1;
@@ -168,7 +168,7 @@ static coll_status coll__list_bind(coll_request *r)
 
 static void coll__list_unbind(coll_request *r) { coll__list_free(coll__list_of(r)); }
 
-/* A part has ended; with the last one, the whole. */
+/* A part has ended; the whole ends with the last one. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
 {
     coll__list *list = coll__list_of(whole);
@@ -181,13 +181,13 @@ static void coll__list_part_done(coll_request *whole, coll_request *part, coll_s
     coll__request_finish(whole, list->status);
 }
 
-/* Start all parts; the whole is pending until the last has ended. */
+/* Start all parts; the whole is pending until the last one has ended. */
 static coll_status coll__list_start(coll_request *r)
 {
     coll__list *list = coll__list_of(r);
     coll_status status = COLL_OK;
 
-    coll__name_request(r, 0);                     /* parts have numbers; the head is for sentences            */
+    coll__name_request(r, 0);                     /* parts have numbers; this head is for error sentences     */
     coll__put32(r->head + 20, list->hash);
     list->status = COLL_OK;
     list->left = list->count + 1;
@@ -204,7 +204,7 @@ static coll_status coll__list_start(coll_request *r)
         if (status >= 0) status = coll__launch(part);
         else coll__list_part_done(r, part, status);
     }
-    coll__list_part_done(r, NULL, COLL_OK);       /* ours: with no parts at all it ends here                  */
+    coll__list_part_done(r, NULL, COLL_OK);       /* counted in `left`: without parts the whole ends here     */
     return status;
 }
 

@@ -1,11 +1,11 @@
-/* coll_match.h - messages and the lists they are in; which message goes into which receive.
+/* coll_match.h - messages, the lists that hold them, and the matching of messages and receives.
  *
- * A key is a space, a communicator, a tag and a peer; a receive may leave open its peer, or its tag, or both.  Each key that is
- * in use has a bin in one hash table, with the receives and the messages of that key, each in order.  A receive is in the bin of
- * what it asks for.  A message that no receive asks for yet is in four bins, one for each kind of receive that it could meet; one
- * of a collective, whose receives leave nothing open, is in one.  So each finds the other in a few steps, however many there are.
+ * A key is a space, a communicator, a tag and a peer.  A receive may leave open the peer, the tag, or both.  Each key in use
+ * has a bin in one hash table, with the receives and the messages of that key, in order.  A receive is in the bin of its key.
+ * A message without a receive is in four bins, one for each kind of receive that may match it; a message of a collective, whose
+ * receives leave nothing open, is in one.  So matching takes a few steps, however many messages there are.
  *
- * Receives carry a number that rises: of those in the four bins where a message may find one, the first posted gets it. */
+ * Receives have increasing numbers: of the receives in a message's four bins, the first posted one matches. */
 #ifndef COLL_MATCH_H
 #define COLL_MATCH_H
 
@@ -14,45 +14,45 @@ enum { COLL__ANY = -2 };
 /* What a receive leaves open. */
 enum { COLL__OPEN_PEER = 1, COLL__OPEN_TAG = 2, COLL__WAYS = 4 };
 
-/* Spaces of this table alone: long messages by number, on their way out and in. */
+/* Spaces of this table only: long messages by number, outgoing and incoming. */
 enum { COLL__SPACE_OUT = 64, COLL__SPACE_IN };
 
 typedef struct coll__match_key { uint64_t comm; int64_t tag; uint32_t space; int peer; } coll__match_key;
 
 /* Messages of one key. */
 typedef struct coll__bin {
-    struct coll__bin *chain;                     /* of a bucket; or of spare ones                            */
+    struct coll__bin *chain;                     /* in its bucket, or in the spare list                      */
     coll__match_key key;
-    int       way;                                /* by which of their links its messages are in it           */
+    int       way;                                /* index of the links by which its messages are in it       */
     struct { coll__message *first, *last; } lists[2];  /* messages; receives                           */
 } coll__bin;
 
 typedef struct coll__bin_link { coll__bin *bin; coll__message *next, *prev; } coll__bin_link;
 
-/* A message on its way out, or in; or a receive. */
+/* An outgoing or incoming message, or a receive. */
 struct coll__message {
-    struct coll__message_list *list;              /* that it is in; NULL: none                                */
-    coll__message *next, *prev;                  /* there                                                    */
-    coll__message *behind;                        /* in a queue of its peer                                   */
+    struct coll__message_list *list;              /* the list that it is in; or NULL                          */
+    coll__message *next, *prev;                  /* in that list                                             */
+    coll__message *behind;                        /* the next one in a queue of its peer                      */
     coll__bin_link links[COLL__WAYS];                 /* in bins                                                 */
-    uint64_t  order;                              /* of a receive: it rises                                   */
-    coll_request *request;                        /* a user's; NULL: nobody waits for it (any more)           */
-    coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
-    int       peer;                               /* in the session; wanted from COLL__ANY                    */
+    uint64_t  order;                              /* of a receive: increasing number                          */
+    coll_request *request;                        /* of the user; NULL: none waits for it (any more)          */
+    coll_xfer    *xfer;                           /* of a collective; NULL as above                           */
+    int       peer;                               /* rank in the session; COLL__ANY: any                      */
     coll__space space;
     uint64_t  comm;
-    int64_t   tag;                                /* of a collective's: the number of its order               */
+    int64_t   tag;                                /* of a collective: the number of its order                 */
     coll_type type;
-    uint64_t  count;                              /* elements; of a collective's: bytes                       */
+    uint64_t  count;                              /* elements; of a collective: bytes                         */
     size_t    length;                             /* bytes                                                    */
     uint32_t  id;                                 /* the sender's number of a long message                    */
-    bool      is_long, is_moving;                 /* moving: its body is queued at the transport              */
-    bool      is_copied;                          /* its sender does not wait for it                          */
-    bool      is_queued;                          /* something of it is at the transport                      */
+    bool      is_long, is_moving;                 /* moving: the transport has its body                       */
+    bool      is_copied;                          /* the sender does not wait for it                          */
+    bool      is_queued;                          /* the transport has a transfer of it                       */
     bool      is_want;
     coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
-    unsigned char *kept;                          /* memory of a short one, or NULL                           */
-    size_t    room;                               /* of it                                                    */
+    unsigned char *kept;                          /* memory of a short body, or NULL                          */
+    size_t    room;                               /* bytes of `kept`                                          */
 };
 
 typedef struct coll__message_list { coll__message *first, *last; } coll__message_list;
@@ -61,7 +61,7 @@ typedef struct coll__message_queue { coll__message *first, *last; } coll__messag
 typedef struct coll__bins {
     coll__bin **buckets, *spare;
     size_t       length, used;                    /* buckets, a power of two; bins in them                   */
-    const coll_allocator *memory;                 /* of all of them                                           */
+    const coll_allocator *memory;                 /* for all of them                                          */
 } coll__bins;
 
 /* ---- >>bins ---- */
@@ -87,14 +87,14 @@ static coll__bin *coll__bin_find(const coll__bins *t, const coll__match_key *key
     return bin;
 }
 
-/* Twice the table, or the first one.  false: there is none. */
+/* Make the table, or double it. false: there is no table. */
 static bool coll__bins_grow(coll__bins *t)
 {
     const coll__bins old = *t;
     const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
     coll__bin **buckets = (coll__bin **)coll__allocate(t->memory, length * sizeof *buckets);
 
-    if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */
+    if (!buckets) return old.length > 0;          /* more entries than buckets work, too                      */
     t->buckets = buckets;
     t->length = length;
     for (size_t i = 0; i < old.length; i++)
@@ -108,7 +108,7 @@ static bool coll__bins_grow(coll__bins *t)
     return true;
 }
 
-/* The bin of a key, made if there is none.  NULL: no memory. */
+/* The bin of a key; made if missing.  NULL: no memory. */
 static coll__bin *coll__bin_open(coll__bins *t, const coll__match_key *key, int way)
 {
     coll__bin *bin = coll__bin_find(t, key);
@@ -137,7 +137,7 @@ static void coll__bin_close(coll__bins *t, coll__bin *bin)
     t->used--;
 }
 
-/* Put a message at the end of the bin of a key.  false: no memory. */
+/* Append a message to the bin of a key. false: no memory. */
 static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key *key, int way)
 {
     coll__bin *bin = coll__bin_open(t, key, way);
@@ -152,7 +152,7 @@ static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key
     return true;
 }
 
-/* Take a message out of all bins that it is in. */
+/* Remove a message from all of its bins. */
 static void coll__bins_leave(coll__bins *t, coll__message *m)
 {
     for (int way = 0; way < COLL__WAYS; way++) {
@@ -186,24 +186,23 @@ static inline coll__match_key coll__match_key_of(const coll__message *m)
     return (coll__match_key){ m->comm, m->tag, m->space, m->peer };
 }
 
-/* What a receive leaves open. */
 static inline int coll__want_way(const coll__match_key *key)
 {
     return (key->peer == COLL__ANY ? COLL__OPEN_PEER : 0)
          | (key->space == COLL__SPACE_USER && key->tag == COLL_ANY_TAG ? COLL__OPEN_TAG : 0);
 }
 
-/* The key by which a receive that leaves so much open asks for a message. */
+/* The key with which a receive with this much open finds a message. */
 static inline coll__match_key coll__match_key_by(const coll__match_key *key, int way)
 {
     return (coll__match_key){ key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag, key->space,
                               way & COLL__OPEN_PEER ? COLL__ANY : key->peer };
 }
 
-/* How many kinds of receives may meet a message? */
+/* The number of kinds of receives that may match a message. */
 static inline int coll__ways_in(uint32_t space) { return space == COLL__SPACE_USER ? COLL__WAYS : 1; }
 
-/* The first receive posted that may take a message with this key.  NULL: there is none. */
+/* The first posted receive that matches a message with this key; or NULL. */
 static coll__message *coll__find_want(const coll__bins *t, const coll__match_key *key)
 {
     coll__message *best = NULL;
@@ -217,14 +216,14 @@ static coll__message *coll__find_want(const coll__bins *t, const coll__match_key
     return best;
 }
 
-/* The first message that a receive with this key may take. */
+/* The first message that matches a receive with this key; or NULL. */
 static coll__message *coll__find_message(const coll__bins *t, const coll__match_key *key)
 {
     const coll__bin *bin = coll__bin_find(t, key);
     return bin ? bin->lists[false].first : NULL;
 }
 
-/* Put a receive where messages find it; false: no memory. */
+/* Add a receive to its bin; false: no memory. */
 static bool coll__match_want(coll__bins *t, coll__message *want)
 {
     const coll__match_key key = coll__match_key_of(want);
@@ -233,7 +232,7 @@ static bool coll__match_want(coll__bins *t, coll__message *want)
     return coll__bin_put(t, want, &key, coll__want_way(&key));
 }
 
-/* Put a message where receives find it; false: no memory. */
+/* Add a message to its bins; false: no memory. */
 static bool coll__match_message(coll__bins *t, coll__message *m)
 {
     const coll__match_key key = coll__match_key_of(m);
@@ -252,7 +251,7 @@ static inline coll__match_key coll__number_key(uint32_t space, int peer, uint32_
     return (coll__match_key){ id, 0, space, peer };
 }
 
-/* Put a long message where its number finds it; false: no memory. */
+/* Add a long message by its number; false: no memory. */
 static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
 {
     const coll__match_key key = coll__number_key(space, m->peer, m->id);
@@ -261,7 +260,7 @@ static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
     return coll__bin_put(t, m, &key, 0);
 }
 
-/* ---- >>lists: of all messages in one state; and queues, out of which they go in order ---- */
+/* ---- >>lists of all messages in one state, and queues ---- */
 
 static void coll__message_append(coll__message_list *list, coll__message *m)
 {
@@ -274,7 +273,7 @@ static void coll__message_append(coll__message_list *list, coll__message *m)
     list->last = m;
 }
 
-/* Take a message out of the list that it is in, if any. */
+/* Remove a message from its list, if any. */
 static void coll__message_unlink(coll__message *m)
 {
     coll__message_list *list = m->list;

@@ -1,35 +1,34 @@
-/* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
- * collectives of derived communicators and prepared calls, whose order other ranks may not share.
+/* coll_messages.h - messages matched by key, over any transport: send, recv and sendrecv, and the collectives of derived
+ * communicators and prepared calls, whose order may differ between ranks.
  *
- * Between two ranks runs one stream of notes on COLL_CHANNEL_MESSAGES, each a head without a body; a body follows as the
- * next message where the note says so.  A receiver always listens for the next note, so nothing on the stream can be in the
- * way of anything else.
+ * Two ranks exchange notes on COLL_CHANNEL_MESSAGES.  A note is a head without a body; some notes are followed by a body in the
+ * next message.  A receiver always listens for the next note, so no message can block another one.
  *
- *     short    sender: NOTE_SHORT, body                              up to 8 KiB the sender copies it and is done at once
- *     long     sender: NOTE_LONG    receiver: NOTE_GO    sender: NOTE_BODY, body      straight from buffer to buffer
+ *     short    sender: NOTE_SHORT, body                              the sender copies up to 8 KiB and is done at once
+ *     long     sender: NOTE_LONG    receiver: NOTE_GO    sender: NOTE_BODY, body      from buffer to buffer
  *
- * The body of a short message lands in the buffer of its receive, if there is one already; otherwise the receiver keeps it.  What
- * it keeps is bounded by credit: COLL__CREDIT bytes for each peer, of which a short message takes its length and COLL__COST.  The
- * receiver hands back what it is done with, a quarter at a time, with NOTE_CREDIT.
+ * The body of a short message goes to the buffer of its receive if that is posted; otherwise the receiver keeps it.  Credit
+ * bounds what it keeps: COLL__CREDIT bytes for each peer, of which a short message takes its length and COLL__COST.  The
+ * receiver returns credit of finished messages with NOTE_CREDIT, a quarter at a time.
  *
- * A sender that is out of credit holds its messages back, in order: a receiver that takes them in that order hands credit back
- * while the others are on their way, and no message costs more than before.  One that takes them in another order could wait for
- * a message that is held, and never hand credit back.  So NOTE_CREDIT also tells when half of the credit is with messages that no
- * receive asks for; then the sender holds nothing back, and what is beyond the credit goes the long way.  As long as less than
- * half is, a sender without credit need not ask: the receiver is done with more than a quarter, and hands it back.
+ * A sender without credit holds its messages back, in order.  If the receiver takes messages in that order, it returns credit
+ * while others are in transit.  If it takes them in another order, it could wait for a message that is held back, and never
+ * return credit.  So NOTE_CREDIT also reports when messages without a receive take half of the credit.  Then the sender holds
+ * nothing back; messages beyond the credit are sent as long ones.  While less than half is taken, the receiver will return more
+ * than a quarter, so the sender can wait.
  *
- * A key is a space, a communicator and a tag; within a key, messages of one sender match in the order sent.  In the space of
- * users the note says all there is to know.  A message of a collective also brings its fingerprint, as the head of the body
- * of a short one, or of an empty body behind NOTE_LONG, so that ranks that disagree can be told what each other called.
+ * A key is a space, a communicator and a tag.  With equal keys, messages of one sender match in the order sent.  In the space
+ * of users the note has all information.  A message of a collective also carries its fingerprint, so that mismatches can be
+ * reported: in the head of a short body, or of an empty body after NOTE_LONG.
  *
- * No step here looks at more messages than it moves, but for those that end a communicator.  What is written and how it leaves is
- * in coll_notes.h, which message goes into which receive in coll_match.h. */
+ * Except at the end of a communicator, no step looks at more messages than it advances. coll_notes.h has the notes and sends
+ * messages; coll_match.h matches messages and receives. */
 #ifndef COLL_MESSAGES_H
 #define COLL_MESSAGES_H
 
 /* ---- >>ends of a message ---- */
 
-/* The part of a request, or the transfer, that this message was is done. */
+/* Finish the part of a request, or the transfer, that this message was. */
 static void coll__message_done(coll__message *m, coll_status status)
 {
     coll_request *r = m->request;
@@ -49,7 +48,7 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (!r->sending && !r->receiving) coll__request_finish(r, status);
 }
 
-/* This message cannot land in that receive.  Both are put where the end of all messages finds them. */
+/* Message and receive do not fit.  Both go to lists, where coll__messages_end_all finds them. */
 static coll_status coll__message_misfit(coll__session *session, coll__message *want, coll__message *m)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -66,8 +65,8 @@ static coll_status coll__message_misfit(coll__session *session, coll__message *w
 
 /* ---- >>credit ---- */
 
-/* Hand credit back if enough is due, and tell if much is taken by what no receive asks for.  The note goes last, for a simulated
- * rank may end in it. */
+/* Return credit if enough is due; report if messages without a receive take half of it.  Send the note last: a simulated rank
+ * may end in it. */
 static coll_status coll__credit_tell(coll__session *session, int peer)
 {
     coll__peer *p = &session->messages->peers[peer];
@@ -82,7 +81,7 @@ static coll_status coll__credit_tell(coll__session *session, int peer)
     return coll__reply(session, COLL__NOTE_CREDIT, &about);
 }
 
-/* A message that has come is done with. */
+/* A received message is finished. */
 static coll_status coll__message_dismiss(coll__session *session, coll__message *m)
 {
     coll__peer *p = &session->messages->peers[m->peer];
@@ -98,7 +97,7 @@ static coll_status coll__message_dismiss(coll__session *session, coll__message *
     return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
-/* No receive asks for it yet. */
+/* Keep a message that has no receive yet. */
 static coll_status coll__message_keep(coll__session *session, coll__message *m)
 {
     coll__messages *all = session->messages;
@@ -110,9 +109,9 @@ static coll_status coll__message_keep(coll__session *session, coll__message *m)
     return coll__credit_tell(session, m->peer);
 }
 
-/* ---- >>meeting ---- */
+/* ---- >>matching ---- */
 
-/* A receive knows its message, of which more is to come. */
+/* A receive has its message, but not all of the body. */
 static void coll__want_moves(coll__messages *all, coll__message *want)
 {
     coll__bins_leave(&all->bins, want);
@@ -120,7 +119,7 @@ static void coll__want_moves(coll__messages *all, coll__message *want)
     coll__message_append(&all->moving, want);
 }
 
-/* What came for a collective is not what it expects.  The engine says what is wrong. */
+/* Does a received message of a collective differ from the expected one?  Then the engine reports the mismatch. */
 static bool coll__is_other_call(coll_xfer *x, const unsigned char *head, size_t length)
 {
     if (!memcmp(x->head, head, COLL_HEAD_LENGTH) && x->length == length) return false;
@@ -128,7 +127,7 @@ static bool coll__is_other_call(coll_xfer *x, const unsigned char *head, size_t 
     return true;
 }
 
-/* A receive has met its message: `want` takes over what is known of it. */
+/* Match a receive with a message: `want` takes over the message's data. */
 static coll_status coll__message_join(coll__session *session, coll__message *want, coll__message *m)
 {
     coll__messages *all = session->messages;
@@ -155,7 +154,7 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
     return coll__message_dismiss(session, m);
 }
 
-/* A message is known in full, and if it is short, it is here. */
+/* All of a long message's note, or all of a short message, has arrived. */
 static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
     const coll__match_key key = coll__match_key_of(m);
@@ -164,7 +163,7 @@ static coll_status coll__message_announced(coll__session *session, coll__message
     return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
 }
 
-/* A receive is wanted. */
+/* Post a receive. */
 static coll_status coll__message_want(coll__session *session, coll__message *want)
 {
     coll__messages *all = session->messages;
@@ -177,7 +176,7 @@ static coll_status coll__message_want(coll__session *session, coll__message *wan
     return coll__match_want(&all->bins, want) ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-/* ---- >>notes that arrive ---- */
+/* ---- >>received notes ---- */
 
 static coll_status coll__note_wrong(coll__session *session, int peer, const unsigned char *head)
 {
@@ -188,18 +187,18 @@ static coll_status coll__note_wrong(coll__session *session, int peer, const unsi
     return coll__session_fail(session, &failure);
 }
 
-/* A body has to be received before the next note. */
+/* Receive a body before the next note. */
 static coll_status coll__body_receive(coll__session *session, coll__message *m, const unsigned char *head, void *buffer,
                                       size_t length)
 {
     unsigned char copy[COLL_HEAD_LENGTH];
 
-    memcpy(copy, head, sizeof copy);              /* `head` may be the one we are about to write              */
+    memcpy(copy, head, sizeof copy);              /* `head` may be in the message that is written here        */
     session->messages->peers[m->peer].incoming = m;
     return coll__body_post(session, m, &m->body, copy, buffer, length, false);
 }
 
-/* All of a body that goes straight to its receive is here; of a short one, the head may say that it is of another call. */
+/* A body has arrived in the buffer of its receive.  The head of a short body may show another call. */
 static coll_status coll__want_fulfilled(coll__session *session, coll__message *want)
 {
     const bool is_other = want->xfer && !want->is_long && coll__is_other_call(want->xfer, want->body.head, want->length);
@@ -208,14 +207,13 @@ static coll_status coll__want_fulfilled(coll__session *session, coll__message *w
     return coll__message_dismiss(session, want);
 }
 
-/* The body that was being received is here. */
+/* A body has arrived. */
 static coll_status coll__body_arrived(coll__session *session, coll__message *m)
 {
     return m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
 }
 
-/* The receive for which a short message is, if it fits there; then the receive takes over what is known of the message.  NULL:
- * there is none, or it does not fit. */
+/* The receive that matches a short message, if the message fits; it takes over the message's data.  NULL: none. */
 static coll__message *coll__note_want(coll__messages *all, const coll__message *m)
 {
     const coll__match_key key = coll__match_key_of(m);
@@ -230,7 +228,7 @@ static coll__message *coll__note_want(coll__messages *all, const coll__message *
     return want;
 }
 
-/* A new message: into the buffer that waits for it, or kept until one does. */
+/* A new message: receive it into the buffer of its receive, or keep it. */
 static coll_status coll__note_message(coll__session *session, int peer, const unsigned char *head)
 {
     coll__messages *all = session->messages;
@@ -261,7 +259,7 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
     return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
-/* More credit, or the news that there will not be more so soon. */
+/* More credit, or a report that there will be none for now. */
 static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
     coll__peer *p = &session->messages->peers[peer];
@@ -318,7 +316,7 @@ static coll_status coll__xfer_trouble(coll__session *session, const coll_xfer *x
     return coll__session_broken(session, x->status);
 }
 
-/* Notes and bodies of one peer, as far as they have come. */
+/* Process the notes and bodies of a peer that have arrived. */
 static coll_status coll__peer_advance(coll__session *session, int peer)
 {
     coll__peer *p = &session->messages->peers[peer];
@@ -336,8 +334,7 @@ static coll_status coll__peer_advance(coll__session *session, int peer)
     }
 }
 
-/* Drop what has been delivered to a peer.  A long message is delivered with its body; until its receiver asks for that, its
- * number finds it. */
+/* Remove what was delivered to a peer.  A long message is delivered with its body; until NOTE_GO it is found by number. */
 static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
 {
     for (coll__message *m; (m = p->sending.first) != NULL;) {
@@ -368,15 +365,15 @@ static coll_status coll__outgoing_advance(coll__session *session)
     return status;
 }
 
-/* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
- * nothing more of one that has only freed. */
+/* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
+ * the transport. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
     const coll__gone *gone = coll__gone_of(session, peer, m->comm);
     return coll__has_left(session, peer) || (gone && (gone->is_sure || !m->is_queued));
 }
 
-/* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
+/* A peer that has left, if no remaining peer can complete this message; else -1. */
 static int coll__nobody_left(const coll__session *session, const coll__message *m)
 {
     const coll_comm *comm = m->request ? m->request->comm : NULL;
@@ -393,7 +390,7 @@ static int coll__nobody_left(const coll__session *session, const coll__message *
     return gone;
 }
 
-/* A message that waits for a rank which has left will never be done. */
+/* Fail if a message waits for a rank that has left. */
 static coll_status coll__messages_check_left(coll__session *session)
 {
     coll__messages *all = session->messages;
@@ -412,7 +409,7 @@ static coll_status coll__messages_check_left(coll__session *session)
     return COLL_OK;
 }
 
-/* Move all messages on without waiting. */
+/* Advance all messages without waiting. */
 static coll_status coll__messages_advance(coll__session *session)
 {
     coll__messages *all = session->messages;
@@ -429,8 +426,8 @@ static coll_status coll__messages_advance(coll__session *session)
 
 /* ---- >>starting ---- */
 
-/* Send or receive a transfer of a collective by the key of its order.  What the transport has sent at once is done at once: the
- * caller may sleep next. */
+/* Send or receive a transfer of a collective, by the key of its order.  A send that the transport completed at once is finished
+ * here, because the caller may sleep next. */
 static coll_status coll__messages_post(const coll__order *order, coll_xfer *x, bool is_send)
 {
     coll__session *session = order->comm->session;
@@ -474,7 +471,7 @@ static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bo
         r->receiving = m;
         return coll__message_want(session, m);
     }
-    if (peer == session->rank) {                  /* kept like one that has arrived                           */
+    if (peer == session->rank) {                  /* handled like one that has arrived                        */
         if (m->length) memcpy(m->kept, r->call.send, m->length);
         m->request = NULL;
         return coll__message_announced(session, m);
@@ -483,8 +480,8 @@ static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bo
     return coll__message_send(session, m);
 }
 
-/* Start a send, recv or sendrecv.  The request may be finished when this returns.  The receive comes last: it may find its
- * message at once, and then ends the request if no send holds it. */
+/* Start a send, recv or sendrecv.  The request may be finished on return.  The receive is last: it may match at once and finish
+ * the request. */
 static coll_status coll__messages_start(coll_request *r)
 {
     const coll_call *call = &r->call;
@@ -500,7 +497,7 @@ static coll_status coll__messages_start(coll_request *r)
 
 /* ---- >>ending ---- */
 
-/* A sendrecv has two messages: both must forget the request before it ends. */
+/* End one message.  A sendrecv has two: both drop the request before it ends. */
 static void coll__message_give_up(coll__message *m, coll_status status)
 {
     coll_request *r = m->request;
@@ -515,7 +512,7 @@ static void coll__message_give_up(coll__message *m, coll_status status)
     if (r->status == COLL_PENDING) coll__request_finish(r, status);
 }
 
-/* End every message with `status`.  The transport has let go of all transfers before. */
+/* End every message with `status`.  The transport has released all transfers. */
 static void coll__messages_end_all(coll__session *session, coll_status status)
 {
     coll__messages *all = session->messages;
@@ -534,7 +531,7 @@ static void coll__messages_free(coll__session *session)
 
     if (!all) return;
     for (int peer = 0; all->peers && peer < session->size; peer++) {
-        coll__message *m = all->peers[peer].incoming;     /* may also be in a list: free it once              */
+        coll__message *m = all->peers[peer].incoming;     /* may also be in a list; free it once              */
         if (!m) continue;
         coll__message_spare(all, m);
     }
@@ -576,7 +573,7 @@ static bool coll__messages_are_moving(const coll_comm *comm)
     return false;
 }
 
-/* A message of a collective that is over for us, but was never received: its sender has made another call. */
+/* A message of a finished collective was never received: its sender made another call. */
 static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure *failure)
 {
     const coll__session *session = comm->session;
@@ -592,8 +589,8 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
     return COLL_OK;
 }
 
-/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
- * that of coll_init, from when one has waited for long. */
+/* If the transport does not know which ranks freed a communicator, its members listen for NOTE_GONE: in derived communicators
+ * from the start, in that of coll_init after a long wait. */
 static coll_status coll__messages_hear(const coll_comm *comm)
 {
     coll__session *session = comm->session;
@@ -604,8 +601,8 @@ static coll_status coll__messages_hear(const coll_comm *comm)
     return status;
 }
 
-/* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
- * with whom it exchanged messages are told. */
+/* A communicator is freed and the session goes on.  Its receives end, its arrived messages are dropped, and peers with which it
+ * exchanged messages get NOTE_GONE. */
 static void coll__messages_close(coll_comm *comm, coll_status status)
 {
     coll__session *session = comm->session;
@@ -630,7 +627,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     }
 }
 
-/* Is there any on its way, or waited for? */
+/* Is any message in transit or awaited? */
 static bool coll__messages_are_there(const coll__session *session)
 {
     const coll__messages *all = session->messages;
@@ -638,7 +635,7 @@ static bool coll__messages_are_there(const coll__session *session)
     return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
 }
 
-/* Mark the ranks of the session that a message request is waiting for. */
+/* Mark the ranks of the session that a message request waits for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {
     if (r->sending) is_late[r->sending->peer] = 1;

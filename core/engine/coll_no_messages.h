@@ -1,5 +1,5 @@
-/* coll_no_messages.h - a program without messages (COLL_LEAST): the transport carries out every collective as a whole, and
- * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
+/* coll_no_messages.h - replaces messages in a program without them (COLL_LEAST): the transport executes every collective as a
+ * whole, and coll_check.h refuses messages. */
 #ifndef COLL_NO_MESSAGES_H
 #define COLL_NO_MESSAGES_H
 

@@ -1,10 +1,10 @@
-/* coll_notes.h - messages by key (coll_messages.h): what is kept of each peer, the notes, and how a message leaves. */
+/* coll_notes.h - messages by key (coll_messages.h): the state of each peer, the notes, and sending. */
 #ifndef COLL_NOTES_H
 #define COLL_NOTES_H
 
-/* A rank keeps at most COLL__CREDIT for each peer that nobody has asked for (1 MiB, or 2.5 MiB with all that belongs to it), and
- * less than a kilobyte for each message beyond that, whose sender waits with its buffer.  COLL__CREDIT is more than four times
- * what the longest short message takes: see coll_messages.h. */
+/* For each peer a rank keeps at most COLL__CREDIT of unexpected messages (1 MiB; 2.5 MiB with their bookkeeping).  Each message
+ * beyond that takes less than a kilobyte, and its sender waits.  COLL__CREDIT is more than four times the cost of the longest
+ * short message (coll_messages.h). */
 _Static_assert(COLL__CREDIT > 4 * (COLL__SHORT_MOST + COLL__COST), "credit for five of the longest short messages");
 
 typedef enum coll__note {
@@ -16,37 +16,37 @@ enum { COLL__NOTE_MAGIC = 0xc012 };
 
 typedef struct coll__peer {
     bool      is_open;
-    bool      is_full;                            /* half of our credit is with messages that it keeps        */
-    bool      has_told;                           /* that the same is so here                                 */
-    size_t    credit;                             /* of short messages that we may still send                 */
-    size_t    taken;                              /* credit that it has not got back ...                      */
-    size_t    kept, owed;                         /* ... for messages without a receive; for those that are done with */
+    bool      is_full;                            /* the peer reported that messages without a receive take half of our credit */
+    bool      has_told;                           /* we reported the same                                     */
+    size_t    credit;                             /* for short messages that we may still send                */
+    size_t    taken;                              /* credit that the peer has not got back:                   */
+    size_t    kept, owed;                         /* for messages without a receive; for finished ones        */
     coll_xfer listen;
-    coll__message *incoming;                      /* whose body is being received; NULL: we listen            */
-    coll__message_queue sending;                  /* with something at the transport, in that order           */
-    coll__message_queue held;                     /* for want of credit                                       */
-    struct coll__peer *open_next;                 /* among those who are open                                 */
-    struct coll__peer *busy_next;                 /* among those who have something in `sending`              */
+    coll__message *incoming;                      /* its body is being received; NULL: listening for a note   */
+    coll__message_queue sending;                  /* messages with transfers in progress, in order            */
+    coll__message_queue held;                     /* messages without credit                                  */
+    struct coll__peer *open_next;                 /* in the list of open peers                                */
+    struct coll__peer *busy_next;                 /* in the list of peers with something in `sending`         */
     bool      is_busy;
 } coll__peer;
 
 struct coll__messages {
     coll__peer    *peers;
-    coll__message_list outgoing;                  /* to be delivered                                          */
+    coll__message_list outgoing;                  /* not delivered yet                                        */
     coll__message_list wanted;                    /* receives without a message, in order                     */
     coll__message_list arrived;                   /* messages without a receive, in order                     */
-    coll__message_list moving;                    /* receives whose message is known, and not all here        */
-    coll__message_list replies;                   /* other notes being sent                                   */
-    coll__message *spare[2];                      /* to be used again: without memory for a body, and with it */
-    coll__bins     bins;                          /* of all that wait for one another                         */
+    coll__message_list moving;                    /* receives that have a message, but not all of its body    */
+    coll__message_list replies;                   /* other notes in transit                                   */
+    coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
+    coll__bins     bins;                          /* hash tables for matching                                 */
     coll__peer    *open, *busy;
-    uint64_t       orders;                        /* of receives, so far                                      */
+    uint64_t       orders;                        /* receives posted so far                                   */
     uint32_t       next_id;
 };
 
-/* ---- >>messages to be used again ---- */
+/* ---- >>reuse of messages ---- */
 
-/* A message with memory for a short body of `room` bytes. */
+/* A message with memory for a short body of `room` bytes; 0: none. */
 static coll__message *coll__message_take(coll__messages *all, size_t room)
 {
     coll__message **from = &all->spare[room > 0], *m = *from;
@@ -69,7 +69,7 @@ static coll__message *coll__message_take(coll__messages *all, size_t room)
     return NULL;
 }
 
-/* A message is over.  Only short memory stays. */
+/* Free a message for reuse.  It keeps its memory up to COLL__COPY_MOST. */
 static void coll__message_spare(coll__messages *all, coll__message *m)
 {
     coll__bins_leave(&all->bins, m);
@@ -98,9 +98,9 @@ static void coll__message_free_all(coll__message *m)
  *      0 u16 magic    2 note    3 space, and COLL__NOTE_IS_BODY    4 u64 communicator    12 id    16 u32 type    20 u32 tag
  *     24 u64 count
  *
- * Of a collective's, number u64 of the order stands in the place of type and tag. */
+ * For a collective, type and tag are replaced by the u64 number of its order. */
 
-enum { COLL__NOTE_IS_BODY = 0x80 };               /* the head of a body is its note with this                 */
+enum { COLL__NOTE_IS_BODY = 0x80 };               /* marks the head of a body                                 */
 
 static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
 {
@@ -115,7 +115,7 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
     coll__put64(head + 24, m->count);
 }
 
-/* Something of this message is with the transport. */
+/* The transport has a transfer of this message. */
 static void coll__peer_sends(coll__messages *all, coll__message *m)
 {
     coll__peer *p = &all->peers[m->peer];
@@ -142,13 +142,13 @@ static coll_status coll__note_send(coll__session *session, coll__message *m, col
     return session->transport->send(session->context, x);
 }
 
-/* Does a body come right behind the note that announces this message? */
+/* Does a body follow the note that announces this message? */
 static bool coll__is_followed(const coll__message *m)
 {
     return m->space != COLL__SPACE_USER || (!m->is_long && m->length > 0);
 }
 
-/* Queue a body to be sent or received.  Its head is the fingerprint of a collective, otherwise its note, marked as the body. */
+/* Send or receive a body.  Its head is the fingerprint of a collective, or else its note with COLL__NOTE_IS_BODY. */
 static coll_status coll__body_post(coll__session *session, coll__message *m, coll_xfer *x, const unsigned char *head,
                                    void *buffer, size_t length, bool is_send)
 {
@@ -194,7 +194,7 @@ static coll_status coll__listen(coll__session *session, int peer)
     return session->transport->recv(session->context, x);
 }
 
-/* Make ready to exchange messages with a peer, or, COLL__ANY, with all members of a communicator. */
+/* Prepare to exchange messages with a peer. */
 static coll_status coll__peer_open(coll__session *session, int peer)
 {
     coll__messages *all = session->messages;
@@ -215,29 +215,29 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     return coll__listen(session, peer);
 }
 
-/* ---- >>leaving ---- */
+/* ---- >>sending ---- */
 
 static inline size_t coll__cost_of_message(size_t length) { return length + COLL__COST; }
 
-/* Does a message go the long way? */
+/* Is a message sent as a long one? */
 static inline bool coll__must_ask(const coll__session *session, const coll__peer *p, size_t length)
 {
     return session->is_synchronous || length > COLL__SHORT_MOST || coll__cost_of_message(length) > p->credit;
 }
 
-/* Is a message to wait for credit? */
+/* Does a message have to wait for credit? */
 static inline bool coll__must_hold(const coll__session *session, const coll__peer *p, size_t length)
 {
     return !session->is_synchronous && length <= COLL__SHORT_MOST && coll__cost_of_message(length) > p->credit && !p->is_full;
 }
 
-/* The bytes of a message that is on its way out. */
+/* The bytes of an outgoing message. */
 static inline void *coll__message_bytes(const coll__message *m)
 {
     return m->xfer ? m->xfer->buffer : m->request ? coll__behind(m->request->call.send, 0) : m->kept;
 }
 
-/* A message leaves now. */
+/* Send a message now. */
 static coll_status coll__message_go(coll__session *session, coll__message *m)
 {
     coll__peer *p = &session->messages->peers[m->peer];
@@ -260,7 +260,7 @@ static coll_status coll__message_go(coll__session *session, coll__message *m)
     return coll__body_post(session, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
 }
 
-/* Send a message that is filled in but for its number.  Nobody waits for one that is copied. */
+/* Send a message; all but its number is set.  A copied one is complete for its caller. */
 static coll_status coll__message_send(coll__session *session, coll__message *m)
 {
     coll__peer *p = &session->messages->peers[m->peer];
@@ -273,7 +273,7 @@ static coll_status coll__message_send(coll__session *session, coll__message *m)
     return COLL_OK;
 }
 
-/* A message of `length` bytes to or from a peer; one that is sent is copied if it is short and goes at once, or to ourselves. */
+/* A new message of `length` bytes to or from a peer.  It is copied if it is sent at once and short, or to this rank itself. */
 static coll__message *coll__message_new(coll__session *session, int peer, size_t length, bool is_send)
 {
     const bool is_self = peer == session->rank;

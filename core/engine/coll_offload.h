@@ -1,13 +1,12 @@
-/* coll_offload.h - calls that the transport carries out as a whole. */
+/* coll_offload.h - calls that the transport executes as a whole. */
 #ifndef COLL_OFFLOAD_H
 #define COLL_OFFLOAD_H
 
 #if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
 
-/* A call that names an algorithm wants the engine. */
+/* A call that names an algorithm is for the engine. */
 static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
 
-/* Offer it. */
 static coll_status coll__offload_advance(coll_request *r)
 {
     const coll__session *session = r->comm->session;
@@ -21,7 +20,7 @@ static coll_status coll__offload_advance(coll_request *r)
     return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
 }
 
-/* Offer one again that it has begun.  It may decline it yet, on all ranks alike: then the next carrier begins. */
+/* Offer a task again that has begun.  If the transport declines it, it declines on all ranks; then the next carrier begins. */
 static coll_status coll__offload_again(coll_request *r)
 {
     const coll_status status = coll__offload_advance(r);
@@ -32,7 +31,7 @@ static coll_status coll__offload_again(coll_request *r)
     return coll__carry_on(r);
 }
 
-/* The task behind it may begin as soon as this one has. */
+/* The next task may begin as soon as this one has begun. */
 static COLL__UNUSED uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)

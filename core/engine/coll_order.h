@@ -1,5 +1,4 @@
-/* coll_order.h - the order in which collectives are carried out, one after the other (coll__order): begun, offered to the
- * transport, and left with all that it has; and who carries one out. */
+/* coll_order.h - orders: collectives that run one after the other (coll__order), their workspaces, and the choice of carriers. */
 #ifndef COLL_ORDER_H
 #define COLL_ORDER_H
 
@@ -9,14 +8,14 @@ static void coll__order_init(coll__order *order, coll_comm *comm, coll__space sp
     order->queue_end = &order->queue;
 }
 
-/* Is the transport offered the collectives of an order? */
+/* Does the transport get the collectives of an order? */
 static inline bool coll__order_is_offered(const coll__order *order)
 {
     const coll_comm *comm = order->comm;
     return COLL__TAKES_WHOLE && (order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all));
 }
 
-/* The group of the transport for a keyed order, where the transport takes whole collectives. */
+/* Make the transport's group for a keyed order, if the transport executes whole collectives. */
 static coll_status coll__order_join(coll__order *order)
 {
     const coll_comm *comm = order->comm;
@@ -35,7 +34,7 @@ static coll_status coll__order_join(coll__order *order)
     return COLL_OK;
 }
 
-/* Its groups are gone, or are nobody's business. */
+/* The groups were freed, or must not be used any more. */
 static void coll__order_forget(coll__order *order)
 {
     order->group = NULL;
@@ -43,7 +42,7 @@ static void coll__order_forget(coll__order *order)
     if (order->inter) coll__order_forget(&order->inter->main);
 }
 
-/* What a communicator believes of its wire, once it is known which of the ranks that the numbers are for are its own. */
+/* Settle the link numbers of a communicator for its own ranks. */
 static void coll__numbers_divide(coll_comm *comm)
 {
     coll__numbers *const n = &comm->numbers;
@@ -53,7 +52,7 @@ static void coll__numbers_divide(coll_comm *comm)
     n->nominal.per_byte /= faster;
 }
 
-/* The numbers of `all`, for so many of its ranks: number i is called ranks[i] there. */
+/* The numbers of `all` for `size` of its ranks; number i has rank ranks[i] there. */
 static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, const int *ranks, int size)
 {
     *n = *all;
@@ -62,7 +61,7 @@ static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, co
     coll__sites_inherit(&n->sites, &all->sites, ranks, size);
 }
 
-/* A communicator of some ranks of another has them. */
+/* Numbers for a communicator of some ranks of another one. */
 static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, const int *ranks)
 {
     coll__numbers_of_some(&comm->numbers, all, ranks, comm->size);
@@ -83,7 +82,7 @@ static void coll__workspace_clear(coll__workspace *w)
     }
 }
 
-/* Those from `i` on, in which nothing runs. */
+/* Free the workspaces from `i` on; none is in use. */
 static void coll__workspaces_give(coll__order *order, int i)
 {
     for (; i < COLL__ABREAST; i++) {
@@ -93,10 +92,10 @@ static void coll__workspaces_give(coll__order *order, int i)
     }
 }
 
-/* That of a request while it runs; NULL: none has been needed in its place so far. */
+/* The workspace of a running request; NULL: not needed so far. */
 static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
 
-/* The order's, in place `i`.  NULL: there is no memory. */
+/* Workspace `i` of the order; NULL: no memory. */
 static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
     coll__workspace **at = &order->workspaces[i];
@@ -134,9 +133,9 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm);
 }
 
-/* ---- >>who carries them ---- */
+/* ---- >>carriers ---- */
 
-/* The carrier of a checked request, as far as one can tell before it starts. */
+/* The first carrier that accepts a checked request. */
 static const coll__carrier *coll__carrier_of(const coll_request *r)
 {
     const coll__carrier *c = r->comm->session->carriers;
@@ -147,7 +146,7 @@ static const coll__carrier *coll__carrier_of(const coll_request *r)
     return c;
 }
 
-/* The next one behind the carrier of a request, which has declined. */
+/* The next carrier; the current one has declined. */
 static const coll__carrier *coll__next_carrier(coll_request *r)
 {
     COLL__ASSERT(r->carrier >= r->comm->session->carriers
@@ -156,7 +155,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
     return ++r->carrier;
 }
 
-/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
+/* Advance a collective.  Starts it with its carrier, or with the next one that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
     if (r->strided && !r->is_started) coll__strides_start(r);

@@ -1,40 +1,39 @@
-/* coll_packets.h - runs an algorithm on blocks whose length only their two ends know, in packets (coll_choice.h).
+/* coll_packets.h - runs algorithms in packets (coll_choice.h) for blocks whose length only sender and receiver know.
  *
  *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
  *     the direct exchange            -------------------------        long blocks, from buffer to buffer
  *
- * Of the places of an algorithm INPUT and RESULT are the user's buffers, as ever.  A slot of WORK holds what one packet says, and
- * where its bytes lie: in the input, or in the message that brought it.  So copies between slots move no bytes: a block is copied
- * once into each message that it travels in, and out of the last one.
+ * INPUT and RESULT are the user's buffers.  A slot of WORK holds the description of a packet and the address of its bytes: in
+ * the input, or in a received message.  So copies between slots move no bytes.  A block is copied once into each message, and
+ * once out of the last one.
  *
- * What a packet says comes from others: it is held against what this rank knows before a byte is used. */
+ * Every received packet is checked against what this rank knows before a byte is used. */
 #ifndef COLL_PACKETS_H
 #define COLL_PACKETS_H
 
 #if COLL__HAS_COUNTS && COLL__HAS_MESSAGES && COLL__HAS_CHOICE
 
-/* What a packet says of its block: how many elements of which type; no elements have no type.  `length`: bytes that it has with
- * it, all or none. */
+/* A packet's description of its block: count and type (0 if empty).  `length`: bytes in the packet, all of the block or none. */
 typedef struct coll__packet {
     uint64_t count;
     uint32_t type, length;
     const unsigned char *at;
 } coll__packet;
 
-/* A call on its way; it lies in front in the memory of its order. */
+/* A running call; at the front of its workspace's memory. */
 typedef struct coll__packets {
-    const coll__algorithm *straight;              /* of the same kind: what long blocks go by                 */
+    const coll__algorithm *straight;              /* algorithm for the long blocks of this kind               */
     size_t       each;                            /* bytes of a packet                                        */
-    int          round;                           /* of the algorithm                                         */
-    bool         is_posted;                       /* it has begun                                             */
-    int          xfer_count, finished;            /* messages of this round; so many from the front are done  */
-    int          long_count, long_finished;       /* the same of long blocks                                  */
-    int          room, steps;                     /* of the list: for so many; of this round                  */
-    coll__step  *list, *long_list;                /* long: of the direct exchange, of long_steps              */
+    int          round;                           /* the current one                                          */
+    bool         is_posted;                       /* its messages are posted                                  */
+    int          xfer_count, finished;            /* messages of this round; completed ones, counted from the first */
+    int          long_count, long_finished;       /* the same for long blocks                                 */
+    int          room, steps;                     /* capacity of `list`; steps of this round                  */
+    coll__step  *list, *long_list;                /* long_list: the direct exchange, of long_steps steps      */
     int          long_steps;
     coll_xfer   *xfers, *longs;
     coll__packet *slots;                          /* WORK                                                     */
-    unsigned char *messages;                      /* memory for those that are still to come                  */
+    unsigned char *messages;                      /* free memory for messages                                 */
 } coll__packets;
 
 static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)coll__workspace_of(r)->arena; }
@@ -46,7 +45,7 @@ static inline const coll__layout *coll__side_layout(const coll_request *r, coll_
     return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
 }
 
-/* A block of the user's, and where it lies. */
+/* A block of the user's buffer: its address and length. */
 static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
 {
     const coll__layout *l = coll__side_layout(r, place);
@@ -56,7 +55,7 @@ static unsigned char *coll__block_at(const coll_request *r, coll__place place, i
     return coll__behind(l->base, range.at * r->codec.type_size);
 }
 
-/* The packet that tells of it. */
+/* Its packet. */
 static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
 {
     const coll__layout *l = coll__side_layout(r, place);
@@ -76,9 +75,9 @@ static coll__packet coll__packet_at(const coll_request *r, const coll__span *spa
     return span->place == COLL__INPUT ? coll__packet_of(r, COLL__INPUT, at) : coll__packets_of(r)->slots[at];
 }
 
-/* ---- >>arrival ---- */
+/* ---- >>received packets ---- */
 
-/* What a packet tells of a block is not what this rank expects. */
+/* A packet describes another block than this rank expects. */
 static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got, int block, int source)
 {
     const coll__session *session = r->comm->session;
@@ -96,7 +95,7 @@ static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* A packet that no rank of ours has made. */
+/* A packet that no correct peer sends. */
 static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, int peer)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -106,7 +105,7 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* A block has come to where it is needed, or, of a long one, word of it. */
+/* A block, or the description of a long one, has reached its destination. */
 static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
 {
     const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
@@ -120,7 +119,7 @@ static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got
     return COLL_OK;
 }
 
-/* A packet is to be block or slot `i` of a span. */
+/* Store a packet as block or slot `i` of a span. */
 static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
 {
     const int at = coll__span_at(span, i, coll__circle(r->execution, span));
@@ -141,7 +140,7 @@ static void coll__packet_write(unsigned char *message, size_t each, const coll__
     memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
 }
 
-/* The packets of a message that has come. */
+/* Take the packets out of a received message. */
 static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
 {
     const unsigned char *at = (const unsigned char *)x->buffer;
@@ -172,7 +171,7 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
     return coll__post(r, x, step->verb);
 }
 
-/* Between two ranks the packets of round 0 go first, then the long block. */
+/* Between two ranks, packets of round 0 precede the long block. */
 static coll_status coll__packets_begin_round(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
@@ -185,7 +184,7 @@ static coll_status coll__packets_begin_round(coll_request *r)
     for (int s = 0; s < p->steps && status == COLL_OK; s++) {
         const coll__step *step = &p->list[s];
         for (int i = 0; step->verb == COLL__COPY && i < step->span.blocks && status == COLL_OK; i++) {
-            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* our own: see below       */
+            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* see coll__longs_begin */
             const coll__packet packet = coll__packet_at(r, &step->from, i);
             status = coll__packet_put(r, &step->span, i, &packet);
         }
@@ -211,7 +210,7 @@ static coll_status coll__packets_end_round(coll_request *r)
 
 /* ---- >>long blocks ---- */
 
-/* The step of their messages' heads, which no packets have. */
+/* The step in the heads of their messages; packets use other steps. */
 static inline long coll__long_step(const coll_request *r) { return r->execution->rounds; }
 
 static coll_status coll__long_post(coll_request *r, const coll__step *step)
@@ -231,7 +230,7 @@ static coll_status coll__long_post(coll_request *r, const coll__step *step)
     return coll__post(r, x, step->verb);
 }
 
-/* The only round of the direct exchange: what of it is long; and the own block, whatever its length. */
+/* The single round of the direct exchange: long blocks, and our own block of any length. */
 static coll_status coll__longs_begin(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
@@ -253,10 +252,10 @@ static coll_status coll__longs_begin(coll_request *r)
     return status;
 }
 
-/* ---- >>on its way ---- */
+/* ---- >>progress ---- */
 
-/* One of its messages has failed.  Two ranks may disagree on whether a block is long: then the one waits for packets and gets the
- * block, and says what length it expects, or the other way round. */
+/* A message has failed.  Two ranks may disagree on whether a block is long; then one of them expects packets and receives the
+ * block.  The report has the expected length. */
 static coll_status coll__packets_failed(coll_request *r, const coll_xfer *x, bool is_long)
 {
     const bool got_long = coll__get16(x->head + 2) == ((uint32_t)coll__long_step(r) & 0xffff);
@@ -307,7 +306,7 @@ static void coll__packets_late(const coll_request *r, unsigned char *is_late)
 
 /* ---- >>starting ---- */
 
-/* What else there is of its kind. */
+/* The algorithm without packets of this kind. */
 static const coll__algorithm *coll__straight_of(coll_kind kind)
 {
     const coll__algorithm *a = coll__algorithms;
@@ -316,7 +315,7 @@ static const coll__algorithm *coll__straight_of(coll_kind kind)
     return a;
 }
 
-/* Lay out a call that has been planned: the messages of all rounds, so that what has come stays where it is. */
+/* Allocate a planned call: memory for the messages of all rounds, so that received bytes are not overwritten. */
 static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
 {
     coll__execution *execution = r->execution;
@@ -339,7 +338,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     return true;
 }
 
-/* Rounds have declined it, and left its plan; a prepared call that starts again comes here at once. */
+/* The carrier of rounds has declined and left its plan.  A prepared call that starts again has no such plan. */
 static coll_status coll__packets_start(coll_request *r)
 {
     const coll__algorithm *const straight = coll__straight_of(r->call.kind);
@@ -353,13 +352,12 @@ static coll_status coll__packets_start(coll_request *r)
     return COLL_PENDING;
 }
 
-/* Among the carriers. */
 #define COLL__CARRIER_OF_PACKETS                                                                                              \
     { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
 
 #else
 
-/* Blocks go straight, all of them. */
+/* All blocks are sent directly. */
 #define COLL__CARRIER_OF_PACKETS
 
 #endif

@@ -1,10 +1,10 @@
-/* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
+/* coll_patience.h - the wait loop: spins, yields, sleeps, and checks time limits, late ranks and ranks that left. */
 #ifndef COLL_PATIENCE_H
 #define COLL_PATIENCE_H
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
 
-/* The transport is told of a stall, once: in which call. */
+/* Report a stall, and the call in which it is, to the transport; once. */
 static void coll__patience_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
 {
     const coll__session *session = r->comm->session;
@@ -16,7 +16,7 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
     *report_at = coll__never;
 }
 
-/* For how many ms its caller waits: its own limit, or the communicator's; INT_MAX: for as long as it takes. */
+/* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
 {
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
@@ -25,9 +25,9 @@ static int coll__limit_ms(const coll_request *r)
 
 COLL__FOR_SIZE
 
-/* ---- >>what is said of those who are late ---- */
+/* ---- >>reports of late ranks ---- */
 
-/* "ranks 3, 5-7", and when that is most of them also whom it is not. */
+/* "ranks 3, 5-7".  If these are most ranks, also the others: "(not for 1, 2)". */
 static void coll__late_text(const coll__session *session, unsigned char *is_late, int count, char *text, size_t room)
 {
     coll__print(text, room, count == 0 ? "the others" : count == 1 ? "rank " : "ranks ");
@@ -40,7 +40,7 @@ static void coll__late_text(const coll__session *session, unsigned char *is_late
     for (int i = 0; i < session->size; i++) is_late[i] = !is_late[i] && i != session->rank;
 }
 
-/* A line on the log: who is behind, and what is known of them. */
+/* Log a warning: the late ranks, and their state. */
 static void coll__late_warn(const coll_request *r, unsigned char *is_late, int count, double seconds)
 {
     const coll_comm *comm = r->comm;
@@ -56,7 +56,6 @@ static void coll__late_warn(const coll_request *r, unsigned char *is_late, int c
               what, seconds, who, *where ? " (" : "", where, *where ? ")" : "");
 }
 
-/* What is to be done about a request that is late. */
 typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL } coll__lateness;
 
 static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
@@ -94,8 +93,8 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 
 enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
-/* Mark the ranks that a request waits for.  Of a call that the transport carries without saying for whom it waits, that is
- * a rank that has freed the communicator before it began that call. */
+/* Mark the ranks that a request waits for.  If the transport executes the whole call and does not know them: mark ranks that
+ * freed the communicator before that call. */
 static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
 {
     const coll__session *session = r->comm->session;
@@ -108,7 +107,7 @@ static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
     }
 }
 
-/* The rank that a collective waits for, and that has left or freed its communicator; -1: there is none. */
+/* A rank that a collective waits for, and that has left or freed its communicator; -1: none. */
 static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
 {
     const coll__session *session = r->comm->session;
@@ -122,8 +121,8 @@ static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
     return -1;
 }
 
-/* Does a request that runs wait for a rank that has freed its communicator?  Then it fails, and the session with it.  What that
- * rank sent before counts: so everything is moved on first, which also ends messages that wait in vain. */
+/* If a running request waits for a rank that has freed its communicator, the request and the session fail.  All that the rank
+ * sent before is processed first; this also ends messages that wait in vain. */
 static coll_status coll__check_freed(coll_request *r)
 {
     coll_comm *const comm = r->comm;
@@ -152,13 +151,13 @@ static coll_status coll__check_freed(coll_request *r)
     return coll__session_fail(session, &failure);
 }
 
-/* In a virtual world: is it time to ask? */
+/* With virtual time: is a check for freed communicators due? */
 static bool coll__may_be_freed(const coll__session *session)
 {
     return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
 }
 
-/* A test has found that `r` still runs: a program that polls may wait for ever, too. */
+/* A test found `r` still pending.  Programs that poll must learn of freed communicators, too. */
 static void coll__test_freed(coll_request *r)
 {
     coll__session *session = r->comm->session;
@@ -173,11 +172,11 @@ static void coll__test_freed(coll_request *r)
 
 COLL__FOR_SPEED
 
-/* ---- >>patience ---- */
+/* ---- >>the wait loop ---- */
 
-/* What a wait has to do at which time. */
+/* Times at which a wait does something. */
 typedef struct coll__patience {
-    bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
+    bool    is_virtual;                           /* with virtual time the transport detects a standstill itself */
     int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
 } coll__patience;
 
@@ -209,7 +208,7 @@ static int64_t coll__patience_next(const coll__patience *p)
     return freed_or_report < next ? freed_or_report : next;
 }
 
-/* Do what is due.  An error means that our patience has come to its end. */
+/* Do what is due.  Returns an error if the time limit is over, or if a rank that the request needs has left. */
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
     const coll__session *session = r->comm->session;
@@ -232,7 +231,7 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     return COLL_OK;
 }
 
-/* A test has found that `r` still runs.  Its time limit counts from the first test that has. */
+/* A test found `r` still pending.  Its time limit counts from the first such test. */
 static void coll__test_late(coll_request *r)
 {
     const int limit_ms = coll__limit_ms(r);
@@ -241,14 +240,14 @@ static void coll__test_late(coll_request *r)
     const int64_t now = coll__clock(r->comm->session);
     if (r->tested_at == 0) r->tested_at = now;
     if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
-    r->comm->waiting = r;                         /* so that the sentence names it                            */
+    r->comm->waiting = r;                         /* the error sentence names it                              */
     (void)coll__out_of_time(r, now - r->tested_at);
     r->comm->waiting = NULL;
 }
 
 /* ---- >>waiting ---- */
 
-/* In place of a long sleep in the transport, with which something else may have to end. */
+/* Replaces a long sleep in the transport if its end would not wake this thread. */
 static int coll__silent_nap(const coll__goal *goal)
 {
     if (!goal->is_silent) return 1;
@@ -256,9 +255,8 @@ static int coll__silent_nap(const coll__goal *goal)
     return 0;
 }
 
-/* Wait until the goal is reached.  Spins for a while, because most waits are short; then sleeps in the transport, at most
- * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
- * needed. */
+/* Wait until the goal is reached.  Spins first, because most waits are short.  Then it sleeps in the transport, at most until
+ * something is due.  The first look never sleeps: an earlier call may have finished it already. */
 static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
@@ -287,7 +285,7 @@ static void coll__wait_until_reached(const coll__goal *goal)
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Others may see from here on in which call this rank waits. */
+/* Publish the call in which this rank waits. */
 static void coll__wait_begin(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;

@@ -1,17 +1,16 @@
-/* coll_plan.h - plans: what is settled of a plain call, for the next ones of its kind.
+/* coll_plan.h - plans: the checked parts of a plain call, for later calls of its kind.
  *
- * Most programs make the same few calls again and again, on other buffers.  A plain call of a simple kind leaves a plan behind:
- * its arithmetic, its fingerprint, its carrier, and what the transport has bound for it.  The next call of that kind, type and
- * operation needs no more than a look at its count, root and buffers (coll__plan_suits); a blocking one is started from the
- * plan's own request (coll_fast_path.h).  A call with flags, or a sum of another type, leaves a plan of its own, for the checks
- * of those like it.  What depends on the count is cached by the order (coll_execution.h); what a call has beside that, a scale,
- * a time limit, an operation of the user's, lists of counts, is in no plan. */
+ * Most programs repeat a few calls with other buffers.  A plain call of a simple kind leaves a plan: its arithmetic,
+ * fingerprint and carrier, and what the transport has bound for it.  The next call of that kind, type and operation checks only
+ * count, root and buffers (coll__plan_suits).  A blocking one starts from the plan's request (coll_fast_path.h).  A call with
+ * flags or another accumulator leaves a second plan, only for the checks of equal calls.  The order caches what depends on the
+ * count (coll_execution.h).  Scales, time limits, user operations and lists of counts are in no plan. */
 #ifndef COLL_PLAN_H
 #define COLL_PLAN_H
 
-/* ---- >>does it suit? ---- */
+/* ---- >>matching a plan ---- */
 
-/* Do counts that are one number, and ranks that are all ranks, say all about a call of this kind? */
+/* Do one count and all ranks describe a call of this kind? */
 static inline bool coll__is_repeatable(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
@@ -19,25 +18,25 @@ static inline bool coll__is_repeatable(coll_kind kind)
     return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
 }
 
-/* Does its kind, with type, wire and operation, say how a call calculates? */
+/* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
 {
     return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
 }
 
-/* May one that calculates like this come again?  Scales and seeds are other ones each time, and a function has a context. */
+/* May a call with this arithmetic be repeated?  Scales and seeds change with each call, and a function has a context. */
 static inline bool coll__may_return(const coll_call *call)
 {
     return call->op != COLL_USER && call->scale == 0 && !(call->flags & COLL_STOCHASTIC);
 }
 
-/* Where the plan of calls that calculate like this one is kept. */
+/* Where the plan for this arithmetic is kept. */
 static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
 {
     return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
 }
 
-/* Do two calls of a kind that reduces calculate alike? */
+/* Do two calls of a kind that reduces have the same arithmetic? */
 static inline bool coll__calculates_like(const coll_call *call, const coll_call *own)
 {
     const coll_type wire = call->wire ? call->wire : call->type;
@@ -46,7 +45,7 @@ static inline bool coll__calculates_like(const coll_call *call, const coll_call 
         && call->scale == own->scale && call->not_commutative == own->not_commutative;
 }
 
-/* The plan of calls that calculate like this one; NULL: there is none. */
+/* The plan for a call's arithmetic; or NULL. */
 static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
 {
     coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
@@ -59,7 +58,7 @@ static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call
 /* Neither NULL nor COLL_IN_PLACE. */
 static inline bool coll__is_buffer(const void *at) { return (uintptr_t)at - 1 < UINTPTR_MAX - 1; }
 
-/* Are buffers of this many bytes a block where a call of this shape has them, apart or the same? */
+/* Are these valid buffers for a call of this shape, with blocks of this many bytes: apart, or the same in place? */
 COLL__INLINE bool coll__are_buffers(const coll_comm *comm, const coll__kind_shape *shape, const void *send, const void *recv,
                                     size_t length, int root)
 {
@@ -73,7 +72,7 @@ COLL__INLINE bool coll__are_buffers(const coll_comm *comm, const coll__kind_shap
         && from - to >= (shape->recv.over == COLL__OVER_ONE ? length : all);
 }
 
-/* Are count, root and buffers right, of a call that is otherwise like a plan's? */
+/* Are count, root and buffers valid for a call that otherwise fits a plan? */
 COLL__INLINE bool coll__plan_suits(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
                                    const void *recv, size_t count, int root)
 {
@@ -83,15 +82,15 @@ COLL__INLINE bool coll__plan_suits(const coll_comm *comm, const coll__plan *plan
         && coll__are_buffers(comm, shape, send, recv, count * plan->request.codec.type_size, root);
 }
 
-/* COLL_IN_PLACE, where it stands for the other buffer. */
+/* Replace COLL_IN_PLACE if it stands for the other buffer. */
 static inline const void *coll__in_place_of(coll_kind kind, const void *send, const void *recv)
 {
     return send == COLL_IN_PLACE && coll__kinds[kind].in_place == COLL__IN_PLACE_SAME ? recv : send;
 }
 
-/* ---- >>making one ---- */
+/* ---- >>making a plan ---- */
 
-/* The plan kept there, as empty as it may be; NULL: there is no memory for one. */
+/* The plan at `place`, allocated if missing; NULL: no memory. */
 static inline coll__plan *coll__plan_at(const coll_comm *comm, coll__plan **place)
 {
     if (!*place) *place = (coll__plan *)coll__allocate(coll__like(comm), sizeof **place);
@@ -112,7 +111,7 @@ static inline void coll__plans_forget(coll_comm *comm)
     }
 }
 
-/* Does the transport refuse a checked call, so that nobody is to carry it out?  Says why. */
+/* Does the transport refuse a checked call?  Then no carrier may execute it; `why` gets the reason. */
 static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char *why, size_t room)
 {
     const coll_transport *t = comm->session->transport;
@@ -121,8 +120,8 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
         && call->kind != COLL_ALLREDUCE_LIST && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
 }
 
-/* Plan the calls like this one, which has been checked, with this arithmetic.  Without memory for it the next one is checked
- * again, and so it is where each buffer is to be looked at, where COLL_ALGORITHM names a way, and where the transport refuses. */
+/* Plan the calls like this checked one.  None is made if the next call must be checked again: without memory for it, if buffers
+ * are inspected, COLL_ALGORITHM is set, or the transport refuses. */
 static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
     const coll__session *session = comm->session;
@@ -135,7 +134,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
-    own->call = *call;                            /* which may be its own                                     */
+    own->call = *call;                            /* may be the plan's own                                    */
     own->codec = *codec;
     own->call.name = NULL;
     own->call.timeout_ms = 0;

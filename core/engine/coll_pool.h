@@ -1,18 +1,17 @@
-/* coll_pool.h - the memory of requests: what one had that was freed, the next one has.
+/* coll_pool.h - memory of requests, reused after they are freed.
  *
- * An allocator keeps a few blocks of a size at hand, and looks for the others; a program has dozens of requests at a time, and
- * starts them again and again.  They are made by whoever is inside the session, and freed by any thread, also after the
- * communicator.  So those that are freed go onto a list of their own, in one piece (`freed`), and whoever is inside takes all of
- * it when he has none left (`kept`).  The pool lives as long as the session or the last of its requests. */
+ * General allocators are slow for such repeated use.  Requests are made inside the session, and freed by any thread, even after
+ * the communicator.  Freed requests go to the list `freed`.  When `kept` is empty, the thread inside takes all of `freed` at
+ * once.  The pool lives as long as the session and its requests. */
 #ifndef COLL_POOL_H
 #define COLL_POOL_H
 
 #if COLL_REQUESTS > 0
 
-/* In place of a list. */
+/* Marks the list of a closed pool. */
 static coll_request *coll__pool_closed(coll__pool *pool) { return (coll_request *)(void *)pool; }
 
-/* Give all of a list back but the first `most` of it; how many these were. */
+/* Free all of a list except its first `most` entries; returns how many. */
 static size_t coll__pool_trim(coll_request **list, size_t most)
 {
     size_t gone = 0;
@@ -26,7 +25,7 @@ static size_t coll__pool_trim(coll_request **list, size_t most)
     return gone;
 }
 
-/* Memory for a request; NULL: there is none.  Inside the session. */
+/* Memory for a request; NULL: none.  Called inside the session. */
 static coll_request *coll__request_take(coll_comm *comm)
 {
     coll__pool **const at = &comm->session->pool, *const pool = *at ? *at
@@ -46,7 +45,7 @@ static coll_request *coll__request_take(coll_comm *comm)
     return r;
 }
 
-/* Give it back, from any thread. */
+/* Free a request, from any thread. */
 static void coll__request_give(coll_request *r)
 {
     coll__pool *const pool = r->pool;
@@ -62,7 +61,7 @@ static void coll__request_give(coll_request *r)
     } while (!__atomic_compare_exchange_n(&pool->freed, &freed, r, true, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
 }
 
-/* The session ends.  Requests may be freed later, or at this moment: whoever comes last frees the pool. */
+/* Close the pool at the end of the session.  Requests may be freed concurrently or later; the last one frees the pool. */
 static void coll__pool_close(coll__pool *pool)
 {
     if (!pool) return;

@@ -1,16 +1,16 @@
-/* coll_prepared.h - requests: made ready, started, and started again.
+/* coll_prepared.h - prepares, starts and restarts requests.
  *
- * A prepared call has an order (coll__order) of its own, keyed by its number, which is the same on all ranks because all prepare
- * one after the other alike; so its starts follow one another whatever else runs in between. */
+ * A prepared call has its own order (coll__order).  Its key is the call's number, equal on all ranks, because all ranks prepare
+ * calls in the same order.  So its starts follow one another, whatever else runs. */
 #ifndef COLL_PREPARED_H
 #define COLL_PREPARED_H
 
 struct coll__prepared {
     coll__order   order;
-    coll__numbers numbers;                        /* of now: restarts keep no order with coll_measure, and all ranks must
-                                                     choose alike                                             */
+    coll__numbers numbers;                        /* at the time of coll_prepare: coll_measure may run between
+                                                     restarts, and all ranks must choose alike                */
     coll_request *request;
-    uint32_t      starts;                         /* so far, in place of the communicator's sequence          */
+    uint32_t      starts;                         /* used instead of the communicator's sequence              */
     coll__prepared *next;                         /* in the communicator's list                               */
 };
 
@@ -19,7 +19,7 @@ static inline uint32_t coll__next_number(const coll_request *r)
     return r->prepared ? ++r->prepared->starts : ++r->comm->sequence;
 }
 
-/* Start a request whose call is checked: from here on it is pending, or has ended. */
+/* Start a checked request.  On return it is pending or has ended. */
 static coll_status coll__launch(coll_request *r)
 {
     coll__order *order = r->order;
@@ -35,7 +35,7 @@ static coll_status coll__launch(coll_request *r)
     return is_first ? coll__order_advance(order) : COLL_OK;
 }
 
-/* The sentence of a call that the transport refuses. */
+/* Set the error sentence if the transport refuses a call. */
 static coll_status coll__refused(coll_comm *comm, const coll_call *call)
 {
     char why[120] = "";
@@ -44,7 +44,7 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
                                                          : COLL_OK;
 }
 
-/* Free what the checks of a call have made. */
+/* Free what checking a call has allocated. */
 static void coll__unready(coll_request *r)
 {
     coll__give(r->offsets);
@@ -53,7 +53,7 @@ static void coll__unready(coll_request *r)
     r->strided = NULL;
 }
 
-/* Check the call in r->call and make the request ready to be launched. */
+/* Check the call in r->call and prepare the request for its launch. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blocking)
 {
     coll__request_init(r, comm);
@@ -69,7 +69,7 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     return status;
 }
 
-/* As ready as the request of the plan that its call suits.  Not all of that is copied: most of it a start sets. */
+/* Prepare a request from the fitting plan.  Copies only what a start does not set. */
 static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
 {
     coll__request_init(r, comm);
@@ -82,19 +82,19 @@ static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan 
     r->carrier = plan->carrier;
 }
 
-/* false: there is no plan that the call suits. */
+/* false: no plan fits the call. */
 static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
     const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
     const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
 
     if (!plan || plan->carrier->bind) return false;
-    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                            */
+    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                    */
     coll__ready_like(comm, r, plan);
     return true;
 }
 
-/* A request with memory of its own for a call, checked; inside a call on the communicator. */
+/* A checked request with its own memory; called inside the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
@@ -113,14 +113,14 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     return status;
 }
 
-/* Free what has been made for a request since it was ready. */
+/* Free what was allocated for a request. */
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
     if (r->offsets || r->strided) coll__unready(r);
 }
 
-/* Give a checked request an order of its own. */
+/* Give a checked request its own order. */
 static coll_status coll__prepare(coll_comm *comm, coll_request *r)
 {
     coll__prepared *p = (coll__prepared *)coll__allocate(coll__like(comm), sizeof *p);
@@ -138,15 +138,15 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     comm->prepared = p;
     r->prepared = p;
     if (r->order) r->order = &p->order;
-    r->carrier = coll__carrier_of(r);             /* by its own order                                         */
+    r->carrier = coll__carrier_of(r);             /* depends on the order                                     */
     r->is_prepared = true;
-    r->has_head = false;                          /* there is its number in it                                */
-    r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
+    r->has_head = false;                          /* it must get the new number                               */
+    r->status = COLL_OK;                          /* like an ended one: it may be started                     */
     r->is_known = true;
     return COLL_OK;
 }
 
-/* Take a prepared request, which is not running, from its communicator. */
+/* Remove a prepared request that does not run from its communicator. */
 static void coll__prepared_free(coll_request *r)
 {
     coll__prepared *p = r->prepared, **at;
@@ -166,7 +166,7 @@ static void coll__request_free(coll_request *r)
     coll__request_give(r);
 }
 
-/* It has ended, and its owner has freed it while it ran. */
+/* Ended, after its owner has freed it while it ran. */
 static void coll__detached_done(coll_request *whole, coll_request *r, coll_status status)
 {
     (void)whole, (void)status;

@@ -1,4 +1,4 @@
-/* coll_progress.h - moves the operations of all communicators of a session on, for one thread or several. */
+/* coll_progress.h - advances the operations of all communicators of a session, for one thread or several. */
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
@@ -7,11 +7,11 @@ enum { COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND
 
 /* What a thread waits for: a request, or the first of several to end. */
 typedef struct coll__goal {
-    coll_comm    *comm;                           /* by which the thread is inside                            */
-    coll_request *request;                        /* of several the one whose time limit and lateness count   */
-    const coll_status *status;                    /* COLL_PENDING until then                                  */
-    bool          has_user_op;                    /* which runs on this thread only                           */
-    bool          is_silent;                      /* no sleep ends with it                                    */
+    coll_comm    *comm;                           /* the communicator that the thread has entered             */
+    coll_request *request;                        /* of several: the one whose time limit and late ranks count */
+    const coll_status *status;                    /* COLL_PENDING until the goal is reached                   */
+    bool          has_user_op;                    /* the operation must run on this thread                    */
+    bool          is_silent;                      /* its end wakes no sleeping thread                         */
 } coll__goal;
 
 static inline bool coll__is_reached(const coll__goal *goal)
@@ -21,7 +21,7 @@ static inline bool coll__is_reached(const coll__goal *goal)
 
 /* ---- >>orders: collectives of an order end one after the other, in the order started ---- */
 
-/* Run an order as far as it goes. */
+/* Advance an order as far as possible. */
 static coll_status coll__order_advance(coll__order *order)
 {
     order->comm->session->ended_at = 0;
@@ -33,7 +33,7 @@ static coll_status coll__order_advance(coll__order *order)
         }
         const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
         if (status == COLL_PENDING && r->next) return order->rests ? COLL_PENDING : coll__order_abreast(order);
-        if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
+        if (status != COLL_OK) return status;     /* after an error the queue is empty                        */
         order->queue = r->next;
         order->rests = false;
         is_last = !order->queue;
@@ -41,7 +41,7 @@ static coll_status coll__order_advance(coll__order *order)
             order->queue_end = &order->queue;
             coll__order_rest(order);
         }
-        coll__request_finish(r, COLL_OK);         /* may free the order, if it is the request's own           */
+        coll__request_finish(r, COLL_OK);         /* may free the order, if the request owns it               */
     }
     return COLL_OK;
 }
@@ -66,7 +66,7 @@ static coll_status coll__abort_now(coll__session *session)
     return coll__session_fail(session, &failure);
 }
 
-/* Move everything on; the transport may sleep up to wait_ms. */
+/* Advance everything; the transport may sleep up to wait_ms. */
 static coll_status coll__advance(coll__session *session, int wait_ms)
 {
     if (session->failure.status != COLL_OK) return session->failure.status;
@@ -84,8 +84,8 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
 
 /* ---- >>starts ---- */
 
-/* Does a collective start right behind another one?  Then what they have to send leaves together, with the next call that moves
- * anything: the one that waits for them, or every so many starts one. */
+/* Does a collective follow closely on another one?  Then its messages are sent together with later ones: by the next wait, or
+ * every COLL__STARTS_A_LOOK starts. */
 static bool coll__leaves_with_others(const coll_request *r)
 {
     coll__session *session = r->comm->session;
@@ -97,7 +97,7 @@ static bool coll__leaves_with_others(const coll_request *r)
     return session->burst % COLL__STARTS_A_LOOK != 0;
 }
 
-/* Move on what has just been started.  The program's own time counts from here. */
+/* Advance what was just started.  The time between starts counts from here. */
 static coll_status coll__move_started(coll__session *session)
 {
     const coll_status status = coll__advance(session, 0);
@@ -108,8 +108,8 @@ static coll_status coll__move_started(coll__session *session)
 
 /* ---- >>looks ---- */
 
-/* A look while spinning.  A collective that the transport carries out is looked at by itself most of the time: that is
- * cheap, and everything else can wait for a microsecond. */
+/* A look while spinning.  If the transport executes the only active collective, most looks poll that collective alone, which is
+ * cheap. */
 static inline coll_status coll__look(coll__session *session, int looks, int wait_ms)
 {
     coll__order *only = session->orders;
@@ -120,19 +120,19 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
 
 /* ---- >>yields, and processors on which other programs compute ----
  *
- * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes some
- * microseconds.  A program that computes keeps the processor until the next tick of the scheduler (1 to 4 ms), because a spinning
- * thread has used its time slice.  A thread that sleeps gets the processor soon after it is woken.  Therefore a session whose
- * yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat this,
- * each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two slow
- * yields that spinning pays, and goes on.
+ * A rank that waits spins and yields, because the rank that it waits for may need its processor.  Among ranks a yield takes
+ * some microseconds.  A spinning thread has used its time slice, so a program that computes keeps the processor until the next
+ * tick of the scheduler (1 to 4 ms).  A thread that sleeps gets the processor soon after it is woken.  Therefore a session
+ * whose yields are slow sleeps at once in every wait, for 30 ms.  Then it spins again, and two slow yields are enough to repeat
+ * this, each time for twice as long, up to half a second.  Calls that follow one another at once make so many waits between two
+ * slow yields that spinning pays, and goes on.
  *
  * What it costs: while waits sleep at once, a short one takes the time of a wake-up, about 10 us more.  In the end each trial
  * costs a rank two ticks in half a second.  2 ranks on 2 processors over TCP beside one program that computes take 15 % longer
  * than if they spun on.  Long vectors of ranks that share a processor make yields slow too; a wake-up is short beside that. */
 
-/* A yield took `ns` and ended at `now`.  A single slow yield tells nothing: it takes several, each within some waits of the one
- * before.  Waits that sleep at once are not counted. */
+/* A yield took `ns` and ended at `now`.  Several slow yields close together count; a single one does not.  Waits that sleep at
+ * once are not counted. */
 static inline void coll__yield_note(coll__yields *y, int64_t now, int64_t ns)
 {
     enum { SLOW_US = 1000, APART = 64, ENOUGH = 3, AGAIN = 2, SLEEP_LEAST_MS = 30, SLEEP_MOST_MS = 500 };
@@ -168,14 +168,14 @@ static inline bool coll__give_way(coll__session *session)
     return session->yields.sleep_until == 0;
 }
 
-/* For how many us a wait that begins now may spin. */
+/* How many us a wait that begins now may spin. */
 static inline int coll__spin_now(coll__session *session)
 {
     return coll__may_yield(&session->yields, session->yields.sleep_until ? coll__now() : 0) ? session->spin_us : 0;
 }
 
-/* Between two looks of a wait that may spin.  The rank that we wait for may share our processor, so we yield now and then: always
- * where there are more ranks than processors, else after a few microseconds of spinning.  false: it has to sleep. */
+/* Between two looks of a wait that spins.  The awaited rank may share our processor: yield at every look if ranks share
+ * processors, else now and then. false: the wait must sleep. */
 static inline bool coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = COLL__TAKES_WHOLE && session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
@@ -188,10 +188,10 @@ static inline bool coll__pause(coll__session *session, int looks)
 
 /* ---- >>holding: several threads, one session ----
  *
- * Communicators of one session may be used from different threads at once; one thread is inside, the holder.  Threads that wait
- * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
- * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
- * (coll_background.h), which gives way to every entrant. */
+ * Threads may use different communicators of one session at the same time.  One thread is inside, the holder; it advances the
+ * operations of all.  Threads that wait are followers.  A thread that wants to start something is an entrant: it wakes a
+ * sleeping holder, then takes over.  While no thread of the program is inside, the library's own thread may be
+ * (coll_background.h); it yields to every entrant. */
 
 static void coll__session_take_locked(coll_comm *comm)
 {
@@ -231,8 +231,8 @@ static void coll__session_drop(coll_comm *comm)
     coll__lock_drop(&comm->session->lock);
 }
 
-/* Let entrants in, and follow whoever holds the session then, until the goal is reached, or nobody holds it, or the time `until`
- * has come.  Unless the goal is reached, we hold it again afterwards. */
+/* Let entrants in, then follow the holder until the goal is reached, no thread holds the session, or the time is `until`.
+ * Unless the goal is reached, this thread holds the session again afterwards. */
 static void coll__session_follow(const coll__goal *goal, int64_t until)
 {
     coll__session *session = goal->comm->session;
@@ -246,8 +246,8 @@ static void coll__session_follow(const coll__goal *goal, int64_t until)
     if (!coll__is_reached(goal)) coll__session_take_locked(goal->comm);
 }
 
-/* Between two looks of the holder, which has something else to do at the time `next`.  true: the goal is reached, and we hold
- * the session no more. */
+/* Between two looks of the holder, whose next action is due at `next`. true: the goal is reached, and this thread no longer
+ * holds the session. */
 static bool coll__session_share(const coll__goal *goal, int64_t next)
 {
     coll__session *session = goal->comm->session;
@@ -266,7 +266,7 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
-/* Mark the ranks of the session that a request waits for.  Gives how many; 0: it is none in particular. */
+/* Mark the ranks of the session that a request waits for.  Returns how many; 0: unknown. */
 static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
     const coll__session *session = r->comm->session;

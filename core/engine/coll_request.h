@@ -1,11 +1,10 @@
-/* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
- * ends all. */
+/* coll_request.h - requests: initialization, fingerprints, queues, ends; and the first failure, which ends all of them. */
 #ifndef COLL_REQUEST_H
 #define COLL_REQUEST_H
 
-/* ---- >>requests begin ---- */
+/* ---- >>begin ---- */
 
-/* Everything of a request but the execution, which its start sets. */
+/* Initialize all fields except the execution, which the start sets. */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
@@ -31,7 +30,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->has_overflow = false;
 }
 
-/* The task of a request, which nobody has been offered.  Field by field: see coll__copy_struct. */
+/* The task of a request, not offered yet.  Field by field: see coll__copy_struct. */
 static inline void coll__task_init(coll_request *r)
 {
     coll_task *const task = &r->task;
@@ -46,8 +45,8 @@ static inline void coll__task_init(coll_request *r)
     task->is_blocking = r->is_blocking;
 }
 
-/* The first time.  What the transport carries as a whole has no history, for it compares all fingerprints; nor have prepared
- * calls, which are alike. */
+/* Make the fingerprint for the first time.  Calls that the transport executes have no history, because it compares all
+ * fingerprints; nor have prepared calls, which are equal. */
 static void coll__name_first(coll_request *r, uint32_t sequence)
 {
     static const uint64_t none = 0;
@@ -63,7 +62,7 @@ static void coll__name_first(coll_request *r, uint32_t sequence)
     coll__task_init(r);
 }
 
-/* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
+/* Set number (0: none), fingerprint and task of a request that starts.  After an equal call only the differences are set. */
 static inline void coll__name_request(coll_request *r, uint32_t sequence)
 {
     r->sequence = sequence;
@@ -76,17 +75,17 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
 
-/* The same, and whoever looks on is told. */
+/* The same, and report it to the observer. */
 static inline void coll__begin_request(coll_request *r, uint32_t sequence)
 {
     coll__name_request(r, sequence);
     if (coll__observer_of(r->comm)) coll__observer_of(r->comm)->begin(r);
 }
 
-/* ---- >>requests end ---- */
+/* ---- >>end ---- */
 
-/* COLL_DETECT_OVERFLOW, of a call that has ended well: look at the result of this rank, unless its carrier has done so.  A
- * list is told by its parts, and counts once. */
+/* COLL_DETECT_OVERFLOW, for a successful call: check this rank's result, unless its carrier has done so.  A list takes the
+ * results of its parts, and counts once. */
 static void coll__look_for_overflow(coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -101,14 +100,14 @@ static void coll__look_for_overflow(coll_request *r)
 
 #if COLL__HAS_BACKGROUND
 
-/* There is something for the program to look at. */
+/* Make the descriptor of coll_fd readable. */
 static inline void coll__fd_ring(coll__session *session)
 {
     if (session->bell.fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
     coll__bell_ring(&session->bell);
 }
 
-/* The program looks. */
+/* Clear the descriptor of coll_fd. */
 static inline void coll__fd_hear(coll__session *session)
 {
     if (session->bell.fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
@@ -126,7 +125,7 @@ static inline void coll__fd_close(coll__session *session) { (void)session; }
 
 #endif
 
-/* Another thread may be waiting for it, and free it as soon as the status is written. */
+/* Another thread may wait for the request, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
 {
     void (*const done)(coll_request *whole, coll_request *part, coll_status status) = r->done;
@@ -145,7 +144,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
     if (session->observer) session->observer->end(r, status);
-    if (r->sequence) coll__doing_set(session, session->doing.last, r->head);   /* a list has none, but its parts have     */
+    if (r->sequence) coll__doing_set(session, session->doing.last, r->head);   /* a list has none; its parts have */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
     if (done) done(whole, r, status);
@@ -155,7 +154,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
 static inline coll_status coll__status_of(const coll_request *r) { return __atomic_load_n(&r->status, __ATOMIC_ACQUIRE); }
 static inline bool coll__is_pending(const coll_request *r) { return coll__status_of(r) == COLL_PENDING; }
 
-/* ---- >>orders: what runs is in front ---- */
+/* ---- >>orders: the first request of a queue runs ---- */
 
 static void coll__order_append(coll__order *order, coll_request *r)
 {
@@ -187,7 +186,7 @@ static void coll__order_rest(coll__order *order)
     order->is_active = false;
 }
 
-/* ---- >>the end ---- */
+/* ---- >>end of everything ---- */
 
 /* End every collective of an order with `status`. */
 static void coll__order_end(coll__order *order, coll_status status)
@@ -197,7 +196,7 @@ static void coll__order_end(coll__order *order, coll_status status)
         order->queue = first->next;
         if (!order->queue) order->queue_end = &order->queue;
         const bool is_last = !order->queue;
-        coll__request_finish(first, status);      /* which may free an order of its own                       */
+        coll__request_finish(first, status);      /* may free the order                                       */
         if (is_last) return;
     }
 }
@@ -216,8 +215,8 @@ static void coll__session_end(coll__session *session, coll_status status)
     if (COLL__ON_DEMAND && session->by_key) session->by_key->carrier->end(session, status);
 }
 
-/* All communicators of the session are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
- * takes the cause on which all agree, and ends every operation with it. */
+/* End all communicators of the session because of *cause (NULL: the transport's).  Notifies the other ranks, takes the cause on
+ * which all agree, and ends every operation with it. */
 static coll_status coll__session_fail(coll__session *session, const coll_failure *cause)
 {
     if (session->failure.status != COLL_OK) return session->failure.status;
@@ -230,7 +229,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     }
     session->failure.rank = agreed->rank;
     memcpy(session->failure.text, agreed->text, sizeof session->failure.text);
-    __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, for those who only look at it */
+    __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, because other threads read it */
     for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (session->comms) coll__say(&session->log, COLL_LOG_INFO, "%s", session->comms->ending);
     if (session->observer) session->observer->failed(session);
@@ -244,8 +243,8 @@ static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
     return coll__session_fail(comm->session, cause);
 }
 
-/* Ends the session with the status of a step that failed.  COLL_ERR_MEMORY is this rank's own failure; the cause of any other is
- * the transport's to tell, unless it has no `fail`. */
+/* End the session with the status of a step that failed.  COLL_ERR_MEMORY is this rank's failure; for any other the transport
+ * knows the cause, if it has `fail`. */
 static __attribute__((noinline)) coll_status coll__session_broken(coll__session *session, coll_status status)
 {
     coll_failure failure = { COLL_OK, -1, "" };

@@ -1,29 +1,28 @@
-/* coll_script.h - a collective that is put together from calls of other communicators.  A script says which calls these are,
- * one after the other, in one or two lanes; here is what runs it.
+/* coll_script.h - runs a collective that consists of calls on other communicators.  A script lists these calls in one or two
+ * lanes.
  *
  *     lane 1    wait .............  call ..........  wait ....  call ......
  *     lane 0    work  call .......  work  call ...............  call ...  wait ....  call
  *
- * A script is a pure function of the lane and the number of a step, as an algorithm is of the number of a round.  Each call runs
- * as any other of its communicator, all of whose ranks find the same calls in the same lane, in the same order.  Lane 1 goes
- * first wherever both can go on. */
+ * A script is a pure function of the lane and the step number.  All ranks of a communicator find the same calls in the same
+ * lane, in the same order.  If both lanes can advance, lane 1 does. */
 #ifndef COLL_SCRIPT_H
 #define COLL_SCRIPT_H
 
 #if COLL__HAS_HIERARCHY
 
 typedef enum coll__sub_kind {
-    COLL__SUB_END,                                /* there are no more steps in this lane                     */
+    COLL__SUB_END,                                /* the lane has ended                                       */
     COLL__SUB_CALL,                               /* a call                                                   */
-    COLL__SUB_WORK,                               /* was done when it was asked for, or there is nothing to do */
-    COLL__SUB_WAIT                                /* for the other lane                                       */
+    COLL__SUB_WORK,                               /* work, done in `next`; or nothing to do                   */
+    COLL__SUB_WAIT                                /* waits for the other lane                                 */
 } coll__sub_kind;
 
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
     const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
-    int           until;                          /* WAIT: the other lane has done so many steps              */
+    int           until;                          /* WAIT: steps that the other lane must have done           */
 } coll__sub;
 
 typedef struct coll__script {
@@ -32,9 +31,9 @@ typedef struct coll__script {
 } coll__script;
 
 typedef struct coll__script_lane {
-    coll_request sub;                             /* the call on its way                                      */
-    bool         is_calling;                      /* there is one                                             */
-    int          done;                            /* steps                                                    */
+    coll_request sub;                             /* the running call                                         */
+    bool         is_calling;                      /* `sub` is running                                         */
+    int          done;                            /* steps done                                               */
 } coll__script_lane;
 
 typedef struct coll__runner {
@@ -43,10 +42,10 @@ typedef struct coll__runner {
     coll__script_lane lanes[2];
 } coll__runner;
 
-/* What runs a request with a script lies in front in the memory of its workspace. */
+/* The state of a request with a script is at the front of its workspace's memory. */
 static inline coll__runner *coll__runner_of(const coll_request *r) { return (coll__runner *)coll__workspace_of(r)->arena; }
 
-/* Check a call and set it on its way. */
+/* Check and prepare a call. */
 static coll_status coll__sub_start(const coll_request *whole, coll__script_lane *lane, const coll__sub *sub)
 {
     coll__order *const order = &sub->on->main;
@@ -60,13 +59,13 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     const coll_status status = coll__check(sub->on, &r->call, &r->codec, &r->offsets);
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
-    memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
+    memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* mismatches report the whole call                 */
     coll__task_init(r);
     lane->is_calling = true;
     return COLL_OK;
 }
 
-/* A call could not be started: that is the end of all. */
+/* A call could not be started: the whole call fails. */
 static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *sub, coll_status status)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -76,7 +75,7 @@ static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *
     return coll__comm_fail(whole->comm, &failure);
 }
 
-/* Go on in one lane, by one step at most.  COLL_OK: there are no more. */
+/* Advance one lane by at most one step.  COLL_OK: the lane has ended. */
 static coll_status coll__script_step(const coll_request *whole, coll__runner *runner, int which)
 {
     coll__script_lane *const lane = &runner->lanes[which];
@@ -97,7 +96,7 @@ static coll_status coll__script_step(const coll_request *whole, coll__runner *ru
     return COLL_PENDING;
 }
 
-/* Go on as far as it goes without waiting.  COLL_OK: all is done. */
+/* Advance as far as possible without waiting.  COLL_OK: finished. */
 static coll_status coll__script_advance(coll_request *whole)
 {
     coll__runner *const runner = coll__runner_of(whole);
@@ -119,7 +118,7 @@ static coll_status coll__script_advance(coll_request *whole)
     return ended > first ? COLL_OK : COLL_PENDING;
 }
 
-/* Mark the ranks that everything waits for: of two calls on their way those of the one in lane 0. */
+/* Mark the ranks that it waits for; with two running calls those of lane 0. */
 static void coll__script_late(const coll_request *whole, unsigned char *is_late)
 {
     const coll__runner *runner = coll__runner_of(whole);

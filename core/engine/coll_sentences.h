@@ -1,11 +1,10 @@
-/* coll_sentences.h - what a call is called, and what went wrong with it, in words.  With COLL_NO_TEXT that is the name of the
- * status. */
+/* coll_sentences.h - descriptions of calls, and error sentences.  With COLL_NO_TEXT a sentence is the name of the status. */
 #ifndef COLL_SENTENCES_H
 #define COLL_SENTENCES_H
 
 #if COLL__HAS_TEXT
 
-/* The program may read the one sentence while another thread writes the other. */
+/* The program may read one sentence while another thread writes the other one. */
 static inline const char *coll__sentence_of(const coll_comm *comm)
 {
     const char *const sentence = __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE);
@@ -17,7 +16,7 @@ static inline void coll__sentence_set(coll_comm *comm, const char *text)
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
 
-/* ---- >>calls: by their fingerprints ---- */
+/* ---- >>calls: described by their fingerprints ---- */
 
 /* "f32", "blob of 24 bytes". */
 static const char *coll__type_text(coll_type type, char *text, size_t room)
@@ -38,8 +37,7 @@ static void coll__append_flags(char *text, size_t room, unsigned flags)
     }
 }
 
-/* "allreduce #17 of 1024 x f32 (sum)", of a prepared call "allreduce #3 (prepared call 2) of ...", from a head that may come
- * from anywhere. */
+/* "allreduce #17 of 1024 x f32 (sum)"; prepared: "allreduce #3 (prepared call 2) of ...".  The head is untrusted. */
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
     const coll_kind kind = (coll_kind)head[12];
@@ -51,7 +49,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
     if (prepared)
         coll__append(text, room, " (prepared call %u%s)", prepared, prepared < COLL__PREPARED_MOST ? "" : " or a later one");
-    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__head_count(head) == 0;       /* no one pair is meant */
+    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__head_count(head) == 0;       /* no single pair is meant */
     if (is_any && coll__get32(head + 16))
         coll__append(text, room, " of %s", coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     else if (kind != COLL_BARRIER && coll__get32(head + 16))
@@ -71,7 +69,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 
 /* ---- >>mismatch ---- */
 
-/* Blame: what arrived is not what this call expects. */
+/* Fill *failure: the received head differs from the expected one. */
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                         const unsigned char *theirs, int peer)
 {
@@ -81,7 +79,7 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
 
     memcpy(heads[0], ours, COLL_HEAD_LENGTH);
     memcpy(heads[1], theirs, COLL_HEAD_LENGTH);
-    if (ours[15] <= COLL__FLAGS && theirs[15] <= COLL__FLAGS)         /* what both have need not be said                */
+    if (ours[15] <= COLL__FLAGS && theirs[15] <= COLL__FLAGS)         /* omit flags that both have            */
         heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
@@ -104,7 +102,7 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
 
 /* ---- >>errors: the sentence ---- */
 
-/* "rank 2 of 4", in a communicator that has been derived also what it is called elsewhere. */
+/* "rank 2 of 4"; in a derived communicator also the rank of the job. */
 static void coll__print_self(const coll_comm *comm, char *text)
 {
     coll__print(text, COLL__SENTENCE_ROOM, "rank %d of %d", comm->rank, comm->size);
@@ -112,14 +110,14 @@ static void coll__print_self(const coll_comm *comm, char *text)
     coll__append(text, COLL__SENTENCE_ROOM, ": ");
 }
 
-/* What one communicator has to say is what another says. */
+/* Copy the sentence of another communicator. */
 static void coll__sentence_copy(coll_comm *comm, const coll_comm *from)
 {
     coll__print(comm->error, sizeof comm->error, "%s", coll__sentence_of(from));
     coll__sentence_set(comm, comm->error);
 }
 
-/* Write the sentence that coll_error gives; `call` may be NULL. */
+/* Write the sentence that coll_error returns; `call` may be NULL. */
 static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const coll_call *call, coll_status status,
                                                           const char *format, ...)
 {
@@ -137,7 +135,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     return status;
 }
 
-/* The sentence of a communicator that has come to its end. */
+/* Write the sentence of a communicator that has failed. */
 static void coll__print_failure(coll_comm *comm)
 {
     const coll__session *session = comm->session;
@@ -191,8 +189,8 @@ static void coll__print_failure(coll_comm *comm) { (void)coll__explain_status(co
 
 #endif
 
-/* Does one rank report another call under a number than the other?  A report is the call in which a rank waits, and its last
- * one before: a rank that only sends ends a call in which others wait. */
+/* Do two ranks report different calls under one number?  A report has the call in which a rank waits, and the one that it ended
+ * last: a rank that only sends ends a call in which others wait. */
 static bool coll__reports_disagree(coll_failure *failure, const unsigned char *ours, int me,
                                    const unsigned char *theirs, int peer)
 {
@@ -208,7 +206,7 @@ static bool coll__reports_disagree(coll_failure *failure, const unsigned char *o
 
 /* ---- >>abort ---- */
 
-/* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
+/* "rank 2 gave up: why", with loops only: may run in a signal handler. */
 static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
 {
     const char *const parts[] = { "rank ", NULL, " gave up: ", why ? why : "no reason given" };

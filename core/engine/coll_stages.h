@@ -1,42 +1,42 @@
-/* coll_stages.h - hierarchical collectives, as scripts (coll_script.h): what is done among the ranks of a host (intra), what
- * among one rank of each host (inter), and what on the hosts again.
+/* coll_stages.h - hierarchical collectives as scripts (coll_script.h): a stage among the ranks of a host (intra), one among one
+ * rank of each host (inter), and another one on each host.
  *
  *            host 0        host 1        host 2
  *            0   1   2     3   4   5     6   7
  *            |   +---------|---+---------|---+       rail 1: the second rank of every host
  *            +-------------+-------------+           rail 0: the first
  *
- * There are as many rails as the smallest host has ranks.  A vector is cut into a slice for each rail, and each goes over its
- * rail, at the same time as the others:
+ * There are as many rails as the smallest host has ranks.  A vector is cut into one slice for each rail.  All rails run at the
+ * same time:
  *
  *                      intra                         inter                     intra
  *     allreduce        reduce_scatter                allreduce                 allgather
  *     reduce           reduce_scatter                reduce                    gather on the root's host
  *     broadcast        scatter on the root's host    broadcast                 allgather
  *     allgather        allgather                     allgather                 allgather, for each other host
- *     reduce_scatter   one for each host             reduce_scatter            what rails beyond one's own brought
+ *     reduce_scatter   one for each host             reduce_scatter            blocks for ranks without a rail
  *     scan             reduce_scatter, and a scan    exscan                    allgather, and a fold
  *     barrier          barrier                       barrier on rail 0         barrier
  *
- * So what leaves a host is what would leave it if it were one rank: 2 (H - 1) / H of the vector for an allreduce over H hosts.  A
- * short vector has one slice, so that it costs one message to each host.
+ * A host sends as many bytes as if it were one rank: 2 (H - 1) / H of the vector for an allreduce over H hosts.  A short vector
+ * has one slice, and so one message to each host.
  *
- * PARTS.  A long vector that is reduced or broadcast is cut into parts, so that one is on the rails while hosts hand out the one
- * before it and sum the one behind it, here part 1 of allreduce:
+ * PARTS.  A long vector that is reduced or broadcast is cut into parts.  While one part is on the rails, hosts distribute the
+ * part before it and sum the part after it, here part 1 of allreduce:
  *
  *     intra   sum 0   sum 1           share 0   sum 2           share 1   sum 3  ...
  *     inter           part 0 ......   part 1 ...............    part 2 ...
  *
- * SUMS.  Where elements are summed in another type than they have in memory or on the wire, stages carry sums in that type, so
- * that a result is still rounded once: 16-bit floats go over rails as f32 while they are summed and as what they are when they
- * are handed out, 1.5 times the bytes of a host of one rank.  With COLL_ROUND_TWICE sums are rounded before that, too. */
+ * SUMS.  If the accumulator type differs from the type in memory or on the wire, stages carry sums in the accumulator type.  So
+ * a result is rounded once.  16-bit floats are f32 on the rails while they are summed, and 16-bit while results are
+ * distributed: 1.5 times the bytes of one rank per host.  COLL_ROUND_TWICE also rounds sums before the rails. */
 #ifndef COLL_STAGES_H
 #define COLL_STAGES_H
 #if COLL__HAS_HIERARCHY
 
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
-/* Kinds that are not cut into parts have one stage for it all. */
+/* Kinds without parts have one stage for all steps. */
 typedef enum coll__hierarchy_stage { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_stage;
 
 typedef struct coll__hierarchy coll__hierarchy;
@@ -50,21 +50,21 @@ typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_stag
 
 struct coll__hierarchy {
     const coll__topology *hosts;
-    coll_comm    *intra, *inter;                  /* the ranks of our host; those of our rail, NULL: we are on none */
+    coll_comm    *intra, *inter;                  /* the ranks of our host; those of our rail, NULL: on no rail */
     const coll_request *whole;
     coll__stage_step *step;
-    bool          is_wide;                        /* stages carry sums of another type                        */
+    bool          is_wide;                        /* stages carry sums in another type                        */
     coll_type     sum_type;
     size_t        unit, sum_unit, wire_unit;      /* bytes of an element in memory, of a sum, and of a result on rails */
     int           parts, slices;                  /* slices: of a part                                        */
-    int           part;                           /* that the step is of which is asked for                   */
-    size_t       *counts, *offsets;               /* of the slices, for the ranks of our host; from the part's start */
-    size_t       *rail_counts, *rail_offsets;     /* for those of our rail                                    */
+    int           part;                           /* the part to which the current step belongs               */
+    size_t       *counts, *offsets;               /* of the slices of our host's ranks, from the part's start */
+    size_t       *rail_counts, *rail_offsets;     /* of the pieces of our rail's hosts                        */
     size_t        result_length;                  /* bytes of a part's results                                */
-    unsigned char *sums, *results, *extra;        /* scratch: the input as sums; results as the wire has them; see below */
+    unsigned char *sums, *results, *extra;        /* scratch: input as sums; results as on the wire; other    */
 };
 
-/* The elements of the part. */
+/* The elements of the current part. */
 static inline coll__range coll__part_now(const coll__hierarchy *h)
 {
     return coll__part(h->whole->call.count, 0, (size_t)h->parts, (size_t)h->part);
@@ -88,28 +88,28 @@ static inline size_t coll__longest_slice(const coll__hierarchy *h)
     return coll__part(part, 0, (size_t)h->slices, 0).count;
 }
 
-/* Where the part begins in a vector of the user's. */
+/* Where the current part begins in a vector of the user's. */
 static inline unsigned char *coll__at_part(const coll__hierarchy *h, const void *vector)
 {
     return coll__behind(vector, coll__part_now(h).at * h->unit);
 }
 
-/* Where its results are. */
+/* Its results. */
 static inline unsigned char *coll__results_now(const coll__hierarchy *h)
 {
     return h->results ? h->results + (size_t)h->part * h->result_length : NULL;
 }
 
-/* The piece of our slice that host `host` has in hand while results are handed out on the rail. */
+/* The piece of our slice that belongs to host `host` while the rail distributes results. */
 static inline coll__range coll__piece_at(const coll__hierarchy *h, int host)
 {
     return coll__part(coll__own_slice(h).count, 0, (size_t)h->hosts->count, (size_t)host);
 }
 
-/* Has this rank a slice, and so a part in what goes between hosts? */
+/* Is this rank on a rail? */
 static inline bool coll__is_on_rail(const coll__hierarchy *h) { return h->hosts->place < h->slices; }
 
-/* Elements of the first `n` of these counts together. */
+/* The sum of the first `n` counts. */
 static COLL__UNUSED size_t coll__counted(const size_t *counts, int n)
 {
     size_t all = 0;
@@ -118,7 +118,7 @@ static COLL__UNUSED size_t coll__counted(const size_t *counts, int n)
     return all;
 }
 
-/* In h->counts and h->offsets: the slices of the part. */
+/* Set h->counts and h->offsets to the slices of the part. */
 static void coll__count_slices(coll__hierarchy *h)
 {
     for (int s = 0; s < coll__host_size(h->hosts, h->hosts->host); s++) {
@@ -131,7 +131,7 @@ static void coll__count_slices(coll__hierarchy *h)
                  coll_kind_name(h->whole->call.kind), h->whole->sequence, coll__part_now(h).count, h->slices);
 }
 
-/* In h->rail_counts and h->rail_offsets: the pieces of our slice. */
+/* Set h->rail_counts and h->rail_offsets to the pieces of our slice. */
 static void coll__count_pieces(coll__hierarchy *h)
 {
     for (int g = 0; g < h->hosts->count; g++) {
@@ -163,8 +163,7 @@ static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size
     return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type };
 }
 
-/* A call that reduces: sums of the hierarchy's own type, or elements as the whole call has them.  The last one `finishes`:
- * divides and multiplies. */
+/* A call that reduces sums of h->sum_type, or elements as in the whole call.  The last one (`finishes`) divides and scales. */
 static coll_call coll__reducing(const coll__hierarchy *h, coll_kind kind, const void *send, void *recv, size_t count,
                                 bool finishes)
 {
@@ -191,7 +190,7 @@ static coll_call coll__reducing(const coll__hierarchy *h, coll_kind kind, const 
     return call;
 }
 
-/* The sum over our host, each rank its slice. */
+/* The sum over our host; each rank gets its slice. */
 static coll__sub_kind coll__sum_on_host(const coll__hierarchy *h, const void *in, void *result, coll__sub *out)
 {
     coll_call call = coll__reducing(h, COLL_REDUCE_SCATTERV, in, result, h->counts[h->hosts->place], false);
@@ -201,7 +200,7 @@ static coll__sub_kind coll__sum_on_host(const coll__hierarchy *h, const void *in
     return coll__sub_call(h, out, h->intra, &call);
 }
 
-/* Slices that go to, or come from, the ranks of our host. */
+/* Move slices to or from the ranks of our host. */
 static coll__sub_kind coll__move_on_host(const coll__hierarchy *h, coll_kind kind, const void *send, void *recv, int root,
                                          coll__sub *out)
 {
@@ -219,7 +218,7 @@ static coll__sub_kind coll__share_on_host(const coll__hierarchy *h, coll__sub *o
     return coll__move_on_host(h, COLL_ALLGATHERV, COLL_IN_PLACE, coll__at_part(h, h->whole->call.recv), 0, out);
 }
 
-/* Wide sums of our slice: the sum over the rail, each host its piece, in its place. */
+/* Wide sums of our slice over the rail; each host gets its piece, in place. */
 static coll__sub_kind coll__sum_on_rail(const coll__hierarchy *h, unsigned char *slice, coll__sub *out)
 {
     const int mine = h->hosts->host;
@@ -233,7 +232,7 @@ static coll__sub_kind coll__sum_on_rail(const coll__hierarchy *h, unsigned char 
 
 /* ---- >>work between the calls ---- */
 
-/* The input as sums: rounded to the wire as every input is, and widened. */
+/* The input as sums: rounded to the wire type like every input, then widened. */
 static void coll__widen_input(const coll__hierarchy *h, unsigned char *to, const unsigned char *from, size_t count)
 {
     _Alignas(64) unsigned char wire[COLL__BLOCK];
@@ -251,7 +250,7 @@ static void coll__widen_input(const coll__hierarchy *h, unsigned char *to, const
     }
 }
 
-/* The one rounding: finished sums as the wire has them. */
+/* The only rounding: finished sums to the wire type. */
 static void coll__round_sums(const coll__hierarchy *h, unsigned char *to, unsigned char *from, size_t count)
 {
     const coll__codec *codec = &h->whole->codec;
@@ -264,13 +263,13 @@ static void coll__round_sums(const coll__hierarchy *h, unsigned char *to, unsign
 
 /* ---- >>in parts: barrier, broadcast, reduce, allreduce ---- */
 
-enum { COLL__STAGE_STEPS = 3 };                   /* of a stage: a wait, and two that its kind says           */
+enum { COLL__STAGE_STEPS = 3 };                   /* of a stage: a wait, and two of its kind                  */
 
-/* The steps of kinds that are cut into parts: first all of lane 0, which is intra, for part 1 of 4:
+/* The steps of kinds with parts.  Lane 0 is intra; for 4 parts it runs these stages:
  *
  *     first 0, first 1, last 0, first 2, last 1, first 3, last 2, last 3
  *
- * Lane 1 is inter: a part when all of its first stage is done, and its last stage waits for that. */
+ * Lane 1 is inter.  It starts a part after the part's first stage; the last stage starts after it. */
 static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__sub *out)
 {
     coll__hierarchy *h = (coll__hierarchy *)state;
@@ -319,7 +318,7 @@ static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_s
     return coll__move_on_host(h, COLL_SCATTERV, coll__at_part(h, c->recv), to, place, out);
 }
 
-/* Both sums begin like this: over our host, as sums. */
+/* Reduce and allreduce begin with the sum over our host. */
 static coll__sub_kind coll__sum_first(coll__hierarchy *h, int k, void *sums, coll__sub *out)
 {
     const unsigned char *const in = coll__at_part(h, h->whole->call.send);
@@ -331,8 +330,8 @@ static coll__sub_kind coll__sum_first(coll__hierarchy *h, int k, void *sums, col
     return COLL__SUB_WORK;
 }
 
-/* And go on like this: over the rail, for a root or all hosts (`kind`).  Wide sums are rounded between the two steps, each host
- * its piece. */
+/* Then the sum over the rail, for a root or all hosts (`kind`).  Wide sums are rounded between the two steps, each host its
+ * piece. */
 static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, coll_kind kind, int root, unsigned char *sums,
                                       unsigned char *results, coll__sub *out)
 {
@@ -353,7 +352,7 @@ static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, coll_kind kind,
     return coll__sub_call(h, out, h->inter, &call);
 }
 
-/* Results of another wire than sums and memory have wait apart, those of each part in their place. */
+/* Results whose wire type differs from memory have memory for each part. */
 static coll__stage_memory coll__allreduce_needs(coll__hierarchy *h)
 {
     const coll_call *c = &h->whole->call;
@@ -413,7 +412,7 @@ static inline size_t coll__block_count_of(const coll__hierarchy *h, int rank)
     return rank == COLL_NO_RANK ? 0 : coll__kind_is(c->kind, COLL__SUMMED) ? c->recv_counts[rank] : c->count;
 }
 
-/* Of the input of a reduce_scatter, or of the result of an allgather. */
+/* Offset in the input of a reduce_scatter, or in the result of an allgather. */
 static inline size_t coll__block_offset_of(const coll__hierarchy *h, int rank)
 {
     const coll_call *c = &h->whole->call;
@@ -423,11 +422,11 @@ static inline size_t coll__block_offset_of(const coll__hierarchy *h, int rank)
     return coll__kind_is(c->kind, COLL__SUMMED) ? offsets[rank] : (size_t)rank * c->count;
 }
 
-/* Times that the rails go round. */
+/* Turns that the rails need for the largest host. */
 static inline int coll__turns_of(const coll__topology *t) { return (t->most + t->least - 1) / t->least; }
 
-/* In h->counts and h->offsets: what the ranks of our host have in hand of host `host` in turn `turn`; from_all: all of
- * our own. */
+/* Set h->counts and h->offsets: the blocks of host `host` in turn `turn` that our host's ranks have; from_all: all blocks of
+ * our host. */
 static void coll__count_on_host(coll__hierarchy *h, int host, int turn, bool from_all)
 {
     const coll__topology *t = h->hosts;
@@ -440,7 +439,7 @@ static void coll__count_on_host(coll__hierarchy *h, int host, int turn, bool fro
     }
 }
 
-/* In h->rail_counts and h->rail_offsets: what each host has on our rail in turn `turn`. */
+/* Set h->rail_counts and h->rail_offsets: the block of each host on our rail in turn `turn`. */
 static void coll__count_on_rail(coll__hierarchy *h, int turn)
 {
     const coll__topology *t = h->hosts;
@@ -481,8 +480,8 @@ static size_t coll__blocks_before(const coll__hierarchy *h, int rank)
     return before;
 }
 
-/* Elements that our rail has in hand before turn `turn`, and in it of the hosts before `host`; of `only` one host, if that is
- * not below zero. */
+/* Elements on our rail before turn `turn`, plus those of the hosts before `host` in that turn.  Counts one host only if `only`
+ * is not negative. */
 static size_t coll__in_hand_before(const coll__hierarchy *h, int turn, int host, int only)
 {
     const coll__topology *t = h->hosts;
@@ -494,7 +493,7 @@ static size_t coll__in_hand_before(const coll__hierarchy *h, int turn, int host,
     return before;
 }
 
-/* Where the rail's result of turn `turn` is to be in the end: our own block, or one that another rank of our host awaits. */
+/* Where the rail's result of turn `turn` goes: our own block, or memory for a block of another rank of our host. */
 static unsigned char *coll__brought_to(const coll__hierarchy *h, int turn)
 {
     const size_t own = coll__in_hand_before(h, 1, 0, h->hosts->host);
@@ -503,7 +502,7 @@ static unsigned char *coll__brought_to(const coll__hierarchy *h, int turn)
     return h->extra + (coll__in_hand_before(h, turn, 0, h->hosts->host) - own) * h->unit;
 }
 
-/* The input in one piece, unless it is; the sums of all turns; and what our rail brings for others of our host. */
+/* Memory for the input in one piece, unless it is; for the sums of all turns; for blocks of other ranks of our host. */
 static coll__stage_memory coll__reduce_scatter_needs(coll__hierarchy *h)
 {
     const int size = h->whole->comm->size, turns = coll__turns_of(h->hosts);
@@ -516,7 +515,7 @@ static coll__stage_memory coll__reduce_scatter_needs(coll__hierarchy *h)
                                  coll__in_hand_before(h, turns, 0, h->hosts->host) * h->unit };
 }
 
-/* The input in one piece, block after block, as sums if need be. */
+/* Copy the input to one piece, block after block, widened if necessary. */
 static void coll__line_up(const coll__hierarchy *h)
 {
     const coll_call *c = &h->whole->call;
@@ -531,7 +530,7 @@ static void coll__line_up(const coll__hierarchy *h)
     }
 }
 
-/* Sum the blocks of host `host` that are brought in turn `turn`; each rank of a rail its own. */
+/* Sum the blocks of host `host` for turn `turn`; each rank of a rail gets one. */
 static coll__sub_kind coll__sum_blocks_on_host(coll__hierarchy *h, int host, int turn, coll__sub *out)
 {
     const coll__topology *t = h->hosts;
@@ -561,7 +560,7 @@ static coll__sub_kind coll__sum_blocks_on_rail(coll__hierarchy *h, int turn, col
     return coll__sum_on_rail(h, h->results + coll__in_hand_before(h, turn, 0, -1) * h->sum_unit, out);
 }
 
-/* The block of turn `turn` that has come, rounded if it is not yet. */
+/* Store the received block of turn `turn`, rounded if it is wide. */
 static void coll__take_block(const coll__hierarchy *h, int turn)
 {
     const coll__topology *t = h->hosts;
@@ -574,11 +573,11 @@ static void coll__take_block(const coll__hierarchy *h, int turn)
         memcpy(to, from, count * h->unit);
         return;
     }
-    coll__round_sums(h, from, from, count);       /* each element ends where it began, or before              */
+    coll__round_sums(h, from, from, count);       /* no element moves to a higher address                     */
     coll__unpack(&h->whole->codec, to, from, count);
 }
 
-/* What rails beyond our host's own brought goes to the ranks that have none. */
+/* Send the blocks of ranks that have no rail to those ranks. */
 static coll__sub_kind coll__hand_over(coll__hierarchy *h, coll__sub *out)
 {
     const coll__topology *t = h->hosts;
@@ -620,14 +619,14 @@ static coll__sub_kind coll__next_of_reduce_scatter(void *state, int lane, int k,
 
 /* ---- >>scans ---- */
 
-/* What all hosts before ours have; the sum of our slice; and the memory in which both are folded. */
+/* Memory for the sums of all hosts before ours, for the sum of our slice, and for folding both. */
 static coll__stage_memory coll__scan_needs(coll__hierarchy *h)
 {
     return (coll__stage_memory){ h->whole->call.count * h->unit, coll__longest_slice(h) * h->unit,
                                  coll__combine_scratch(&h->whole->codec, 2) };
 }
 
-/* What all hosts before ours have, before what is here. */
+/* Fold the sums of all hosts before ours into the result. */
 static void coll__put_before(const coll__hierarchy *h)
 {
     const coll_request *r = h->whole;
@@ -670,10 +669,9 @@ static coll__sub_kind coll__next_of_scan(void *state, int lane, int k, coll__sub
 
 /* ---- >>the scripts ---- */
 
-/* Of the kinds that can be hierarchical. */
 typedef struct coll__staged {
     coll__script       script;
-    coll__stage_step  *step;                      /* NULL: it is not cut into parts                           */
+    coll__stage_step  *step;                      /* NULL: no parts                                           */
     coll__stage_needs *needs;                     /* NULL: no scratch memory                                  */
 } coll__staged;
 

@@ -1,35 +1,34 @@
 /* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
  *
- *     block 0  block 1  block 2        a buffer of three blocks of 2 rows of 3 elements, rows 11 elements apart; what is
- *     0 1 2    0 1 2    0 1 2   . .    between rows is somebody else's
+ *     block 0  block 1  block 2        3 blocks of 2 rows of 3 elements; stride 11; elements
+ *     0 1 2    0 1 2    0 1 2   . .    between rows are not touched
  *     3 4 5    3 4 5    3 4 5   . .
  *
- * To the others a block is its elements, row after row: so it is collected before the call starts, and spread when it has ended,
- * and between the two the call is an ordinary one, on memory of its request.  One text for whatever carries it out; a side whose
- * blocks lie in one piece as it is (one row, or rows without a gap) is used where it lies. */
+ * In messages a block is contiguous, row after row.  So blocks are packed before the call starts and unpacked after it; in
+ * between it is an ordinary call on memory of its request, for every carrier.  A side with contiguous blocks (one row, or no
+ * gaps) is used in place. */
 #ifndef COLL_STRIDES_H
 #define COLL_STRIDES_H
 
-/* Does a call speak of rows? */
 static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
 
-/* The blocks of a side: where the program has them, and one after the other. */
+/* The blocks of a side: in the program's matrix, and packed. */
 typedef struct coll__columns {
-    unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
-    size_t row, stride, rows;                     /* bytes; of each block                                     */
+    unsigned char *at, *packed;                   /* packed NULL: the side is used in place                   */
+    size_t row, stride, rows;                     /* bytes; rows of each block                                */
     int    blocks;
 } coll__columns;
 
 struct coll__strided {
     coll__columns send, recv;
-    int  first, blocks;                           /* of recv: those that are input too, in place              */
-    bool is_spread;                               /* at the end                                               */
-    size_t length;                                /* bytes here, with what is packed behind it                */
+    int  first, blocks;                           /* of recv: blocks that are also input, in place            */
+    bool is_spread;                               /* unpack recv at the end                                   */
+    size_t length;                                /* bytes of this struct and the packed blocks after it      */
 };
 
-/* ---- >>moving ---- */
+/* ---- >>packing ---- */
 
-/* Blocks from the matrix to where they lie one after the other, or back. */
+/* Pack blocks of the matrix, or unpack them. */
 static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
 {
     unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
@@ -41,7 +40,7 @@ static void coll__columns_move(const coll__columns *c, int first, int blocks, bo
     }
 }
 
-/* It starts: whatever was in front of it has ended. */
+/* At the start: all calls before it have ended. */
 static void coll__strides_start(const coll_request *r)
 {
     const coll__strided *s = r->strided;
@@ -51,7 +50,7 @@ static void coll__strides_start(const coll_request *r)
     if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
 }
 
-/* It has ended well. */
+/* After success. */
 static void coll__strides_end(const coll_request *r)
 {
     if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);

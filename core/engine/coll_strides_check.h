@@ -1,4 +1,4 @@
-/* coll_strides_check.h - what is said of rows is checked, and taken out of the call, before the others look at it. */
+/* coll_strides_check.h - checks the strides of a call and replaces them by packed buffers. */
 #ifndef COLL_STRIDES_CHECK_H
 #define COLL_STRIDES_CHECK_H
 
@@ -6,7 +6,7 @@ COLL__FOR_SIZE
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
-/* Is there sense in what is said of rows, as far as it does not depend on a side? */
+/* Check rows and strides, except against buffers. */
 static coll_status coll__check_rows(coll_comm *comm, const coll_call *call)
 {
     const coll_kind kind = call->kind;
@@ -28,7 +28,7 @@ static coll_status coll__check_rows(coll_comm *comm, const coll_call *call)
     return COLL_OK;
 }
 
-/* Is a stride long enough for the blocks of a side, and not too long for memory? */
+/* Check that a stride is long enough for the blocks of a side and fits in memory. */
 static coll_status coll__check_stride(coll_comm *comm, const coll_call *call, const coll__side *side, size_t stride)
 {
     const size_t rows = call->count / call->row, unit = coll_type_size(call->type);
@@ -55,7 +55,7 @@ static coll__columns coll__columns_of(const coll_call *call, const coll__side *s
                             .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks };
 }
 
-/* Bytes of all blocks of a side that are to be packed; 0: none. */
+/* Bytes to pack for a side; 0: none. */
 static size_t coll__columns_packed(const coll__columns *c, const coll__side *side, size_t stride)
 {
     const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && c->rows > 1 && c->stride != c->row;
@@ -63,7 +63,7 @@ static size_t coll__columns_packed(const coll__columns *c, const coll__side *sid
     return is_apart ? (size_t)c->blocks * c->rows * c->row : 0;
 }
 
-/* Do two matrices that are not the same share a byte?  Those with rows equally far apart may lie between one another. */
+/* Do two different matrices share a byte?  Rows of equal strides may interleave. */
 static bool coll__columns_meet(const coll__columns *a, bool is_a_apart, const coll__columns *b, bool is_b_apart)
 {
     const size_t wide_a = a->row * (size_t)a->blocks, wide_b = b->row * (size_t)b->blocks;
@@ -77,9 +77,9 @@ static bool coll__columns_meet(const coll__columns *a, bool is_a_apart, const co
     return between < wide_a || between + wide_b > a->stride;
 }
 
-/* ---- >>settling ---- */
+/* ---- >>replacing ---- */
 
-/* Is it in place?  Then send, or at the root of a scatter recv, is not looked at any more. */
+/* Is it in place?  Then send, or at the root of a scatter recv, is ignored. */
 static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send,
                                       const coll__side *recv)
 {
@@ -95,7 +95,7 @@ static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *ca
     }
 }
 
-/* Make an ordinary call of one whose sides are settled: on packed memory, where a side is. */
+/* Turn the call into an ordinary one, on packed memory where there is some. */
 static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__strided *s, bool is_in_place)
 {
     const bool is_root = comm->rank == call->root, is_scatter = call->kind == COLL_SCATTER;
@@ -112,7 +112,7 @@ static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__s
     if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
 }
 
-/* Memory for it.  Blocking calls, of which there is one at a time, use that of the last one again. */
+/* Allocate the state.  Blocking calls, one at a time, reuse the last one. */
 static unsigned char *coll__strides_take(const coll_request *r, size_t length)
 {
     coll_comm *comm = r->comm;
@@ -139,7 +139,7 @@ static void coll__strides_give(const coll_request *r)
     comm->spare = r->strided;
 }
 
-/* Take what is said of rows out of a call: what is checked and carried out then is one of blocks in one piece. */
+/* Replace the strides of a call: afterwards its blocks are contiguous. */
 static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
 {
     coll_call *const call = &r->call;
@@ -152,7 +152,7 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
     if (status < 0) return status;
     coll__sides_of(comm, call, &send, &recv);
     const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
-    if (is_in_place && is_scatter) recv.is_used = false;      /* its block stays where it is                   */
+    if (is_in_place && is_scatter) recv.is_used = false;      /* its block is not moved                       */
     if (is_in_place && !is_scatter) send.is_used = false;
     if ((status = coll__check_stride(comm, call, &send, call->send_stride)) < 0
         || (status = coll__check_stride(comm, call, &recv, call->recv_stride)) < 0) return status;

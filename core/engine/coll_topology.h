@@ -1,10 +1,10 @@
-/* coll_topology.h - which ranks share a host, or a site.  Numbers of hosts go in, ranks host by host come out; sites are to hosts
- * as hosts are to ranks, and what follows says "host" of either.
+/* coll_topology.h - groups ranks by host, or by site.  Input: host numbers; output: ranks, host by host.  Below, "host" also
+ * means "site".
  *
  *     rank            0   1   2   3   4   5
- *     lives on        7   3   7   3   9   7       any numbers, equal where the host is the same
+ *     host number     7   3   7   3   9   7       any numbers, equal on the same host
  *
- *     host            0           1       2       numbered by their first ranks
+ *     host            0           1       2       numbered by first ranks
  *     ranks           0   2   5   1   3   4
  *     first           0           3       5   6   in this list
  *
@@ -17,21 +17,21 @@
 /* Place k of host h is ranks[first[h] + k]. */
 typedef struct coll__topology {
     bool is_by_site;
-    int  count, least, most;                      /* hosts; ranks of the smallest, and of the largest         */
+    int  count, least, most;                      /* hosts; ranks of the smallest and of the largest host     */
     int  host, place;                             /* of this rank                                             */
-    bool is_ordered;                              /* ranks 0, 1, ... are host by host already                 */
-    int *first, *ranks;                           /* first[count] is the number of all ranks                  */
+    bool is_ordered;                              /* ranks 0, 1, ... are already grouped by host              */
+    int *first, *ranks;                           /* first[count] is the number of ranks                      */
 } coll__topology;
 
 static inline int coll__host_size(const coll__topology *t, int host) { return t->first[host + 1] - t->first[host]; }
 
-/* The rank of place k of a host; COLL_NO_RANK: there is none. */
+/* The rank at place k of a host; COLL_NO_RANK: none. */
 static inline int coll__rank_at(const coll__topology *t, int host, int place)
 {
     return place < coll__host_size(t, host) ? t->ranks[t->first[host] + place] : COLL_NO_RANK;
 }
 
-/* The place of any rank on its host. */
+/* The place and host of any rank. */
 static int coll__place_of_rank(const coll__topology *t, int rank, int *host)
 {
     int at = 0;
@@ -51,7 +51,7 @@ static int coll__compare_residents(const void *a, const void *b)
     return x->host != y->host ? (x->host > y->host) - (x->host < y->host) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Write down the next host: those who live with all[0]. */
+/* Add the next host: the ranks that share it with all[0]. */
 static void coll__topology_add(coll__topology *t, const coll__resident *all, int left, int rank)
 {
     const int first = t->first[t->count];
@@ -67,7 +67,7 @@ static void coll__topology_add(coll__topology *t, const coll__resident *all, int
     if (at - first > t->most) t->most = at - first;
 }
 
-/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For coll__give; NULL: no memory. */
+/* hosts[i]: host number of rank i of `size`; `rank`: this one.  Free with coll__give; NULL: no memory. */
 static coll__topology *coll__topology_of(const coll_allocator *memory, const int *hosts, int size, int rank)
 {
     const size_t n = (size_t)size;
@@ -84,7 +84,7 @@ static coll__topology *coll__topology_of(const coll_allocator *memory, const int
     first[0] = 0;
     for (int i = 0; i < size; i++) all[i] = (coll__resident){ hosts[i], i };
     qsort(all, n, sizeof *all, coll__compare_residents);
-    for (int i = 0; i < size; i++)                /* where the host of a rank that is the first there begins; -1: of others */
+    for (int i = 0; i < size; i++)                /* start of the host whose first rank this is; -1: not a first rank */
         begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
     for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
     coll__give(all);

@@ -1,18 +1,18 @@
-/* coll_wait.h - requests that have been started: tested, waited for - one, any, some or all of them - and freed.
+/* coll_wait.h - tests, waits (one, any, some, all) and frees of started requests.
  *
- * A request remembers whether the program knows of its end (is_known): coll_test and coll_wait tell, and so does being handed out
- * by a wait for one of several.  So each end is handed out once, whoever has brought it about; a restart makes it eligible again.
+ * is_known: the end of a request was reported to the program, by coll_test, coll_wait or a wait for one of several.  So each
+ * end is reported once, no matter which call completed it.  A restart clears the flag.
  *
- * A wait for one of several is inside all communicators of those that run.  They are told to write into its status when they end
- * (awaited), so that it need not look at each of them.  Of each session it takes one communicator, its chief, to hold it by.
- *     one session       the loop that waits (coll_patience.h), which spins, and then sleeps until something moves
- *     several         no sleep is woken by all of them, so it tests them in turns, and sleeps up to a millisecond in each */
+ * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
+ * that it need not poll each request.  It holds each session through one communicator, `is_chief`.
+ *     one session       uses the wait loop (coll_patience.h)
+ *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
 #ifndef COLL_WAIT_H
 #define COLL_WAIT_H
 
 /* ---- >>one ---- */
 
-/* The program is told how a request stands. */
+/* Report the status of a request to the program. */
 static coll_status coll__tell(coll_request *r)
 {
     const coll_status status = coll__status_of(r);
@@ -69,8 +69,8 @@ typedef struct coll__watch {
     int           count;
     coll_request **requests;
     coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
-    coll_comm    *comms;                          /* of those that run; each has been entered once            */
-    int           sessions;                       /* that these come from                                     */
+    coll_comm    *comms;                          /* of pending requests; each is entered once                */
+    int           sessions;                       /* number of sessions of `comms`                            */
 } coll__watch;
 
 static void coll__watch_take(coll_comm *chief)
@@ -93,7 +93,7 @@ static void coll__watch_leave(coll__watch *w)
     }
 }
 
-/* Another thread that is inside wrongly, or because of coll_abort, has no watch like ours: the address tells them apart. */
+/* Other calls inside (a concurrent call, which is an error, or coll_abort) have another watch, or none. */
 static coll_status coll__watch_enter(coll__watch *w)
 {
     coll_comm **end = &w->comms;
@@ -119,8 +119,8 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Let the requests, all of the session that `chief` holds, tell us of their end.  The one with the shortest time limit speaks for
- * them.  One that has ended already is all that we wait for. */
+/* Request a report of the end of all requests in the session of `chief`.  The goal uses the one with the shortest time limit.
+ * If one has ended already, the goal is reached. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
 {
     coll__goal goal = { chief, NULL, &w->status, false, false };
@@ -144,19 +144,19 @@ static void coll__watch_one(coll__watch *w, coll_comm *chief)
     coll__watch_take(chief);
     const coll__goal goal = coll__watch_begin(w, chief);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
-    coll__watch_take(chief);                      /* whoever has reached the goal may hold it                 */
+    coll__watch_take(chief);                      /* the thread that has reached the goal may hold it         */
     for (int i = 0; i < w->count; i++)
         if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
     coll__watch_drop(chief);
 }
 
-/* Look, and sleep for so long in the transport, unless something ends there that wakes nobody. */
+/* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
 static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
 {
     coll__session *session = chief->session;
 
     coll__watch_take(chief);
-    if (session->transport->now) wait_ms = 0;     /* a virtual clock moves by being looked at                 */
+    if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
     if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
     (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
@@ -168,7 +168,8 @@ static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms
     coll__watch_drop(chief);
 }
 
-/* Wait until one has ended; in several sessions a moment in each, after so many `looks` for longer.  looks < 0: just look. */
+/* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
+ * only. */
 static coll_status coll__watch_all(int count, coll_request **requests, int looks)
 {
     coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
@@ -185,8 +186,8 @@ static coll_status coll__watch_all(int count, coll_request **requests, int looks
 
 /* ---- >>one of several: what has ended ---- */
 
-/* Hand out what has ended, up to `most` of them: writes which, gives how many.  *status: the first error.  *is_left: others
- * still run. */
+/* Report up to `most` ended requests: writes their indices, returns their number. *status: the first error. *is_left: others
+ * are pending. */
 static int coll__tell_ended(int count, coll_request **requests, int *indices, int most, coll_status *status, bool *is_left)
 {
     int found = 0;
@@ -250,7 +251,7 @@ COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index)
     return coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
 }
 
-/* ---- >>the rest of their life ---- */
+/* ---- >>other calls on requests ---- */
 
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
 {
@@ -266,7 +267,7 @@ COLL_API coll_status coll_received(const coll_request *request, int *source, int
 COLL_API void coll_request_free(coll_request *request)
 {
     if (!request) return;
-    if (!request->comm) {                         /* prepared, and its communicator is gone                   */
+    if (!request->comm) {                         /* prepared; its communicator was freed                     */
         coll__request_free(request);
         return;
     }
@@ -274,7 +275,7 @@ COLL_API void coll_request_free(coll_request *request)
         coll__request_free(request);
         return;
     }
-    coll_comm *comm = request->comm;              /* what is running or prepared, others may be looking at    */
+    coll_comm *comm = request->comm;              /* other threads may use a running or prepared one          */
     if (coll__enter(comm) < 0) return;
     if (coll__is_pending(request)) request->done = coll__detached_done;
     else coll__request_free(request);

@@ -1,9 +1,9 @@
-/* coll_arithmetic.h - what the arithmetic of this program does otherwise than IEEE 754 says, asked of the arithmetic itself.
+/* coll_arithmetic.h - detects where this program's arithmetic differs from IEEE 754, by computing.
  *
- * Two things make it differ.  Flags of the compiler, of which not all can be seen by the preprocessor: such a program is refused.
- * And the modes of the processor, which belong to the thread, and which other parts of a program may have set: whoever links
- * with -ffast-math, or loads a library that was, flushes subnormals.  There the results are equal as long as all ranks do the
- * same, so the word goes into the hello, and ranks that differ do not meet.  0: all is as IEEE 754 says. */
+ * There are two causes.  Compiler flags, not all of which the preprocessor sees: such a program is refused.  And modes of the
+ * processor, which belong to the thread; other code may have set them: programs or libraries linked with -ffast-math flush
+ * subnormals.  Then results are equal only if all ranks do the same.  So the word is sent in the hello, and ranks with other
+ * words are refused.  0: as in IEEE 754. */
 #ifndef COLL_ARITHMETIC_H
 #define COLL_ARITHMETIC_H
 
@@ -11,18 +11,17 @@
 
 enum {
     COLL__FUSES = 1, COLL__REORDERS = 2, COLL__INVERTS = 4, COLL__DROPS_SIGNS = 8, COLL__HAS_NO_NAN = 16, COLL__SHORTENS = 32,
-    COLL__COMPILED = 0xff,                        /* those are the compiler's, the others the processor's     */
+    COLL__COMPILED = 0xff,                        /* bits of the compiler; the others are the processor's     */
     COLL__FLUSHES = 0x100, COLL__IGNORES_SUBNORMALS = 0x200,
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
 #if COLL__HAS_CHOICE || COLL__HAS_ANY(COLL__TYPES_FLOAT)
 
-/* What the processor has been told.  Nothing here can be worked out before the program runs.  Flags and modes apply to all types,
- * and a processor may have f32 only, so f32 alone is tested. */
+/* Modes of the processor, at run time.  Flags and modes apply to all types, and a processor may have f32 only: f32 is tested. */
 static uint32_t coll__processor_modes(void)
 {
-#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))      /* it has no floats, and so no modes */
+#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))      /* no floating-point unit, so no modes */
     return 0;
 #endif
     volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
@@ -36,7 +35,7 @@ static uint32_t coll__processor_modes(void)
     return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
 }
 
-/* The same, and what the compiler was told.  It is compiled as the kernels are. */
+/* Modes of the processor and flags of the compiler.  Compiled like the kernels. */
 static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
 {
     volatile double tenth = 0.1;
@@ -61,7 +60,7 @@ static COLL__UNUSED uint32_t coll__arithmetic(void) { return 0; }
 
 #endif
 
-/* What the word says, behind "it": "flushes subnormals". */
+/* Describe the word, after "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)
 {
     static const struct { uint32_t bit; const char *says; } all[] = {

@@ -1,18 +1,16 @@
-/* coll_codec.h: how the elements of a call are written in memory, on the wire and in the sum, and what
- * is done to a sum before it is a result.
+/* coll_codec.h - formats of elements in memory, on the wire and in sums, and the steps from a sum to a result.
  *
- * A sum is divided for COLL_AVG, then multiplied by the call's scale, both in the accumulator's type,
- * then rounded once.  8- and 16-bit floats are summed in f32, or in f64 if the call says so, and so
- * is f32.  Integer averages are summed exactly and truncated toward zero.
+ * A sum is divided for COLL_AVG, then multiplied by the call's scale, both in the accumulator type, then rounded once.  8- and
+ * 16-bit floats are summed in f32.  If the call says so, they and f32 are summed in f64.  Integer averages are summed exactly
+ * and truncated toward zero.
  *
- * With a wire of fewer bits, each input is rounded to the wire type once, the result is rounded to it
- * once and widened.  On a microscaled wire elements come in groups with a byte in front, so bytes are
- * counted by coll__wire_bytes alone, and a span is cut between groups only.
+ * With a narrower wire type, each input is rounded to it once; the result is rounded to it once and widened.  A microscaled
+ * wire has groups of elements with a leading byte.  So only coll__wire_bytes counts bytes, and spans are cut between groups
+ * only.
  *
- * COLL_SATURATE: wherever a number is rounded to f8e4m3, f8e5m2 or f16, be it a result or an input on
- * its way to such a wire, and it is beyond the largest finite number of that type, or infinite, it
- * becomes that largest number, with its sign; NaN stays NaN.  Other types take no notice: a sum of
- * bf16, f32, f64 or complex numbers still overflows to infinity, and integers wrap. */
+ * COLL_SATURATE applies to numbers that are rounded to f8e4m3, f8e5m2 or f16, in a result or for the wire.  If one is infinite
+ * or beyond the largest finite number, it becomes that number, with its sign.  NaN stays NaN.  Other types ignore it: sums of
+ * bf16, f32, f64 or complex numbers overflow to infinity, and integers wrap. */
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 
@@ -27,9 +25,9 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* ---- >>widths: integers to accumulators and back, where these are not the same ---- */
+/* ---- >>widths: integers to wider accumulators and back ---- */
 
-/* Integer averages, whose sums need more bits.  Division is slow on every tier, so there is one. */
+/* Integer averages need wider sums.  Division is slow in every tier, so there is one version. */
 #define COLL__WIDEN(name, wide) COLL__MAP_IN(base, coll__load_##name, coll__raw_##wide, coll__raw_##name, x)
 COLL__WIDEN(i8, i64)
 COLL__WIDEN(i16, i64)
@@ -41,16 +39,16 @@ COLL__MAP_IN(base, coll__store_8, coll__raw_u8, coll__raw_i64, (uint8_t)x)
 COLL__MAP_IN(base, coll__store_16, coll__raw_u16, coll__raw_i64, (uint16_t)x)
 COLL__MAP_IN(base, coll__store_32, coll__raw_u32, coll__raw_i64, (uint32_t)x)
 
-/* A result that no fold has touched, because there was one source. */
+/* For a result of one source, which no fold has normalized. */
 COLL__MAP_IN(base, coll__truth_u8, coll__raw_u8, coll__raw_u8, x != 0)
 COLL__MAP_IN(base, coll__truth_u16, coll__raw_u16, coll__raw_u16, x != 0)
 COLL__MAP_IN(base, coll__truth_u32, coll__raw_u32, coll__raw_u32, x != 0)
 COLL__MAP_IN(base, coll__truth_u64, coll__raw_u64, coll__raw_u64, x != 0)
 
-/* ---- >>finish: what is done to a sum ---- */
+/* ---- >>finish: from a sum to a result ---- */
 
-/* Divide by the number of ranks and multiply by a factor, say whether it is true, or clamp it to the
- * factor; `to` may be `from`. */
+/* Divide by the number of ranks and multiply by a factor; or give the truth value; or clamp to the factor.  `to` may be
+ * `from`. */
 typedef void coll__finish(void *to, const void *from, size_t count, int divisor, double factor);
 
 #define COLL__FINISH_IN(tier, name, T, NUMBER, VALUE)                                               \
@@ -103,7 +101,7 @@ COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b)
     return (coll__int128){ low, a.high + b.high + (low < a.low) };
 }
 
-/* Of the sum of so many integers of 64 bits, so that only the lower word of the quotient counts.  `ranks` has 31 bits. */
+/* For a sum of 64-bit integers: only the lower word of the quotient counts.  `ranks` has 31 bits. */
 COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks)
 {
     const uint64_t n = (uint64_t)ranks;
@@ -121,11 +119,11 @@ COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
 COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
 
-/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
+/* A bf16 that was rounded from an f16: 2^16 means the largest f16, or one next to it. */
 COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
              (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
 
-/* Complex numbers are twice as many reals. */
+/* A complex number is two real numbers. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
     static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, int divisor, double factor) \
     {                                                                                               \
@@ -145,64 +143,65 @@ COLL__EACH_TIER(COLL__COMPLEX_IN, c128, 64)
     }
 COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
 
-/* ---- >>codec: the choice of all these for a call ---- */
+/* ---- >>codec: the functions for a call ---- */
 
 #define COLL__TYPES_INTEGER                                                                         \
     (COLL__TYPES_INT8_16 | COLL__TYPED_i32 | COLL__TYPED_i64 | COLL__TYPED_u32 | COLL__TYPED_u64)
 
-/* Are there accumulators of another type than the elements?  Integer averages have them, and floats with conversions. */
+/* Do accumulators of another type exist?  Integer averages use them, and floats with conversions. */
 #define COLL__HAS_LOADS (COLL__HAS_CONVERSIONS || COLL__HAS_ANY(COLL__TYPES_INTEGER))
 
-/* A block is loaded, combined, finished and stored with one and the same count, because a codec may
- * keep the accumulators of a block in an order of its own. */
+/* A block is loaded, combined, finished and stored with the same count, because a codec may order the accumulators of a block
+ * differently. */
 typedef struct coll__codec {
-    size_t type_size, wire_size, acc_size;        /* bytes of an element: user's, wire's, sum's */
-    size_t group_head;                            /* and on the wire before each group of elements */
-    int group_bits;                               /* which are 2^group_bits, but for the last group */
-    bool same;                                    /* wire and user memory have the same bytes */
-    bool direct;                                  /* so have user memory and the accumulators */
+    size_t type_size, wire_size, acc_size;        /* bytes of an element: in memory, on the wire, in the sum */
+    size_t group_head;                            /* bytes before each group of elements on the wire */
+    int group_bits;                               /* a group has 2^group_bits elements, the last one may have less */
+    bool same;                                    /* memory and wire have the same bytes      */
+    bool direct;                                  /* memory and accumulators have the same bytes */
     bool is_exact;                                /* any grouping of the sources gives the same bits */
-    bool is_commutative;                          /* and so does any order, but for the rounding */
+    bool is_commutative;                          /* so does any order, except for rounding      */
     coll_type type;
-    coll__map *pack, *unpack;                     /* user to wire and back; NULL if same */
-    coll__map *load_wire, *load_user;             /* to accumulators; NULL: they are accumulators */
-    coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn does it */
-    coll__fold_fn *pair;                          /* NULL, or both loads and the combine in one */
-    coll__fold_fn *onto;                          /* NULL, or load_wire and the combine in one: a sum and an element */
+    coll__map *pack, *unpack;                     /* memory to wire and back; NULL if same */
+    coll__map *load_wire, *load_user;             /* to accumulators; NULL: already accumulators  */
+    coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn         */
+    coll__fold_fn *pair;                          /* NULL, or both loads and combine in one step */
+    coll__fold_fn *onto;                          /* NULL, or load_wire and combine in one step: a sum and an element */
     coll__fold_fn *whole;                         /* NULL, or two sources to the result in one pass */
-    coll__twin_fn *twin;                          /* NULL, or the same to two results at once */
+    coll__twin_fn *twin;                          /* NULL, or the same to two results         */
     coll__finish *finish;                         /* NULL: the sum is the result */
-    coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
+    coll__finish *clamp;                          /* NULL unless COLL_SATURATE applies              */
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
-    bool is_through;                              /* NULL for load_user and store: by way of the wire */
-    coll__map *repack;                            /* NULL: as pack; a result, which the wire has, back to the wire */
-    coll__stochastic_fn *stochastic;              /* COLL_STOCHASTIC: in the place of store and store_wire */
-    uint64_t seed;                                /* for it */
-    struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw, to make groups */
-        size_t size;                              /* 0: not so */
-        coll__map *widen, *narrow;                /* widen NULL: user memory has these */
+    bool is_through;                              /* no load_user and store: through the wire format  */
+    coll__map *repack;                            /* NULL: pack; packs a result that the wire type represents exactly */
+    coll__stochastic_fn *stochastic;              /* COLL_STOCHASTIC: replaces store and store_wire        */
+    uint64_t seed;                                /* for `stochastic` */
+    struct {                                      /* pack in blocks of f32 or f64: to clamp, to round
+                                                     stochastically, to make groups                           */
+        size_t size;                              /* 0: not used */
+        coll__map *widen, *narrow;                /* widen NULL: memory has this type  */
         coll__finish *clamp;                      /* or NULL */
         coll__stochastic_fn *stochastic;          /* NULL: narrow */
     } by;
-    const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: in the place of combine */
-    coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
-    int divisor;                                  /* for finish, as the factor */
+    const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: replaces combine        */
+    coll__map *narrow;                            /* NULL; or unpack to f32, then this     */
+    int divisor;                                  /* for finish, like the factor */
     double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
 
-/* Bytes of `count` elements on the wire, from the beginning of a group on. */
+/* Bytes of `count` elements on the wire, from the start of a group. */
 COLL__UNUSED static inline size_t coll__wire_bytes(const coll__codec *codec, size_t count)
 {
     const size_t groups = (count + ((size_t)1 << codec->group_bits) - 1) >> codec->group_bits;
     return count * codec->wire_size + groups * codec->group_head;
 }
 
-/* Have wire and user memory the same bytes? */
+/* Do wire and memory have the same bytes? */
 COLL__UNUSED static inline bool coll__is_same(const coll__codec *codec) { return !COLL__HAS_CONVERSIONS || codec->same; }
 
-/* For calls that move elements and do not compute. */
+/* For calls that only move elements. */
 COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
 {
     const size_t size = coll_type_size(type);
@@ -240,7 +239,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     codec->store_wire = codec->store;
 }
 
-/* Sums of f16 or bf16 in f32, which have shorter ways than by the conversions alone; in memory they are of this type, or f32. */
+/* Sums of f16 or bf16 in f32, with special instructions; in memory they have this type, or f32. */
 static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire, coll_op op, int tier)
 {
     const bool f16 = wire == COLL_F16, sum = op == COLL_SUM || op == COLL_AVG;
@@ -263,18 +262,18 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
     }
 }
 
-/* Types that COLL_SATURATE is for, if there are any; and what clamps sums of f32 and of f64. */
+/* Does COLL_SATURATE apply to any type?  And the functions that clamp sums of f32 and f64. */
 #define COLL__SATURATES COLL__HAS_ANY(COLL__TYPED_f16 | COLL__TYPES_FP8)
 #define COLL__CLAMP_OF(sum, tier)                                                                   \
     (COLL__HAS(COLL_F64) && (sum) == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier))
 
-/* The largest finite number of the types that COLL_SATURATE is for; 0 for others. */
+/* The largest finite number of a type that COLL_SATURATE applies to; else 0. */
 static double coll__saturation(coll_type type)
 {
     return type == COLL_F16 ? 65504 : type == COLL_F8E5M2 ? 57344 : type == COLL_F8E4M3 ? 448 : 0;
 }
 
-/* The largest number that a sum is clamped to on its way to the wire, and from there to the type: both have it. */
+/* The limit of a sum on its way to the wire and to the type: both can represent it. */
 static double coll__clamp_limit(coll_type type, coll_type wire)
 {
     const double most = coll__saturation(wire), own = coll__saturation(type);
@@ -283,7 +282,7 @@ static double coll__clamp_limit(coll_type type, coll_type wire)
     return most == 0 || (own > 0 && own < most) ? own : most;
 }
 
-/* Inputs that are clamped, or rounded at random, on their way to a wire of another type. */
+/* Inputs that are clamped, or rounded stochastically, on their way to a wire of another type. */
 static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_type wire, bool clamps, bool draws, int tier)
 {
     const coll_type type = call->type, by = type == COLL_F64 ? COLL_F64 : COLL_F32;
@@ -296,7 +295,7 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     if (draws) codec->by.stochastic = coll__stochastic_row(wire, by, tier);
 }
 
-/* Floats that cross the wire in groups.  f64 and f32 go there themselves, halves by way of f32. */
+/* Floats in groups on the wire.  f64 and f32 are converted directly, 16-bit floats through f32. */
 static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
@@ -326,7 +325,7 @@ static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type 
     }
 }
 
-/* Floats whose accumulators are of another type, or that cross the wire in another. */
+/* Floats with accumulators or a wire of another type. */
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
@@ -365,7 +364,7 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     codec->is_through = wire != type && !codec->load_user;
 }
 
-/* Of so many bytes, all that may be bool or integers; NULL where a program has none of such a length. */
+/* For bool and integers of `bytes` bytes; NULL if the program has none of that length. */
 static coll__map *coll__truth_of(size_t bytes)
 {
     switch (bytes) {
@@ -376,7 +375,7 @@ static coll__map *coll__truth_of(size_t bytes)
     }
 }
 
-/* Elements that are their own accumulators; `store` is for a lone source, for folds leave results. */
+/* Elements that are their own accumulators; `store` is for a single source, because folds give results. */
 static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, int tier)
 {
     switch (type) {
@@ -395,7 +394,7 @@ static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, i
     codec->store_wire = codec->store;
 }
 
-/* Division, scale and truth, of sums in the given type. */
+/* Division, scale and truth value, for sums of the given type. */
 static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, int ranks, double scale, int tier)
 {
     const bool divides = op == COLL_AVG, is_truth = coll__is_logical(op);
@@ -421,10 +420,10 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
     codec->whole = NULL;
 }
 
-/* ---- >>refusals: what there is not, in a sentence ---- */
+/* ---- >>refusals ---- */
 
-/* Is there such a wire under such a type?  The type itself, any float of as many bits or fewer under a float, and groups under
- * f64, f32, f16 and bf16. */
+/* Is this wire valid for this type?  Valid are the type itself; for a float, any float with as many bits or fewer; for f64,
+ * f32, f16 and bf16, groups. */
 static bool coll__wire_fits(coll_type type, coll_type wire)
 {
     if (wire == type) return true;
@@ -434,15 +433,14 @@ static bool coll__wire_fits(coll_type type, coll_type wire)
 
 COLL__UNUSED static bool coll__kind_scans(coll_kind kind) { return kind == COLL_SCAN || kind == COLL_EXSCAN; }
 
-/* Does the call ask for a sum in which the order does not show, where the order would?  In a scan the order of the ranks is
- * part of the question. */
+/* Does the call ask for a reproducible sum where the order of terms matters?  A scan depends on the order of ranks. */
 static bool coll__wants_reproducible(const coll_call *call)
 {
     if (!(call->flags & COLL_REPRODUCIBLE) || coll__kind_scans(call->kind) || call->op == COLL_USER) return false;
     return coll__is_floating(call->type) && (call->op == COLL_SUM || call->op == COLL_AVG);
 }
 
-/* There is none of products, and the library knows nothing of the caller's own operations. */
+/* Products have no reproducible form, and user operations are unknown. */
 static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *why, size_t room)
 {
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
@@ -462,14 +460,14 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     return false;
 }
 
-/* Does a call ask for a multiplication?  0 and 1 do not; told by bits, for who has no scale may have no doubles. */
+/* Does a call scale its result?  0 and 1 do not.  Compares bits, because programs without scale may have no doubles. */
 COLL__UNUSED static inline bool coll__is_scaled(const coll_call *call)
 {
     const uint64_t bits = coll__bits64(call->scale);
     return bits << 1 != 0 && bits != coll__bits64(1);
 }
 
-/* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
+/* Is the scale valid?  It is applied in the type `sum`, where it must be finite. */
 static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale, char *why, size_t room)
 {
     const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
@@ -525,7 +523,7 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
 #undef COLL__REFUSE_LEFT_OUT
 #undef COLL__REFUSE
 
-/* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
+/* Sums on a grid: terms are read as f32, which is exact for all wires except f64, and summed in f64; doubles in two grids. */
 static void coll__codec_reproducible(coll__codec *codec, coll_type wire, int tier)
 {
     const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
@@ -546,7 +544,7 @@ static void coll__codec_reproducible(coll__codec *codec, coll_type wire, int tie
     if (COLL__HAS(COLL_C64) && wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
 }
 
-/* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */
+/* coll__codec_reduce with the kernels of one tier, for tests that compare tiers. */
 static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int ranks, int tier, char *why, size_t room)
 {
     const coll_type type = call->type, wire = call->wire ? call->wire : type;
@@ -581,9 +579,8 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     return true;
 }
 
-/* The codec of a reduction over `ranks` ranks.  False if the library has no such cell: then `why`, of
- * `room` bytes, says what there is not.  Reads kind (is it a scan?), type, wire, accumulate, op, fn, fn_context,
- * not_commutative, scale, flags and seed of the call. */
+/* The codec of a reduction over `ranks` ranks.  Returns false if the library cannot do it; `why`, of `room` bytes, gets the
+ * reason.  Reads kind, type, wire, accumulate, op, fn, fn_context, not_commutative, scale, flags and seed of the call. */
 COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call *call, int ranks, char *why, size_t room)
 {
     return coll__codec_reduce_in(codec, call, ranks, coll__tier(), why, room);
@@ -593,10 +590,10 @@ COLL__FOR_SPEED
 
 /* ---- >>pack: to the wire and back ---- */
 
-/* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
+/* The rank of packed elements: an input's rank; or a result, which the wire type represents exactly. */
 enum { COLL__OF_RESULT = -1 };
 
-/* Another seed from each: of a rank's inputs, of a buffer of a list. */
+/* Derive a seed: for a rank's inputs, for a buffer of a list. */
 COLL__UNUSED static uint64_t coll__seed_of(uint64_t seed, uint64_t which)
 {
     uint64_t z = seed ^ (which + 1) * UINT64_C(0xd1342543de82ef95);
@@ -604,7 +601,7 @@ COLL__UNUSED static uint64_t coll__seed_of(uint64_t seed, uint64_t which)
     return z ^ (z >> 29);
 }
 
-/* Pack by way of f32, into which every type but f64 widens exactly, or f64: clamp there, and round at random. */
+/* Pack through f64 or f32, into which every other type widens exactly: clamp there, and round stochastically. */
 static void coll__pack_by(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index, int rank)
 {
     _Alignas(64) unsigned char block[COLL__BLOCK];
@@ -622,8 +619,8 @@ static void coll__pack_by(const coll__codec *codec, void *wire, const void *user
     }
 }
 
-/* Write `count` elements as the wire has them; `index` is the number of the first in its vector, `rank` whose input they are,
- * or COLL__OF_RESULT.  The buffers do not overlap, or they are the same one and the codec has the same bytes on both sides. */
+/* Write `count` elements in the wire format; `index` is the first element's index in its vector, `rank` the rank of the input,
+ * or COLL__OF_RESULT.  The buffers do not overlap, unless they are equal and both sides have the same bytes. */
 COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index, int rank)
 {
     if (rank == COLL__OF_RESULT && codec->repack) codec->repack(wire, user, count);
@@ -632,7 +629,7 @@ COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const 
     else if (count && wire != user) memcpy(wire, user, count * codec->type_size);
 }
 
-/* Unpack by way of f32. */
+/* Unpack through f32. */
 static void coll__unpack_narrowed(const coll__codec *codec, void *user, const void *wire, size_t count)
 {
     _Alignas(64) unsigned char block[COLL__BLOCK];

@@ -1,4 +1,4 @@
-/* coll_convert.h: conversions of whole buffers, every float type to every other. */
+/* coll_convert.h - conversion of whole buffers between all float types. */
 #ifndef COLL_CONVERT_H
 #define COLL_CONVERT_H
 
@@ -11,7 +11,7 @@
 
 /* ---- >>convert: every pair of float types, and the copies that make NaNs canonical ---- */
 
-/* Every type but f64 widens to f32 exactly, so f32 is on the way from each to each. */
+/* Every type except f64 widens to f32 exactly, so conversions go through f32. */
 #define COLL__WIDE_f8e4m3(x) coll__wide_f8e4m3(x)
 #define COLL__WIDE_f8e5m2(x) coll__wide_f8e5m2(x)
 #define COLL__WIDE_f16(x)    coll__wide_f16(x)
@@ -25,7 +25,7 @@
 #define COLL__TO_F32(X, from, in)    X(from, f32, f32, in, coll__canon32(COLL__WIDE_##from(x)))
 #define COLL__TO_F64(X, from, in)    X(from, f64, f64, in, coll__canon64((double)COLL__WIDE_##from(x)))
 
-/* Those of 8 and of 16 bits with f32, those among 16 bits, and those that know 64. */
+/* Between 8 or 16 bits and f32, among 16 bits, and with f64. */
 #define COLL__CONVERSIONS_8(X)                                                                      \
     COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
     COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)
@@ -36,7 +36,7 @@
     COLL__TO_BF16(X, f16, u16)     COLL__TO_F16(X, bf16, u16)     COLL__TO_F32(X, f32, f32)
 #define COLL__CONVERSIONS_64(X)                                                                     \
     X(f64, f64, f64, f64, coll__canon64(x)) COLL__CONVERSIONS_OF_F64(X)
-/* By way of f32: from and to 8 bits, into f64, and out of it. */
+/* Through f32: from and to 8 bits, into f64, and out of it. */
 #define COLL__CONVERSIONS_THROUGH_F32(X)                                                            \
     X(f8e4m3, f8e5m2, u8, u8, 0)   X(f8e4m3, f16, u16, u8, 0)     X(f8e4m3, bf16, u16, u8, 0)       \
     X(f8e5m2, f8e4m3, u8, u8, 0)   X(f8e5m2, f16, u16, u8, 0)     X(f8e5m2, bf16, u16, u8, 0)       \
@@ -52,7 +52,7 @@
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
 
-/* Text of one element, and groups of sixteen, in a tier. */
+/* Loops over single elements, and over groups of sixteen, in a tier. */
 #define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
     COLL__MAP_IN(base, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
 #define COLL__ONE_avx2(from, to, out, in, VALUE)                                                    \
@@ -90,9 +90,9 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
 #endif
 #endif
 
-/* ---- >>blocks: by way of floats, a block at a time ---- */
+/* ---- >>blocks: conversion through floats, a block at a time ---- */
 
-/* `bytes`: of 32 elements, for a group of numbers that share a power of two has one more (coll_mx.h). */
+/* `bytes`: for 32 elements; a group with a common exponent has one byte more (coll_mx.h). */
 enum { COLL__BY_F32_MOST = 512 };
 
 static COLL__UNUSED void coll__convert_by(void *to, size_t to_bytes, coll__map *second, const void *from, size_t bytes,
@@ -109,7 +109,7 @@ static COLL__UNUSED void coll__convert_by(void *to, size_t to_bytes, coll__map *
     }
 }
 
-/* To floats, of doubles those that are rounded to odd, and from there with the kernel of the same tier. */
+/* Doubles to floats, rounded to odd, and from there with the kernel of the same tier. */
 COLL__MAP(coll__odd_floats, coll__raw_f32, coll__raw_f64, coll__odd_f32(x))
 
 #define COLL__OUT_OF_F64_IN(tier, to, out)                                                          \
@@ -131,7 +131,7 @@ COLL__CONVERSIONS_THROUGH_F32(COLL__THROUGH_F32)
 
 COLL__FOR_SIZE
 
-/* From and to, of floats. */
+/* Index of a float type. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16
 #define COLL__AT_f8e5m2 COLL_F8E5M2 - COLL_F16
 #define COLL__AT_f16    COLL_F16 - COLL_F16
@@ -148,7 +148,7 @@ enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 #define COLL__CASE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK, from, to)
 #define COLL__CASE_WIDE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK_WIDE, from, to)
 
-/* NULL if either is not a float type, or was left out, or if they are the same type of 8 or 16 bits. */
+/* NULL if either is not a float type or was left out, or if both are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
@@ -172,13 +172,13 @@ COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, in
 
 COLL__FOR_SPEED
 
-/* The kernels read and write several elements at once: only where each has the place of its own result may arrays overlap. */
+/* Kernels read and write several elements at once: arrays may overlap only if each element is at the place of its result. */
 COLL__UNUSED static bool coll__may_convert_there(const void *dst, size_t dst_size, const void *src, size_t size, size_t count)
 {
     return (dst == src && dst_size == size) || !coll__arrays_overlap(dst, dst_size, src, size, count);
 }
 
-/* As coll_convert says, with the kernels of one tier. */
+/* coll_convert with the kernels of one tier. */
 static coll_status coll__convert(void *dst, coll_type dst_type, const void *src,
                                  coll_type src_type, size_t count, int tier)
 {

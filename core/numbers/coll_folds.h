@@ -1,10 +1,9 @@
-/* coll_folds.h: two accumulators into one, for every type and every operation; the table at the end
- * says which there are, and is what dispatch and coll__cell_is_defined both read.
+/* coll_folds.h - folds of two accumulators into one, for every type and operation.  The table at the end is used for dispatch
+ * and for coll__cell_is_defined.
  *
- * Integers wrap in SUM and PROD.  Of floats, a MIN or MAX with a NaN is NaN, and -0 is below +0.
- * Logical operations take nonzero for true, NaN too, and give 1 or 0, in floats 1.0 or 0.0.  A bool
- * is one byte, of which any but zero is true; MIN and BAND are LAND then, MAX and BOR are LOR.
- * The product of complex numbers is the textbook formula, each component with its own NaN.  Pairs
+ * Integers wrap in SUM and PROD.  With floats, a MIN or MAX with a NaN is NaN, and -0 is less than +0.  Logical operations
+ * treat nonzero, also NaN, as true and give 1 or 0, in floats 1.0 or 0.0.  A bool is one byte, true unless zero; MIN and BAND
+ * are LAND then, MAX and BOR are LOR.  The product of complex numbers is the textbook formula, with NaNs by component.  Pairs
  * are ordered by value and then by index, the lower first; a NaN comes before every number. */
 #ifndef COLL_FOLDS_H
 #define COLL_FOLDS_H
@@ -16,12 +15,12 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* Sums with several results, and results that go past the caches: threads make them, in the memory of all ranks. */
+/* Sums with several results, and streaming stores: for threads, which share memory. */
 #define COLL__MAKES_MANY COLL__HAS_THREADS
 
-/* ---- >>fold: two accumulators into one ---- */
+/* ---- >>fold ---- */
 
-/* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
+/* to[i] = a[i] op b[i]; `to` may be equal to a or b, but may not overlap them otherwise. */
 typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
 
 #define COLL__FOLD_AT(LEVEL, tier, vectors, name, TO, FROM, VALUE)                                \
@@ -37,7 +36,7 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
 #define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
 #define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
-/* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
+/* The same to two destinations, which avoids reading back.  Only for sums. */
 typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
 
 #define COLL__TWIN_IN(tier, name, T, VALUE)                                                       \
@@ -53,8 +52,8 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     }
 #define COLL__TWIN(name, T, VALUE) COLL__EACH_TIER(COLL__TWIN_IN, name, T, VALUE)
 
-/* Unsigned arithmetic wraps; the short types are widened first, because the product of two
- * uint16_t would be a signed int, which may not overflow. */
+/* Unsigned arithmetic wraps.  Short types are widened first: the product of two uint16_t would be a signed int, which must not
+ * overflow. */
 #define COLL__FOLD_WRAP(bits, wide)                                                               \
     COLL__EACH_TIER(COLL__SUM_IN, coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,        \
                     (uint##bits##_t)((wide)a + (wide)b))                                          \
@@ -78,8 +77,7 @@ COLL__FOLD_ORDER(u16)
 COLL__FOLD_ORDER(u32)
 COLL__FOLD_ORDER(u64)
 
-/* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
- * (for the larger) make right. */
+/* Equal floats have equal bits, except zeros: OR of their sign bits gives the smaller, AND the larger. */
 #define COLL__PICK_FLOAT(bits, less, tie)                                                         \
     coll__canon_or##bits(__builtin_isunordered(a, b),                                             \
                          (a less b) ? coll__bits##bits(a) : (b less a) ? coll__bits##bits(b)      \
@@ -108,7 +106,7 @@ COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
 COLL__FOLD_FLOAT(32)
 COLL__FOLD_FLOAT(64)
 
-/* ---- >>bits and truth ---- */
+/* ---- >>bits and truth values ---- */
 
 #define COLL__FOLD_BITS(name)                                                                       \
     COLL__FOLD(coll__band_##name, coll__raw_##name, coll__raw_##name, a & b)                        \
@@ -129,10 +127,10 @@ COLL__FOLD_TRUTH(u64)
 COLL__FOLD_TRUTH(f32)
 COLL__FOLD_TRUTH(f64)
 
-/* ---- >>complex: a sum is that of twice as many reals ---- */
+/* ---- >>complex: sums as twice as many reals ---- */
 
-/* Each product passes through a choice, that of the canonical NaN, which no compiler may contract
- * into the addition; the result is the same, for a sum with a NaN is a NaN. */
+/* Each product passes through the choice of the canonical NaN, so that no compiler can fuse it with the addition.  The result
+ * is the same, because a sum with a NaN is NaN. */
 
 #define COLL__FOLD_COMPLEX_IN(tier, name, bits)                                                     \
     static void coll__sum_##name##_##tier(void *to, const void *a, const void *b, size_t count)     \
@@ -154,16 +152,16 @@ COLL__FOLD_TRUTH(f64)
 COLL__EACH_TIER(COLL__FOLD_COMPLEX_IN, c64, 32)
 COLL__EACH_TIER(COLL__FOLD_COMPLEX_IN, c128, 64)
 
-/* ---- >>pairs: the bits of a value, and an index ---- */
+/* ---- >>pairs of a value's bits and an index ---- */
 
-/* Float values are held as their bits.  The padding of the third kind is a field, so that it is
- * written: as zero, and equal everywhere. */
+/* Float values are stored as bits.  The padding of the third kind is a field, so that it is written: as zero, equal
+ * everywhere. */
 typedef struct coll__pair_32_32 { int32_t value, index; } coll__pair_32_32;
 typedef struct coll__pair_64_64 { int64_t value, index; } coll__pair_64_64;
 typedef struct coll__pair_64_32 { int64_t value; int32_t index, zero; } coll__pair_64_32;
 
-/* A number that orders as the value does.  The bits of floats order as sign and magnitude; a NaN is
- * `extreme`, which no other float is. */
+/* A number with the same order as the value.  The bits of floats order as sign and magnitude; a NaN becomes `extreme`, which no
+ * other float is. */
 COLL__INLINE int32_t coll__key_f32(int32_t bits, int32_t extreme)
 {
     const bool is_nan = (bits & INT32_MAX) > 0x7f800000;
@@ -179,7 +177,7 @@ COLL__INLINE int64_t coll__key_f64(int64_t bits, int64_t extreme)
 COLL__INLINE int32_t coll__key_i32(int32_t value, int32_t extreme) { return (void)extreme, value; }
 COLL__INLINE int64_t coll__key_i64(int64_t value, int64_t extreme) { return (void)extreme, value; }
 
-/* The value as results have it: NaNs canonical. */
+/* The value in results: NaNs are canonical. */
 COLL__INLINE int32_t coll__settle_f32(int32_t bits)
 {
     return (bits & INT32_MAX) > 0x7f800000 ? (int32_t)COLL__NAN_F32 : bits;
@@ -229,10 +227,10 @@ COLL__PAIR(i32_i32, i32, 32, 32)
 COLL__PAIR(i64_i32, i64, 64, 32)
 COLL__PAIR(i64_i64, i64, 64, 64)
 
-/* ---- >>cells: which type has which operation ---- */
+/* ---- >>cells: (type, operation) pairs ---- */
 
-/* COLL_AVG has the fold of the sum, which integers replace by a wider one.  Types that a program has left out have none.  These
- * are cases and not tables, because in a program that may lie anywhere a pointer in a table takes four times its length. */
+/* COLL_AVG uses the fold of SUM; integers use a wider type.  Types that were left out have none.  Switches instead of tables,
+ * because in position-independent code a pointer in a table takes four times its length. */
 #define COLL__FOLD_IS(op, name) case op: return COLL__PICK(name, tier);
 #define COLL__FOLDS_INTEGER(TYPE, name, wrap)                                                       \
     case TYPE:                                                                                      \
@@ -296,11 +294,11 @@ COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int
         break;
     default: break;
     }
-    /* What every program has, for communicators are numbered by it. */
+    /* Always present: communicators are numbered with it. */
     return !COLL__HAS(COLL_U64) && type == COLL_U64 && op == COLL_MAX ? coll__max_u64_base : NULL;
 }
 
-/* NULL: the results are made one after the other. */
+/* NULL: results are computed one after the other. */
 static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 {
     if (!COLL__MAKES_MANY || (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type)))) return NULL;
@@ -319,13 +317,13 @@ static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
     }
 }
 
-/* The type in which a type is summed if the call does not say. */
+/* The default accumulator type of a type. */
 static coll_type coll__usual_accumulator(coll_type type)
 {
     return coll__is_float(type) && coll_type_size(type) < sizeof(float) ? COLL_F32 : type;
 }
 
-/* Is there such an operation on such a type?  The user's own is on every type, blobs included. */
+/* Does this operation exist for this type?  COLL_USER exists for all types, also for blobs. */
 COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 {
     if (!coll_type_size(type) || !coll__is_op(op)) return false;

@@ -1,31 +1,29 @@
-/* coll_kernels.h: the reductions.
+/* coll_kernels.h - reductions.
  *
- * There is one way to reduce, whatever the type and whoever asks: n sources are read into a wide
- * accumulator that stays in the first-level cache, combined there as a fixed tree, finished, rounded
- * once, and written to m destinations.  The tree is the left-complete pairwise one over the index of
- * the source, ((0+1)+(2+3))+((4+5)+6), so the bits of a result depend on the inputs and their number
- * only, never on count, alignment or blocks. */
+ * All reductions work the same way.  n sources are read into a wide accumulator that stays in the first-level cache, combined
+ * there as a fixed tree, finished, rounded once, and written to m destinations.  The tree is the left-complete pairwise one
+ * over the index of the source, ((0+1)+(2+3))+((4+5)+6).  So the bits of a result depend only on the inputs and their number,
+ * never on count, alignment or blocks. */
 #ifndef COLL_KERNELS_H
 #define COLL_KERNELS_H
 
 #include "coll_codec.h"
 #include "coll_uncached.h"
 
-/* How elements are written: the user's type, the wire's, or accumulators, which make a partial
- * result.  A partial of `count` elements is count * acc_size bytes, and is read with the count it was
- * written with: the blocks, in which a codec may have an order of its own, begin where they began.
- * Blocks are whole groups, as long as COLL__BLOCK is a multiple of one. */
+/* The format of elements: as in memory, on the wire, or accumulators, which make a partial result.  A partial of `count`
+ * elements is count * acc_size bytes and must be read with the same count: a codec may order the elements of a block
+ * differently.  Blocks are whole groups if COLL__BLOCK is a multiple of one. */
 typedef enum coll__format { COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM } coll__format;
 
 typedef struct coll__source {
     const void *at;
     coll__format format;
-    int rank;                                     /* as the user wrote it: whose input it is                  */
+    int rank;                                     /* user format: the rank of the input                       */
 } coll__source;
 
-/* One reduction: n sources, m results, `count` elements of each.  `index` is the number of the first element in its vector.
- * `scratch`: coll__combine_scratch bytes, aligned to 64.  `streams`: the results are longer than the caches, and are written
- * past them: once it has made all, the caller ends that (coll__uncached_end). */
+/* One reduction: n sources, m results, `count` elements of each.  `index`: the first element's index in its vector.  `scratch`:
+ * coll__combine_scratch bytes, aligned to 64.  `streams`: the results exceed the caches and use streaming stores; the caller
+ * ends with coll__uncached_end. */
 typedef struct coll__sum {
     const coll__source *sources;
     void *const        *results;
@@ -36,7 +34,7 @@ typedef struct coll__sum {
     bool         streams;
 } coll__sum;
 
-/* Accumulators alive at once, at most, in a tree of n: one for each level, and the newest leaf. */
+/* Most accumulators in use in a tree of n: one for each level, and the newest leaf. */
 static int coll__combine_slots(int n)
 {
     int slots = 1;
@@ -45,7 +43,7 @@ static int coll__combine_slots(int n)
     return slots;
 }
 
-/* Elements of a block: what COLL__BLOCK holds, but at least one, however large. */
+/* Elements of a block: what COLL__BLOCK holds, at least one. */
 static size_t coll__block_count(const coll__codec *codec)
 {
     return codec->acc_size < COLL__BLOCK ? COLL__BLOCK / codec->acc_size : 1;
@@ -57,8 +55,8 @@ static size_t coll__slot_size(const coll__codec *codec)
     return codec->acc_size <= COLL__BLOCK ? COLL__BLOCK : (codec->acc_size + 63) / 64 * 64;
 }
 
-/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, a block for a result on its way
- * past the caches, and the rows of a grid. */
+/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: the slots, a block for streaming, and the rows of a
+ * grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
     const size_t rows = COLL__HAS_REPRODUCIBLE && codec->reproducible ? COLL__GRID_BYTES : 0;
@@ -66,7 +64,7 @@ COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n
     return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + rows;
 }
 
-/* Bytes of `count` elements; where a group begins, if they are the wire's. */
+/* Bytes of `count` elements, for the wire format from the start of a group. */
 static size_t coll__format_bytes(const coll__codec *codec, coll__format format, size_t count)
 {
     if (!COLL__HAS_LOADS) return count * codec->type_size;
@@ -98,7 +96,7 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     return slot;
 }
 
-/* Accumulators of two neighbours at once, if the codec has a short way for them: of two elements, or of one and a sum. */
+/* Combine two adjacent sources in one step, if the codec can: two elements, or one and a sum. */
 static bool coll__pair_up(const coll__codec *codec, const coll__source *two, size_t from, size_t count, void *to)
 {
     const bool is_sum[2] = { two[0].format == COLL__AS_SUM, two[1].format == COLL__AS_SUM };
@@ -116,16 +114,16 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
     return true;
 }
 
-/* The last fold of a tree, to the first result and, where one pass can write two, to the second. */
+/* The last fold of a tree, to the first result and, if one pass can write both, to the second. */
 static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
 {
     if (COLL__MAKES_MANY && root[1]) codec->twin(root[0], root[1], a, b, count);
     else codec->combine(root[0], a, b, count);
 }
 
-/* One block of the tree.  Like a binary counter: source i completes as many sub-trees as i ends in
- * ones, and the last source completes all.  The root goes to root[0], and root[1], if given, else to the scratch;
- * it is a source itself if that is all there is.  Returns where it is. */
+/* One block of the tree.  As in a binary counter, source i completes as many subtrees as i has trailing ones, and the last
+ * source completes all.  The root is written to root[0], and root[1] if given, else to the scratch; with one source it is the
+ * source.  Returns its address. */
 static const void *coll__combine_tree(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count,
                                       void *const root[2])
 {
@@ -160,9 +158,8 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
     return stack[0];
 }
 
-/* The same tree with the user's own operation.  It is given copies only, each at an address that is a
- * multiple of 64 and none twice: in place of `in` op `inout`, the slots change places.  (What `in`
- * holds is of the lower ranks, and is done with.) */
+/* The same tree with the user's operation.  It gets only copies, at distinct addresses that are multiples of 64.  Slots are
+ * exchanged, because the result replaces `inout`.  (`in` has the lower ranks and is no longer needed.) */
 static const void *coll__combine_user(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count)
 {
     const coll__source *const sources = sum->sources;
@@ -188,14 +185,14 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
     return stack[0];
 }
 
-/* The one rounding; `index` is the number of the first element. */
+/* The only rounding; `index` is the index of the first element. */
 static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
 {
     if (COLL__HAS_STOCHASTIC && codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
     else store(to, sum, count);
 }
 
-/* Make a result of a sum, which may be in the first slot of the scratch, or a source. */
+/* Compute a result from a sum, which may be in the first slot of the scratch, or a source. */
 static void coll__finish_block(const coll__codec *codec, const void *sum, coll__format format, size_t count, size_t index,
                                unsigned char *scratch, void *result)
 {
@@ -222,7 +219,7 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
 }
 
-/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2; zeros, if there is no second one. */
+/* Sources i and i + 1 of a block as terms of a grid: in place, or in rows 1 and 2; zeros if there is no second one. */
 static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i, size_t from, size_t count,
                            double rows[COLL__GRID_ROWS][COLL__GRID_REALS], const void *two[2])
 {
@@ -233,8 +230,7 @@ static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i
     }
 }
 
-/* One block of a sum in which the order of the sources does not show (coll_reproducible.h).  They are read twice: first for
- * the grid. */
+/* One block of a reproducible sum (coll_reproducible.h).  Sources are read twice: first for the grid. */
 static void coll__combine_reproducible(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
     const size_t before = coll__combine_scratch(codec, sum->n) - COLL__GRID_BYTES;
@@ -263,7 +259,7 @@ static void coll__combine_reproducible(const coll__codec *codec, const coll__sum
     if (is_huge) grid->raise(result, peak, reals);
 }
 
-/* Can the last fold of the tree write the result itself? */
+/* Can the last fold of the tree write the result directly? */
 static inline bool coll__folds_to_result(const coll__codec *codec, coll__format format)
 {
     return codec->combine && (format == COLL__AS_SUM || (codec->direct && !codec->finish));
@@ -277,7 +273,7 @@ static inline bool coll__is_whole(const coll__codec *codec, const coll__sum *sum
                              && sum->sources[1].format != COLL__AS_SUM);
 }
 
-/* One block of the first result, and of the second if `also` is given. */
+/* One block of the first result, and of the second one if `also` is given. */
 static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result,
                                 void *also)
 {
@@ -301,15 +297,15 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
         coll__finish_block(codec, total, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
 }
 
-/* Can the pass that makes the first result write the second one too? */
+/* Can one pass write the first two results? */
 static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *sum)
 {
     return COLL__MAKES_MANY && sum->m > 1 && codec->twin
         && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
 }
 
-/* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them.  They are
- * not waited for here: a scan has many short ones. */
+/* Results that exceed the caches: each block is computed in the scratch and written to all of them with streaming stores.  Does
+ * not wait for the stores: a scan has many short results. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
 {
     const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
@@ -319,7 +315,7 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
         coll__combine_block(codec, sum, from, length, made, NULL);
-        for (int i = 0; i < sum->n && from + length < sum->count; i++) {      /* what comes next comes meanwhile */
+        for (int i = 0; i < sum->n && from + length < sum->count; i++) {      /* prefetch the next block      */
             const char *next = (const char *)coll__source_at(codec, &sum->sources[i], from + length);
             for (int line = 0; line < 8; line++) __builtin_prefetch(next + 64 * line);
         }
@@ -330,7 +326,7 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
     }
 }
 
-/* coll__combine, block after block. */
+/* coll__combine, block by block. */
 static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
@@ -351,11 +347,10 @@ static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *co
     }
 }
 
-/* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in
- * the given format: the user's or the wire's, finished; or accumulators as they are, to be a source
- * again.  A result may be exactly the memory of a source of the same format: a block is stored only
- * when that block of all sources has been read.  n >= 1; m may be 0.  One source that is a sum, and
- * a result that is not, finish it. */
+/* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in the given format:
+ * finished, for memory or wire; or plain accumulators, as a source for later.  A result may be equal to a source of the same
+ * format: a block is stored after that block of all sources has been read.  n >= 1; m may be 0.  With one source that is a sum
+ * and another format for the result, the sum is finished. */
 COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const coll__sum *sum)
 {
     COLL__ASSERT(sum->n >= 1 && sum->m >= 0, "%d sources for %d results", (int)sum->n, (int)sum->m);
@@ -363,8 +358,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
         codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
         return;
     }
-    /* So that the caller's need not be in memory, where this is inlined.  Field by field: a struct is copied in pieces of 16
-     * bytes, which wait until what has just been stored in pieces of 8, and all that was stored before, is in the cache. */
+    /* A copy, so that the caller's struct need not be in memory if this is inlined.  Field by field: copies in pieces of 16
+     * bytes would wait for recent stores of 8 bytes. */
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
                                   .streams = sum->streams };

@@ -1,22 +1,20 @@
-/* coll_mx.h: microscaled numbers, as the OCP Microscaling Formats Specification 1.0 has them: 32 elements
- * of 8 bits that share one power of two.
+/* coll_mx.h - microscaled numbers of the OCP Microscaling Formats Specification 1.0: 32 elements of 8 bits with a common power
+ * of two.
  *
  *     scale | element 0 | element 1 | ... | element 31         the next group
  *      e8m0                                                    1 + 32 bytes; the last of a span is shorter
  *
- * The scale is 2^(floor(log2 m) - e), where m is the largest magnitude of the group and e the exponent of
- * the largest number of the element type: 0 for mxi8, whose elements are whole numbers of 2^-6 from -127
- * to 127 of them, 8 for e4m3 and 15 for e5m2.  Elements are rounded to nearest even, and what is beyond
- * the largest becomes the largest.  A group with an infinity or a NaN is NaN as a whole: scale 0xff, and
- * zeros.  No scale is below 2^-127, which is that of a group of zeros.
+ * The scale is 2^(floor(log2 m) - e), where m is the largest magnitude of the group and e the exponent of the largest number of
+ * the element type: 0 for mxi8, whose elements are -127 to 127 times 2^-6, 8 for e4m3 and 15 for e5m2.  Elements are rounded to
+ * nearest even; beyond the largest they become the largest.  A group with an infinity or a NaN is NaN as a whole: scale 0xff,
+ * and zeros.  The smallest scale is 2^-127, also for a group of zeros.
  *
- * Numbers that have been through a group go through it again unchanged: the largest of them keeps its
- * exponent, because nothing rounds up beyond the largest element, so the scale is the same and all are
- * whole elements of it.  (Where the scale is the smallest, they may only have become smaller than its
- * reach, and it stays.)  So a vector may be packed as often as an algorithm likes.
+ * Packing unpacked numbers again does not change them: the largest keeps its exponent, because nothing rounds up beyond the
+ * largest element.  So the scale is the same, and all are whole elements of it.  (With the smallest scale, they may have become
+ * smaller than it can represent, and it stays.)  So an algorithm may pack a vector any number of times.
  *
- * Two passes: the largest magnitude as an integer, then scale and round.  A scale is multiplied in as two
- * powers of two, each a normal float, for its own exponent may be that of a subnormal one. */
+ * Two passes: the largest magnitude as an integer, then scale and round.  The factor of a scale is applied as two powers of
+ * two, each a normal float, because one factor could be subnormal. */
 #ifndef COLL_MX_H
 #define COLL_MX_H
 
@@ -31,7 +29,7 @@ enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0x
 
 /* ---- >>groups: scales and elements ---- */
 
-/* Exponent of the largest element, and that element in the units in which elements are rounded. */
+/* Exponent of the largest element, and that element in units of rounding. */
 #define COLL__MX_EXPONENT(type) ((type) == COLL_MXI8 ? 0 : (type) == COLL_MXF8E4M3 ? 8 : 15)
 #define COLL__MX_LARGEST(type)  ((type) == COLL_MXI8 ? 127.0f : (type) == COLL_MXF8E4M3 ? 448.0f : 57344.0f)
 #define COLL__MX_UNITS(type)    ((type) == COLL_MXI8 ? 64.0f : 1.0f)
@@ -47,15 +45,15 @@ COLL__INLINE uint32_t coll__mx_largest(const coll__raw_u32 *in)
     return (uint32_t)largest;
 }
 
-/* The exponent field of the float that is largest says it all: subnormal ones get the smallest scale. */
+/* The exponent field of the largest float determines it: subnormal ones get the smallest scale. */
 COLL__INLINE uint32_t coll__mx_scale(uint32_t largest, uint32_t exponent)
 {
     const uint32_t field = largest >> 23;
     return field == 255 ? COLL__MX_NAN : field > exponent ? field - exponent : 0;
 }
 
-/* A float in units of the last place of an element, rounded to one.  With 1.5 * 2^23 added, a whole number
- * is in the lowest bits of the float, as a complement of two. */
+/* Round a float in units of an element's last place.  After adding 1.5 * 2^23 the integer is in the lowest bits, in two's
+ * complement. */
 COLL__INLINE uint32_t coll__mx_narrow(coll_type type, float x)
 {
     const float most = COLL__MX_LARGEST(type), below = x > most ? most : x, within = below < -most ? -most : below;
@@ -70,7 +68,7 @@ COLL__INLINE float coll__mx_wide(coll_type type, uint32_t byte)
     return type == COLL_MXF8E4M3 ? coll__wide_f8e4m3(byte) : coll__wide_f8e5m2(byte);
 }
 
-/* What the scale divides by, and multiplies by, in two factors; a NaN of the second makes the group one. */
+/* The divisor and the multiplier of a scale, in two factors; a NaN in the second makes the whole group NaN. */
 typedef struct coll__mx_factors { float one, other; } coll__mx_factors;
 
 COLL__INLINE coll__mx_factors coll__mx_down(coll_type type, uint32_t scale)
@@ -106,7 +104,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
-/* ---- >>vectors: the same by sixteen elements at a time, of which a group has two ---- */
+/* ---- >>vectors of sixteen elements, two for each group ---- */
 
 #if COLL__HAS_TIERS
 COLL__INLINE_avx2 void coll__mx_put_avx2(coll_type type, void *to, coll__group_avx2 x)
@@ -168,9 +166,9 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
 }
 #endif
 
-/* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
+/* ---- >>spans: whole groups, and a last one padded with zeros ---- */
 
-/* The last group takes the same way as the others, from memory of its own, and to it. */
+/* The last group uses the same code, through temporary memory. */
 #define COLL__MX_SPANS_base(name, TYPE)                                                                         \
     COLL__IN_base static void coll__f32_to_##name##_base(void *to, const void *from, size_t count)              \
     {                                                                                                           \
@@ -222,10 +220,10 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
         coll__##name##_to_f32_base(out, in, count);                                                             \
     }
 
-/* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */
+/* ---- >>doubles: through floats rounded to odd, so that elements are rounded once ---- */
 
-/* Of the two floats round a double the one that ends in a one, unless the double is a float.  What is
- * beyond the range of floats is infinite. */
+/* Of the two floats around a double, the one with an odd last bit, unless the double is a float.  Beyond the range of floats:
+ * infinity. */
 COLL__INLINE float coll__f64_to_odd(double x)
 {
     const float near = (float)x;
@@ -237,7 +235,7 @@ COLL__INLINE float coll__f64_to_odd(double x)
 }
 COLL__MAP(coll__mx_odd, coll__raw_f32, coll__raw_f64, coll__f64_to_odd(x))
 
-/* What another rank sees of a group that crosses the wire is packed and unpacked, several groups at a time. */
+/* Pack and unpack, several groups at a time: what another rank receives of a group. */
 #define COLL__MX_MAPS_IN(tier, name, TYPE)                                                                      \
     COLL__MX_SPANS_##tier(name, TYPE)                                                                           \
     static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
@@ -256,10 +254,10 @@ COLL__EACH_TIER(COLL__MX_MAPS_IN, mxi8, COLL_MXI8)
 COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e4m3, COLL_MXF8E4M3)
 COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e5m2, COLL_MXF8E5M2)
 
-/* ---- >>halves: f16 has not the range of a group ---- */
+/* ---- >>halves: f16 has a smaller range than a group ---- */
 
-/* To f16, where a group with a number that f16 does not reach is NaN as a whole: with an infinity of its
- * own it would be one to whoever gets it packed again.  Nor does a number become -0, which mxi8 has not. */
+/* Convert to f16.  A group with a number beyond f16 becomes NaN as a whole: a single infinity would make it NaN when it is
+ * packed again.  No number becomes -0, which mxi8 lacks. */
 static void coll__mx_to_f16(void *to, const void *from, size_t count)
 {
     coll__raw_u16 *out = to;
@@ -280,7 +278,7 @@ static void coll__mx_to_f16(void *to, const void *from, size_t count)
 
 /* ---- >>table ---- */
 
-/* To or from f32 or f64, or through the format and back to f32; NULL if there is no such map. */
+/* To or from f32 or f64, or through the format and back to f32; NULL: no such map. */
 COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int tier)
 {
 #define COLL__CASE(name, TYPE)                                                                                  \

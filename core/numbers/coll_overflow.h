@@ -1,6 +1,6 @@
-/* coll_overflow.h: is there an infinity or a NaN among these numbers?  (COLL_DETECT_OVERFLOW)
+/* coll_overflow.h - detects infinities and NaNs in an array (COLL_DETECT_OVERFLOW).
  *
- * Both have an exponent of all ones, so a magnitude from the least such on; f8e4m3, which has no infinity, has one NaN. */
+ * Both have an exponent of all ones, so their magnitudes are at least a limit; f8e4m3 has one NaN and no infinity. */
 #ifndef COLL_OVERFLOW_H
 #define COLL_OVERFLOW_H
 
@@ -11,7 +11,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* Signed comparisons, which every vector unit has; the whole array, for it is rare that there is anything to find. */
+/* Signed comparisons, which every vector unit has.  Scans the whole array, because overflows are rare. */
 #define COLL__BEYOND_IN(tier, bits)                                                               \
     COLL__IN_##tier static bool coll__beyond_##bits##_##tier(const void *at, size_t count, uint64_t least) \
     {                                                                                             \

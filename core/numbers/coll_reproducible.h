@@ -1,23 +1,22 @@
-/* coll_reproducible.h: sums that are a function of their terms, whatever the order (COLL_REPRODUCIBLE).
+/* coll_reproducible.h: sums that do not depend on the order of their terms (COLL_REPRODUCIBLE).
  *
- * Per element.  Let every |x| be below 2^e, e from the largest of the n terms, and n <= 2^h.  Each term is rounded, to
- * nearest, to a whole number of g = 2^(e+h-52): that is what adding and subtracting M = 1.5 * 2^(e+h) does, for the last
- * place of every double from 2^(e+h) to 2^(e+h+1) is g.
+ * Per element.  Let every |x| be below 2^e, e from the largest of the n terms, and n <= 2^h.  Each term is rounded, to nearest,
+ * to a multiple of g = 2^(e+h-52), by adding and subtracting M = 1.5 * 2^(e+h): the last place of every double from 2^(e+h) to
+ * 2^(e+h+1) is g.
  *
  *      M + x  =  1.1xxxxxx...xxx|      the bits behind the bar are rounded off
- *          - M  =      xxxxx...xxx|    what is left is on the grid, and exact
+ *          - M  =      xxxxx...xxx|    the rest is on the grid, and exact
  *
- * No sum of them is 2^53 g or more, so each addition is exact and the order cannot show.  A term is off by g / 2 at most:
- * 2^-42 of the largest of 1,024 terms.  f16 and the 8-bit floats need no grid: from the largest number of f16 to its smallest
- * there are 40 places, and 13 are left for the sums of 8,192 terms, which f64 adds exactly.
+ * No sum of them is 2^53 g or more, so each addition is exact and the order does not matter.  The error of a term is at most g
+ * / 2: 2^-42 of the largest of 1,024 terms.  f16 and the 8-bit floats need no grid: from the largest number of f16 to its
+ * smallest there are 40 places, and 13 are left for the sums of 8,192 terms, which f64 adds exactly.
  *
- * Doubles have more places than one grid.  What the first leaves of x, x - ((x + M) - M), is exact, and goes to a second
- * one, h - 52 places further down; the result is the one rounding of the two exact sums, and a term is off by 2^-84 of the
- * largest of 1,024.  At the lower end of the exponents the last places of all doubles are the finest grid there is.  At
- * the upper end M would overflow, so terms from 2^960 on are taken 2^-64 times, and so are all they are added to; an
- * average of large numbers is therefore finite.
+ * Doubles need two grids.  The remainder of the first one, x - ((x + M) - M), is exact and goes to a second grid, h - 52 places
+ * lower.  The result is the two exact sums rounded once, and the error of a term is 2^-84 of the largest of 1,024.  For the
+ * smallest exponents the last place of a double is the finest grid.  For the largest ones M would overflow: terms from 2^960
+ * on, and all other terms of that element, are multiplied by 2^-64.  So an average of large numbers is finite.
  *
- * Infinities and NaNs go through all this as they go through a plain sum.  A sum of zero is +0. */
+ * Infinities and NaNs behave as in a plain sum.  A sum of zero is +0. */
 #ifndef COLL_REPRODUCIBLE_H
 #define COLL_REPRODUCIBLE_H
 
@@ -32,28 +31,27 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* The loops of one tier, over the reals of a block.  They take two sources at a time, for memory is what they wait for.  Terms
- * are floats where there is one grid, or none, and doubles where there are two.  `peak` holds the largest magnitude of each
- * element so far, as such a number; `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
+/* The loops of one tier, over the reals of a block.  They take two sources at a time, because memory limits them.  Terms are
+ * floats with one grid or none, doubles with two.  `peak`: the largest magnitude of each element so far, in the type of the
+ * terms.  `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
 typedef struct coll__grid {
     void (*peak)(void *peak, const void *x, const void *y, size_t count);                         /* NULL: f64 is exact */
     void (*add) (double *high, double *low, const void *x, const void *y, const void *peak, double factor, size_t count);
-    bool is_double;                                                   /* there are two grids                      */
-    /* Of doubles only: is an element huge?  Its terms 2^-64 times; what has become of them, as often; the two sums as one. */
+    bool is_double;                                                   /* two grids                            */
+    /* For doubles only: is an element huge?  Multiply its terms by 2^-64; undo it in the result; add the two sums. */
     bool (*is_beyond)(const void *peak, size_t count, uint64_t least);
     void (*lower)(double *to, const void *x, const double *peak, size_t count);
     void (*raise)(void *at, const double *peak, size_t count);
     void (*join) (double *high, const double *low, size_t count);
 } coll__grid;
 
-/* From here on an element is huge, and this is the largest peak from which an M is made: that of terms which are not
- * finite does not matter, but it must be. */
+/* Elements are huge from here on; and the largest peak for M.  Terms that are not finite do not matter, but M must be finite. */
 #define COLL__GRID_HUGE 0x1p960
 #define COLL__GRID_HUGE_BITS ((UINT64_C(1023) + 960) << 52)
 #define COLL__GRID_MOST 0x1p959
 
-/* M: the exponent of the peak is one less than e.  Of a subnormal float it is 0, and then f64 is exact; of a subnormal double it
- * is that of the least normal one. */
+/* M: the exponent of the peak is e - 1.  For a subnormal float it is 0, and f64 is exact; for a subnormal double it is that of
+ * the smallest normal one. */
 COLL__INLINE double coll__grid_ruler_f32(int32_t peak, double factor)
 {
     const int32_t power = peak & 0x7f800000;
@@ -69,7 +67,7 @@ COLL__INLINE double coll__grid_ruler_f64(double peak, double factor)
 
 COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__bits64(x) & UINT64_C(0x7fffffffffffffff)); }
 
-/* What a peak makes of its element. */
+/* The factor of an element with this peak. */
 COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE ? 1 : 0x1p-64; }
 
 #define COLL__GRID_IN(tier, ...)                                                                                           \
@@ -135,7 +133,7 @@ COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE
     }
 COLL__EACH_TIER(COLL__GRID_IN, 0)
 
-/* Huge elements are rare: one text serves all tiers. */
+/* Huge elements are rare: one version for all tiers. */
 COLL__IN_base static void coll__grid_lower(double *to, const void *from, const double *peak, size_t count)
 {
     const coll__raw_f64 *in = from;
@@ -148,7 +146,7 @@ COLL__IN_base static void coll__grid_raise(void *at, const double *peak, size_t 
     COLL__FREE_base for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));
 }
 
-/* Of numbers that f64 adds exactly, of floats, and of doubles. */
+/* For terms that f64 adds exactly, for floats, for doubles. */
 enum { COLL__GRID_OF_NONE, COLL__GRID_OF_FLOATS, COLL__GRID_OF_DOUBLES };
 
 #define COLL__GRIDS(tier, unused)                                                                                          \
@@ -159,11 +157,11 @@ enum { COLL__GRID_OF_NONE, COLL__GRID_OF_FLOATS, COLL__GRID_OF_DOUBLES };
           coll__grid_raise, coll__grid_join_##tier } };
 COLL__EACH_TIER(COLL__GRIDS, 0)
 
-/* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
- * two rows where it has doubles of them. */
+/* Rows of memory for a block.  A block of doubles has at most COLL__GRID_REALS reals; one of floats has twice as many, in two
+ * rows if they become doubles. */
 enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
 
-/* The least h with n <= 2^h; 1 for one term, which must not reach M / 2 either. */
+/* The smallest h with n <= 2^h; 1 for one term, which must also stay below M / 2. */
 static int coll__grid_headroom(int n)
 {
     int h = 1;

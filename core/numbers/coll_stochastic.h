@@ -1,12 +1,12 @@
-/* coll_stochastic.h: rounding up or down at random, to floats of 8 and 16 bits.
+/* coll_stochastic.h - stochastic rounding to floats of 8 and 16 bits.
  *
- * A number between two neighbours of the destination goes up with a probability that is its distance from the lower one, in
- * units of theirs, cut off after 13 to 32 bits (below): the mean of many roundings of x is x.  Numbers that the destination
- * has are kept.  Beyond its largest finite number there is no upper neighbour, and what is there is rounded to nearest: to that
- * number, or where coll_convert overflows to infinity (f8e4m3: NaN), never at random.
+ * A number x between two numbers a < b of the destination type is rounded up with probability (x - a) / (b - a), truncated to
+ * 13 to 32 bits (below).  So the mean of many roundings of x is x.  Numbers that the destination type represents are kept.
+ * Beyond its largest finite number rounding is to nearest: to that number, or where coll_convert overflows to infinity (f8e4m3:
+ * NaN), never random.
  *
- * The random bits of element i depend on the seed and on first + i alone: by integer arithmetic, so on every machine and tier
- * the same, and in whatever pieces a buffer is converted. */
+ * The random bits of element i depend only on the seed and on first + i, by integer arithmetic.  So they are the same on every
+ * machine and tier, and for any pieces of a buffer. */
 #ifndef COLL_STOCHASTIC_H
 #define COLL_STOCHASTIC_H
 
@@ -25,10 +25,10 @@ COLL__INLINE uint64_t coll__stochastic_keys(uint64_t seed, uint64_t upper)
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);
 }
 
-/* The lower half is mixed by two rounds of xorshift and multiplication, with the constants of least bias that a search found
- * (Wellons and others, hash-prospector): a bit of the number that changes, changes each of these with a probability of 1/2, as
- * a test sees.  The second key comes between the rounds, so that two seeds do not have one sequence with a shift.  All of it
- * is within 32 bits, which every vector unit multiplies. */
+/* The lower half is mixed by two rounds of xorshift and multiplication.  The constants have the least bias of a search (Wellons
+ * and others, hash-prospector).  A changed bit of the number changes each result bit with probability 1/2; a test checks that.
+ * The second key is added between the rounds, so that sequences of two seeds are not shifted copies.  All arithmetic has 32
+ * bits, which every vector unit multiplies. */
 COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32_t other)
 {
     uint32_t x = lower + key;
@@ -37,12 +37,12 @@ COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32
     return x ^ (x >> 15);
 }
 
-/* ---- >>draw: one number ---- */
+/* ---- >>rounding of one number ---- */
 
-/* What the types differ in.  As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the
- * destination, from `least` on, has `drop` bits less there, and as many bits are drawn (of a double, 32 of them); one that is not
- * is counted in units of 2^-places of its last place, so that `places` are drawn.  `bias` is that of the exponent, where it is in
- * the source; `largest` is the largest finite number's bits there; from `beyond` on it overflows to `over`. */
+/* Parameters of the types.  As coll__narrow_8, with random bits instead of a half.  A number that is normal in the destination
+ * type, from `least` on, loses `drop` bits there; as many random bits are used (for a double 32).  Others are counted in units
+ * of 2^-places of the last place, with `places` random bits.  `bias`: difference of the exponent biases, in the source's bits;
+ * `largest`: bits of the largest finite number; from `beyond` on it overflows to `over`. */
 typedef struct coll__draw_f32 {
     int width, drop, places;
     uint32_t bias, least;
@@ -71,7 +71,7 @@ COLL__INLINE uint32_t coll__drawn_f32(const coll__draw_f32 *by, float value, uin
     return value == value ? number : by->nan;
 }
 
-/* From a double at once. */
+/* The same for doubles. */
 COLL__INLINE uint32_t coll__drawn_f64(const coll__draw_f64 *by, double value, uint32_t random)
 {
     const uint64_t bits = coll__bits64(value), whole = bits & UINT64_C(0x7fffffffffffffff);
@@ -85,7 +85,7 @@ COLL__INLINE uint32_t coll__drawn_f64(const coll__draw_f64 *by, double value, ui
     return value == value ? number : by->nan;
 }
 
-/* No number is below the least normal of bf16 that is not of f32. */
+/* bf16 has the exponents of f32, so `least` is 0. */
 static const coll__draw_f32 coll__draw_f32_to_f8e4m3 =
     { 8, 20, 27, 120u << 23, 121u << 23, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu };
 static const coll__draw_f32 coll__draw_f32_to_f8e5m2 =
@@ -95,7 +95,7 @@ static const coll__draw_f32 coll__draw_f32_to_f16 =
 static const coll__draw_f32 coll__draw_f32_to_bf16 =
     { 16, 16, 16, 0, 0, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u };
 
-/* The same numbers as doubles. */
+/* The same numbers for doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
 static const coll__draw_f64 coll__draw_f64_to_f8e4m3 = { 8, 49, 27, UINT64_C(1016) << 52, UINT64_C(1017) << 52, 0x1p36,
     COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu };
@@ -107,18 +107,18 @@ static const coll__draw_f64 coll__draw_f64_to_bf16 = { 16, 45, 23, UINT64_C(896)
     COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), 0x7f80u, 0x7fc0u };
 #undef COLL__DOUBLE
 
-/* ---- >>drawing: whole buffers ---- */
+/* ---- >>rounding of buffers ---- */
 
-/* Element i of a buffer is number first + i.  The buffers do not overlap. */
+/* Element i of a buffer has index first + i.  The buffers do not overlap. */
 typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
 
-/* As many as a tier draws at once, whatever is asked of it; one that has no vectors draws what is asked. */
+/* Elements that a vector tier rounds at once; the base tier rounds exactly `n`. */
 enum { COLL__DRAWN = 32 };
 #define COLL__DRAWN_base(n) (n)
 #define COLL__DRAWN_avx2(n) COLL__DRAWN
 
-/* One text for all destinations.  The upper half of the number is the same within a piece.  What is drawn is 32 bits long until
- * it is all there: vectors are narrowed once then.  The last few elements go through memory of the right length. */
+/* One version for all destinations.  The upper half of the index is constant within a piece.  Results stay 32 bits wide and are
+ * narrowed at once at the end.  The last few elements go through temporary memory. */
 #define COLL__DRAWING_IN(tier, name, FROM)                                                                                 \
     COLL__ONE_TEXT COLL__IN_##tier static void coll__drawing_##name##_##tier(void *to, const void *from, size_t count,     \
                                                                              uint64_t seed, uint64_t first,                \
@@ -154,7 +154,7 @@ enum { COLL__DRAWN = 32 };
         }                                                                                                                  \
     }
 COLL__EACH_TIER(COLL__DRAWING_IN, f32, coll__raw_f32)
-COLL__DRAWING_IN(base, f64, coll__raw_f64)            /* one text serves all tiers */
+COLL__DRAWING_IN(base, f64, coll__raw_f64)            /* one version for all tiers */
 
 #define COLL__STOCHASTIC_IN(tier, from, to)                                                                                \
     static void coll__stochastic_##from##_to_##to##_##tier(void *dst, const void *src, size_t count, uint64_t seed,        \
@@ -194,8 +194,7 @@ COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll
 #undef COLL__CASE
 }
 
-/* As coll_convert_stochastic says, with the kernels of one tier.  What has no kernel of its own has fewer bits than f32, into
- * which it widens exactly. */
+/* coll_convert_stochastic with the kernels of one tier.  Source types without a kernel widen to f32 exactly. */
 static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count,
                                             uint64_t seed, uint64_t first, int tier)
 {

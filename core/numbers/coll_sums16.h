@@ -1,6 +1,6 @@
-/* coll_sums16.h: the sums of f16 and bf16 in f32, with fewer steps than by the conversions alone.  `load` makes accumulators of
- * elements, `pair` of the sum of two, `onto` adds elements to some that are there, `whole` rounds the sum of two at once, and
- * `through` is what another rank sees of an f32 that crosses the wire in 16 bits. */
+/* coll_sums16.h - sums of f16 and bf16 in f32, with fewer steps than through conversions.  `load` converts elements to
+ * accumulators, `pair` adds two elements, `onto` adds an element to a sum, `whole` adds and rounds.  `through` rounds an f32 to
+ * 16 bits and back, as another rank receives it. */
 #ifndef COLL_SUMS16_H
 #define COLL_SUMS16_H
 
@@ -12,7 +12,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* ---- >>halves: f16, and what both kinds have ---- */
+/* ---- >>halves: f16, and common parts ---- */
 
 #if !defined(__aarch64__)
 #define COLL__SUM_F16 coll__wide_f16(a) + coll__wide_f16(b)
@@ -52,11 +52,10 @@ COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
 COLL__EACH_VECTOR(COLL__HALVES_IN, )
 COLL__EACH_WIDE(COLL__MAP_IN, coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
 
-/* ---- >>brains: bf16, two of which are worked on at once ---- */
+/* ---- >>brains: bf16, two at once ---- */
 
-/* Two bf16 that lie together are worked on where they lie, within their 32 bits: the lower moves
- * up, the upper needs only a mask, and no lane of a vector changes place.  Which of the two comes
- * first in memory does not matter. */
+/* Two adjacent bf16 are processed within their 32 bits: the lower one is shifted, the upper one is masked, and no vector lane
+ * moves.  It does not matter which comes first in memory. */
 #define COLL__LOWER_BF16(w) coll__float32((w) << 16)
 #define COLL__UPPER_BF16(w) coll__float32((w) & 0xffff0000u)
 
@@ -65,8 +64,8 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     return coll__narrow_bf16(upper) << 16 | coll__narrow_bf16(lower);
 }
 
-/* The accumulators of a block of bf16 are in an order of their own, first those of all lower
- * halves and then those of all upper ones.  An odd last element counts as a lower half. */
+/* The accumulators of a block of bf16 are in another order: first those of all lower halves, then those of all upper ones.  An
+ * odd last element counts as a lower half. */
 typedef coll__raw_f32 *coll__sums_at;
 typedef const coll__raw_f32 *coll__terms_at;
 typedef const coll__raw_u32 *coll__pairs_at;

@@ -1,10 +1,9 @@
-/* coll_types.h: element types, the tiers of the kernels, and one number from one type to another.
+/* coll_types.h: element types, kernel tiers, and conversions of single numbers.
  *
- * Rules that every conversion here keeps: one rounding, to nearest even; subnormals are exact; too
- * large becomes infinity, or NaN in f8e4m3, which has no infinity (its largest number is 448, and
- * what rounds to 480 or more is too large); every NaN becomes the one canonical quiet NaN of the destination, with
- * the sign cleared, so that the bits of a result never depend on an operand order that the
- * compiler chose.  Loops have no branches, and the same text is compiled for each tier. */
+ * Rules of all conversions: one rounding, to nearest even.  Subnormals are exact.  Too large numbers become infinity, or NaN in
+ * f8e4m3, which has no infinity (its largest number is 448; numbers that round to 480 or more are too large).  Every NaN
+ * becomes the canonical quiet NaN of the destination, with the sign cleared, so that bits never depend on the compiler's
+ * operand order.  Loops have no branches, and the same code is compiled for each tier. */
 #ifndef COLL_TYPES_H
 #define COLL_TYPES_H
 
@@ -16,9 +15,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- >>types: what they are called, how long they are, and what sort of number they hold ---- */
+/* ---- >>types: names, lengths, classes ---- */
 
-/* Sorts of elements, as bits, so that one can ask for several at once. */
+/* Classes of elements, as bits, so that several can be tested at once. */
 enum {
     COLL__CLASS_NONE = 0, COLL__CLASS_SIGNED = 1, COLL__CLASS_UNSIGNED = 2, COLL__CLASS_BOOL = 4, COLL__CLASS_FLOAT = 8,
     COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64,
@@ -38,12 +37,12 @@ enum {
     X(COLL_F64_I64, "f64_i64", 16, PAIR)        X(COLL_I32_I32, "i32_i32", 8,  PAIR)                                         \
     X(COLL_I64_I32, "i64_i32", 16, PAIR)        X(COLL_I64_I64, "i64_i64", 16, PAIR)
 
-/* Types that exist on the wire only: none of their elements has bytes of its own. */
+/* Types on the wire only; coll_type_size is 0. */
 #define COLL__WIRE_TYPES(X)                                                                                                  \
     X(COLL_MXI8, "mxi8", 0, MX) X(COLL_MXF8E4M3, "mxf8e4m3", 0, MX) X(COLL_MXF8E5M2, "mxf8e5m2", 0, MX)
 
-/* The table: operation, name, is it commutative, and the classes on which it is exact: every grouping of the inputs, and every
- * order of them, gives the same bits.  test_numbers tries each cell that is named here. */
+/* The table: operation, name, commutative, and the classes for which it is exact: every grouping and every order of the inputs
+ * gives the same bits.  test_numbers tests each of these cells. */
 #define COLL__OPS(X)                                                                                                          \
     X(COLL_SUM,    "sum",    true,  INTEGER)  X(COLL_PROD,   "prod",   true,  INTEGER)  X(COLL_AVG,  "avg",  true, INTEGER)   \
     X(COLL_MIN,    "min",    true,  REAL)     X(COLL_MAX,    "max",    true,  REAL)                                           \
@@ -53,12 +52,12 @@ enum {
 
 enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1 };
 
-/* A blob is its own number: a mark, and below it the bytes.  The mark alone would be no bytes. */
+/* The number of a blob type: a mark plus the bytes.  The mark alone is no type. */
 enum { COLL__BLOB_MARK = 0x40000000 };
 
 COLL__UNUSED static bool coll__is_blob(coll_type type) { return type > COLL__BLOB_MARK; }
 
-/* Zero for a type that does not exist, so that this is also the test of existence. */
+/* 0 for a type that does not exist, so it also tests existence. */
 COLL_API size_t coll_type_size(coll_type type)
 {
     if (coll__is_blob(type)) return (size_t)(type - COLL__BLOB_MARK);
@@ -92,7 +91,7 @@ COLL_API const char *coll_op_name(coll_op op)
     }
 }
 
-/* What sort it is; COLL__CLASS_NONE for a blob, and for a type that does not exist.  A constant where the type is one. */
+/* The class of a type; COLL__CLASS_NONE for blobs and invalid types.  Constant for a constant type. */
 COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
 {
     switch (type) {
@@ -104,7 +103,7 @@ COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
     }
 }
 
-/* Is it of one of these classes? */
+/* Is the type in one of these classes? */
 #define COLL__IS(name, classes)                                                                                              \
     COLL__UNUSED static inline bool coll__is_##name(coll_type type) { return (coll__class_of(type) & (classes)) != 0; }
 COLL__IS(integer, COLL__CLASS_INTEGER)
@@ -115,7 +114,7 @@ COLL__IS(floating, COLL__CLASS_FLOAT | COLL__CLASS_COMPLEX)
 COLL__IS(mx, COLL__CLASS_MX)
 #undef COLL__IS
 
-/* Is there no arithmetic of it in this program?  (core/base/coll_parts_types.h) */
+/* Does this program lack arithmetic of the type?  (core/base/coll_parts_types.h) */
 COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
 
 #define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
@@ -130,7 +129,7 @@ _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT
 
 COLL__UNUSED static bool coll__is_op(coll_op op) { return *coll_op_name(op) != '?'; }
 
-/* Does no order and no grouping of the inputs change a bit?  False for what the table does not name. */
+/* Is the result independent of order and grouping of the inputs, to the bit?  False for cells outside the table. */
 COLL__UNUSED static bool coll__is_exact(coll_type type, coll_op op)
 {
     switch (op) {
@@ -141,7 +140,7 @@ COLL__UNUSED static bool coll__is_exact(coll_type type, coll_op op)
     }
 }
 
-/* May two inputs change places?  Their grouping may matter. */
+/* May two inputs be exchanged?  Their grouping may matter. */
 COLL__UNUSED static bool coll__is_commutative(coll_op op)
 {
     switch (op) {
@@ -155,7 +154,7 @@ COLL__UNUSED static bool coll__is_commutative(coll_op op)
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
 
-/* ---- >>memory: elements as they lie in buffers, of any alignment and of any declared type ---- */
+/* ---- >>memory: elements in buffers, with any alignment and any declared type ---- */
 
 #define COLL__RAW __attribute__((aligned(1), may_alias))
 
@@ -170,7 +169,7 @@ typedef uint64_t COLL__RAW coll__raw_u64;
 typedef float    COLL__RAW coll__raw_f32;
 typedef double   COLL__RAW coll__raw_f64;
 
-/* Sums of integers of 64 bits; as two words, the lower one first, where the compiler has no such type. */
+/* Sums of 64-bit integers; two words, the lower one first, if the compiler has no such type. */
 #if defined(__SIZEOF_INT128__) && !defined(COLL__NO_INT128)
 __extension__ typedef __int128 coll__int128;
 typedef coll__int128 COLL__RAW coll__raw_i128;
@@ -180,21 +179,20 @@ typedef struct __attribute__((packed, may_alias)) coll__int128 { uint64_t low, h
 typedef coll__int128 coll__raw_i128;
 #endif
 
-/* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
+/* ---- >>tiers: one version of a loop, compiled for several instruction sets ---- */
 
-/* Compiled for size, or without optimising: one tier, as the flags have it. */
+/* For size, or without optimization: one tier, as the flags say. */
 #if defined(COLL__AS_ASKED) && !defined(COLL__ONE_TIER)
 #define COLL__ONE_TIER 1
 #endif
 
-/* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a
- * compiler that is done several times sooner.  It is for tests of other things.
+/* COLL__ONE_TIER uses the program's flags and basic instructions only: the same bits, slower code, but compiled several times
+ * faster.  For tests of other things.
  *
- * gcc at -O2 hardly vectorises, so the kernels ask for -O3 themselves; clang does it unasked.  A
- * destination may be exactly a source, which the compilers' overlap tests would send to the slow
- * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
- * purpose: a contracted multiply and add would round differently on other machines.  The user's own
- * flags may have it, so no kernel adds a product as it comes out of a multiplication. */
+ * gcc at -O2 hardly vectorizes, so kernels use -O3; clang vectorizes by default.  A destination may be equal to a source, which
+ * the compilers' overlap tests would send to the slow loop: COLL__FREE says that iterations are independent.  The targets
+ * exclude fma: a fused multiply-add would round differently on other machines.  The user's flags may include it, so no kernel
+ * adds a plain product. */
 #if defined(COLL__AS_ASKED)
 #define COLL__KERNEL
 #define COLL__FREE
@@ -208,7 +206,8 @@ typedef coll__int128 coll__raw_i128;
 #elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
-#define COLL__UNROLLED _Pragma("GCC unroll 2")      /* half the time of a sum in the first cache; clang does it unasked */
+#define COLL__UNROLLED _Pragma("GCC unroll 2")      /* halves the time of a sum in the first-level cache;
+                                                       clang unrolls by default                               */
 #define COLL__ROLLED _Pragma("GCC unroll 1")
 #else
 #define COLL__KERNEL
@@ -219,24 +218,24 @@ typedef coll__int128 coll__raw_i128;
 
 #if defined(__clang__)
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops stay as written. */
+#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops are not vectorized. */
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
 
-/* A kernel with a parameter in the place of a text for each of its values: the compiler may not make them of it again. */
+/* A kernel with a parameter instead of a version for each value; the compiler must not specialize it. */
 #if defined(__clang__)
 #define COLL__ONE_TEXT __attribute__((noinline, unused))
 #else
 #define COLL__ONE_TEXT __attribute__((noinline, noclone, unused))
 #endif
 
-/* Tiers are numbered so that a machine which has one has all below it.  A kernel exists in the tiers in which it gains
- * something; the others take it from the next lower one that has it.  Most exist in the two of COLL__EACH_TIER; what reads
- * or writes 16 bits, and the sums of f32 and f64, in those of COLL__EACH_WIDE.
+/* A machine with a tier has all lower ones.  A kernel exists in the tiers that make it faster; other tiers use the next lower
+ * one.  Most have the two of COLL__EACH_TIER; kernels with 16-bit types, and sums of f32 and f64, have those of
+ * COLL__EACH_WIDE.
  *
- * All tiers make the same bits, and so the arithmetic of AVX512-FP16 is not used: its registers hold sums in 16 bits, which
- * would round every addition instead of the result. */
+ * All tiers give the same bits.  So AVX512-FP16 arithmetic is not used: its registers hold 16-bit sums, which would round every
+ * addition instead of the result. */
 enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16 };
 
 #if defined(__x86_64__) && !defined(COLL__ONE_TIER)
@@ -250,14 +249,14 @@ enum { COLL__TIERS = 1 };
 #define COLL__REST_OF_base (void)0
 #define COLL__FREE_avx2 COLL__FREE
 #define COLL__FREE_avx512 COLL__FREE
-#if COLL__HAS_TIERS                                /* there the lowest one is for machines of before 2013 */
+#if COLL__HAS_TIERS                                /* the base tier is for machines before 2013           */
 #define COLL__FREE_base
 #if defined(__clang__)
 #define COLL__IN_base __attribute__((minsize))
 #else
 #define COLL__IN_base __attribute__((optimize("Os")))
 #endif
-#define COLL__SHORT_base                          /* what is often called for a few elements: as the flags have it */
+#define COLL__SHORT_base                          /* often called for a few elements: as the flags say        */
 #define COLL__SHORT_avx2 COLL__IN_avx2
 #define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
@@ -280,7 +279,7 @@ enum { COLL__TIERS = 1 };
 #define COLL__PICK_WIDE(name, tier) COLL__PICK(name, tier)
 #endif
 
-/* The tiers that have groups (coll_vectors.h). */
+/* The tiers with groups (coll_vectors.h). */
 #if COLL__HAS_TIERS
 #define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
 #elif defined(__aarch64__)
@@ -289,14 +288,14 @@ enum { COLL__TIERS = 1 };
 #define COLL__EACH_VECTOR(X, ...)
 #endif
 
-/* Assemblers that know vcvtneps2bf16 come with these. */
+/* Assemblers with vcvtneps2bf16 come with these. */
 #if COLL__HAS_TIERS && (defined(__clang__) || __GNUC__ >= 10)
 #define COLL__HAS_AVX512BF16 1
 #else
 #define COLL__HAS_AVX512BF16 0
 #endif
 
-/* The best tier of this machine, asked when a codec is made, never in a loop. */
+/* The best tier of this machine; called when a codec is made, never in a loop. */
 COLL__UNUSED static int coll__tier(void)
 {
 #if COLL__HAS_TIERS
@@ -309,11 +308,10 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 }
 
-/* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
- * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
- * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
- * elements, which calls repeat, go there at once.  The base tier has none of the instructions that know the upper halves of
- * vectors: where those are in use it waits for them, 120 ns each time, and gcc does not see to that before it jumps there. */
+/* A loop over elements.  In vector tiers gcc gets steps of `of` bytes of the shorter elements: a vector, or two for very short
+ * loops, which it must not unroll before it vectorizes; otherwise it writes three more loops for the rest.  REST handles the
+ * elements from `whole` on, with the code of the base tier; sums of a few elements, which calls repeat, use only that.  The
+ * base tier uses SSE: with dirty upper halves each switch costs 120 ns, and gcc does not clear them before the jump. */
 #define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
 #define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
@@ -353,7 +351,7 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 #define COLL__EACH_IN_base(...) COLL__EACH_SIMPLE(COLL__FREE_base, __VA_ARGS__)
 
-/* The same where the elements make one number: a step of many vectors, for its end takes long. */
+/* The same for a reduction to one number: steps of many vectors, because its end is slow. */
 #if COLL__HAS_TIERS && !defined(__clang__)
 #define COLL__LONG_IN_avx2(...) COLL__EACH_STEPPED(256, __VA_ARGS__)
 #else
@@ -361,8 +359,8 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 #define COLL__LONG_IN_base(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
 
-/* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
- * elements have the same length; otherwise they may not overlap. */
+/* A map computes one element of `to` from one element of `from`.  Both may be the same memory if the elements have the same
+ * length; otherwise they must not overlap. */
 typedef void coll__map(void *to, const void *from, size_t count);
 
 #define COLL__MAP_IN(tier, name, TO, FROM, VALUE)                                                 \
@@ -424,22 +422,21 @@ COLL__INLINE double coll__float64(uint64_t bits)
 COLL__INLINE float coll__canon32(float x) { return x == x ? x : coll__float32(COLL__NAN_F32); }
 COLL__INLINE double coll__canon64(double x) { return x == x ? x : coll__float64(COLL__NAN_F64); }
 
-/* Widen, leaving a NaN a NaN but not canonical: enough before arithmetic, which ends in a store
- * that makes every NaN canonical. */
+/* Widen; NaNs stay NaN but may not be canonical: sufficient before arithmetic, whose store makes NaNs canonical. */
 COLL__INLINE float coll__wide_bf16(uint32_t half) { return coll__float32(half << 16); }
 
-/* A subnormal half is a whole number of 2^-24, and as a float it is normal, so neither a flush to
- * zero nor a rounding can touch it.  The exponents of infinity and NaN move by twice the bias. */
+/* A subnormal half is a multiple of 2^-24 and a normal float, so neither flushing nor rounding changes it.  The exponents of
+ * infinity and NaN move by twice the bias. */
 COLL__INLINE float coll__wide_f16(uint32_t half)
 {
     const uint32_t magnitude = half & 0x7fffu, sign = (half & 0x8000u) << 16;
-    const int32_t signed_half = (int32_t)magnitude;  /* Vectors compare signed numbers best. */
+    const int32_t signed_half = (int32_t)magnitude;  /* vectors compare signed numbers best  */
     const uint32_t normal = (magnitude << 13) + (signed_half < 0x7c00 ? 112u << 23 : 224u << 23);
     const uint32_t small = coll__bits32((float)signed_half * 0x1p-24f);
     return coll__float32((signed_half < 0x400 ? small : normal) | sign);
 }
 
-/* As the halves, with a bias of 7: a subnormal is a whole number of 2^-9.  All ones is the NaN. */
+/* As halves, with a bias of 7: a subnormal is a multiple of 2^-9.  All ones is the NaN. */
 COLL__INLINE float coll__wide_f8e4m3(uint32_t byte)
 {
     const int32_t magnitude = (int32_t)(byte & 0x7fu);
@@ -453,8 +450,8 @@ COLL__INLINE float coll__wide_f8e4m3(uint32_t byte)
 /* f8e5m2 is the upper half of an f16. */
 COLL__INLINE float coll__wide_f8e5m2(uint32_t byte) { return coll__wide_f16(byte << 8); }
 
-/* Rounding is an addition of just under half of the last place kept, or of exactly half if that
- * place is odd; a carry into the exponent is right, up to infinity. */
+/* Rounding adds just under half of the last kept place, or exactly half if that place is odd; a carry into the exponent is
+ * correct, up to infinity. */
 COLL__INLINE uint32_t coll__narrow_bf16(float value)
 {
     const uint32_t bits = coll__bits32(value);
@@ -462,8 +459,8 @@ COLL__INLINE uint32_t coll__narrow_bf16(float value)
     return value == value ? rounded : COLL__NAN_BF16;
 }
 
-/* As above; and below 2^-14, where halves are whole numbers of 2^-24, the adder of the machine
- * rounds: a float between 1/2 and 1 has that very last place. */
+/* As above.  Below 2^-14, where halves are multiples of 2^-24, an addition rounds: a float between 1/2 and 1 has that last
+ * place. */
 COLL__INLINE uint32_t coll__narrow_f16(float value)
 {
     const uint32_t bits = coll__bits32(value), magnitude = bits & 0x7fffffffu;
@@ -474,8 +471,8 @@ COLL__INLINE uint32_t coll__narrow_f16(float value)
     return value == value ? unsign | ((bits >> 16) & 0x8000u) : COLL__NAN_F16;
 }
 
-/* The same for 8 bits.  `drop` places go, the exponent's bias shrinks by `bias`, the last place of
- * `magic` is the smallest subnormal; from `beyond` on a number is too large. */
+/* The same for 8 bits: drops `drop` places; `bias` is the difference of the exponent biases; the last place of `magic` is the
+ * smallest subnormal; from `beyond` on a number is too large. */
 COLL__INLINE uint32_t coll__narrow_8(float value, int drop, uint32_t bias, float magic, uint32_t beyond, uint32_t nan)
 {
     const uint32_t bits = coll__bits32(value), magnitude = bits & 0x7fffffffu;
@@ -498,10 +495,10 @@ COLL__INLINE uint32_t coll__narrow_f8e5m2(float value)
     return coll__narrow_8(value, 21, 112, 0x1p7f, 0x7cu, COLL__NAN_F8E5M2);
 }
 
-/* From a double in one rounding, by way of a float that is rounded to odd: where it is not the double, its last bit is set.  It
- * has at least two bits more than any of these types, so the second rounding sees on which side of a tie the double is (Boldo
- * and Melquiond 2008).  Below 2^-126, where floats have less, only bf16 has anything: what it has there, whole numbers of
- * 2^-133, is made by the adder of the machine. */
+/* Narrow a double in one rounding, through a float rounded to odd: if it differs from the double, its last bit is set.  It has
+ * at least two bits more than any of these types, so the second rounding sees on which side of a tie the double is (Boldo and
+ * Melquiond 2008).  Below 2^-126, where floats have fewer bits, only bf16 has numbers: multiples of 2^-133, rounded by an
+ * addition. */
 COLL__INLINE float coll__odd_f32(double value)
 {
     const uint64_t bits = coll__bits64(value), sign = bits & (UINT64_C(1) << 63), rest = (UINT64_C(1) << 29) - 1;

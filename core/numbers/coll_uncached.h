@@ -1,9 +1,9 @@
-/* coll_uncached.h: memory written past the caches.
+/* coll_uncached.h - streaming stores, which bypass the caches.
  *
- * An ordinary store to a line that is not in the cache first reads the line.  For what is longer than the caches, and will not
- * be read again soon, that is a third of the traffic for nothing, and it drives out what is still needed; a streaming store
- * writes whole lines without reading them.  A line that comes in one store is written at once; in four of 16 bytes, or in two, it
- * is gathered first, and a sum of two long vectors takes a fifth to a third longer. */
+ * An ordinary store to a line that is not in the cache reads the line first.  For data that exceeds the caches and is not read
+ * again soon, that is a third of the traffic, and it evicts useful data.  A streaming store writes whole lines without reading
+ * them.  One store of a whole line is written at once; four of 16 bytes, or two, are combined first, and a sum of two long
+ * vectors takes a fifth to a third longer. */
 #ifndef COLL_UNCACHED_H
 #define COLL_UNCACHED_H
 
@@ -26,7 +26,7 @@ COLL__INLINE void coll__uncached_store(void *to, coll__uncached_word word)
 #endif
 }
 
-/* Whole lines, to where one begins. */
+/* Whole lines, to an aligned address. */
 COLL__INLINE void coll__lines_uncached_base(unsigned char *out, const unsigned char *in, size_t lines)
 {
     for (; lines > 0; out += 64, in += 64, lines--) {
@@ -44,12 +44,12 @@ COLL__UNUSED COLL__IN_avx512 static void coll__lines_uncached_avx512(unsigned ch
 }
 #endif
 
-/* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
+/* memcpy with streaming stores, which are unordered until coll__uncached_end. */
 COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
 {
     unsigned char *out = (unsigned char *)to;
     const unsigned char *in = (const unsigned char *)from;
-    const size_t ahead = coll__least((size_t)(-(uintptr_t)out & 63), length);     /* to the beginning of a line */
+    const size_t ahead = coll__least((size_t)(-(uintptr_t)out & 63), length);     /* up to the start of a line */
 
     memcpy(out, in, ahead);
     out += ahead, in += ahead, length -= ahead;
@@ -61,7 +61,7 @@ COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t 
     memcpy(out + length / 64 * 64, in + length / 64 * 64, length % 64);
 }
 
-/* Everything streamed so far is seen by whoever sees what this thread stores from now on. */
+/* Order streaming stores before all later stores of this thread. */
 COLL__INLINE void coll__uncached_end(void) { __builtin_ia32_sfence(); }
 
 #else

@@ -1,8 +1,8 @@
-/* coll_vectors.h: sixteen elements at a time, for machines with instructions for halves: from types of 8, 16 or 32 bits to a
- * group of sixteen floats, and back with one rounding.  What a tier says here, in `get` and `put`, is all that conversions, and
- * sums of halves, are made of; the rules are those of coll_types.h, and the bits are the same.
+/* coll_vectors.h - sixteen elements at a time, on machines with instructions for halves: from types of 8, 16 or 32 bits to a
+ * group of sixteen floats, and back with one rounding.  A tier's `get` and `put` are the basis of conversions and of sums of
+ * halves; rules and bits are those of coll_types.h.
  *
- * A group that was got may hold any NaN; `put` makes it canonical, and `keep` does not. */
+ * A loaded group may contain any NaN; `put` makes it canonical, `keep` does not. */
 #ifndef COLL_VECTORS_H
 #define COLL_VECTORS_H
 
@@ -11,7 +11,7 @@
 #if COLL__HAS_TIERS
 #include <immintrin.h>
 
-/* Without optimisation gcc's intrinsics are macros, with masks of -1. */
+/* Without optimization gcc's intrinsics are macros with masks of -1. */
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -20,7 +20,7 @@
 #define COLL__INLINE_avx2 COLL__INLINE COLL__TARGET_avx2
 #define COLL__INLINE_avx512 COLL__INLINE COLL__TARGET_avx512
 
-/* ---- >>bytes: floats of 8 bits by way of halves, for both tiers ---- */
+/* ---- >>bytes: 8-bit floats through halves, for both tiers ---- */
 
 /* f8e5m2 is the upper half of an f16. */
 COLL__INLINE_avx2 __m256i coll__halves_of_f8e5m2(const void *from)
@@ -28,8 +28,8 @@ COLL__INLINE_avx2 __m256i coll__halves_of_f8e5m2(const void *from)
     return _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(from)), 8);
 }
 
-/* With its exponent at the place of that of an f16, an f8e4m3 is 2^-8 of what it was, subnormals too.  Its NaN, all ones, would
- * be a number there. */
+/* With its exponent shifted to that of an f16, an f8e4m3 is multiplied by 2^-8, subnormals too.  Its NaN, all ones, would
+ * become a number. */
 COLL__INLINE_avx2 __m256i coll__halves_of_f8e4m3(const void *from)
 {
     const __m256i upper = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(from)), 8);
@@ -44,8 +44,8 @@ COLL__INLINE_avx2 void coll__put_bytes(void *to, __m256i words)
     _mm_storeu_si128(to, _mm_packus_epi16(_mm256_castsi256_si128(words), upper));
 }
 
-/* These take halves that were cut off, with the last bit set if anything was lost: such a number is never taken for the middle
- * between two bytes, and so the second rounding is the only one. */
+/* These take truncated halves, with the last bit set if anything was lost.  Such a number is never in the middle between two
+ * bytes, so there is only one rounding. */
 COLL__INLINE_avx2 void coll__put_halves_f8e5m2(void *to, __m256i half)
 {
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(half, 8), _mm256_set1_epi16(1));
@@ -55,7 +55,7 @@ COLL__INLINE_avx2 void coll__put_halves_f8e5m2(void *to, __m256i half)
     coll__put_bytes(to, _mm256_blendv_epi8(byte, _mm256_set1_epi16((short)COLL__NAN_F8E5M2), is_nan));
 }
 
-/* Of 2^-8 of the number.  What is too large, and a NaN, is the NaN. */
+/* Takes 2^-8 of the number.  Too large numbers and NaNs become NaN. */
 COLL__INLINE_avx2 void coll__put_halves_f8e4m3(void *to, __m256i half)
 {
     const __m256i nan = _mm256_set1_epi16((short)COLL__NAN_F8E4M3);
@@ -117,7 +117,7 @@ COLL__INLINE_avx2 __m256 coll__eight_canon(__m256 x)
     return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32((int)COLL__NAN_F32)), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-/* Groups with a NaN are few, and one comparison finds it in either half. */
+/* Groups with a NaN are rare; one comparison finds it in either half. */
 COLL__INLINE_avx2 coll__group_avx2 coll__canon_avx2(coll__group_avx2 x)
 {
     if (__builtin_expect(!_mm256_movemask_ps(_mm256_cmp_ps(x.lower, x.upper, _CMP_UNORD_Q)), 1)) return x;
@@ -137,7 +137,7 @@ COLL__INLINE_avx2 void coll__put_f16_avx2(void *to, coll__group_avx2 x)
     _mm_storeu_si128(COLL__BESIDE(to, 16), _mm256_cvtps_ph(y.upper, 0));
 }
 
-/* The canonical NaN comes through the rounding as it is. */
+/* Rounding does not change the canonical NaN. */
 COLL__INLINE_avx2 __m256i coll__eight_to_bf16(__m256 x)
 {
     const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -151,7 +151,7 @@ COLL__INLINE_avx2 void coll__put_bf16_avx2(void *to, coll__group_avx2 x)
     _mm256_storeu_si256(to, _mm256_permute4x64_epi64(words, 0xd8));
 }
 
-/* Halves cut off, and odd where anything was lost. */
+/* Truncated halves, odd if anything was lost. */
 COLL__INLINE_avx2 __m256i coll__cut_avx2(coll__group_avx2 x)
 {
     const __m128i halves[2] = { _mm256_cvtps_ph(x.lower, _MM_FROUND_TO_ZERO), _mm256_cvtps_ph(x.upper, _MM_FROUND_TO_ZERO) };
@@ -220,8 +220,8 @@ COLL__INLINE_avx512 __m256i coll__cut_avx512(coll__group_avx512 x)
     return _mm256_or_si256(half, _mm256_maskz_set1_epi16(is_less, 1));
 }
 
-/* The instruction takes subnormals for zeros and keeps the payloads of NaNs, so groups that have one, which are few, go the
- * other way (0x81 are the NaNs, 0x20 the subnormals).  By its name, for compilers disagree about its type. */
+/* The instruction flushes subnormals and keeps the payloads of NaNs, so the few groups that have one use the other path (0x81:
+ * NaNs, 0x20: subnormals).  In assembly, because compilers disagree about its type. */
 #if COLL__HAS_AVX512BF16
 COLL__INLINE_avx512 void coll__put_bf16_avx512bf16(void *to, coll__group_avx512 x)
 {
@@ -236,7 +236,7 @@ COLL__INLINE_avx512 void coll__put_bf16_avx512bf16(void *to, coll__group_avx512 
 }
 #endif
 
-/* ---- >>group: what both tiers of x86-64 say in the same words ---- */
+/* ---- >>group: common to both tiers of x86-64 ---- */
 
 #define COLL__GROUP_IN(tier, unused)                                                                                  \
     COLL__INLINE_##tier coll__group_##tier coll__get_f8e5m2_##tier(const void *from)                                  \
@@ -276,7 +276,7 @@ COLL__INLINE_avx512 coll__group_avx512 coll__through_avx512(coll__group_avx512 x
 /* ---- >>neon: four vectors of four, in the base tier of aarch64 ---- */
 
 #if defined(__aarch64__)
-/* Bytes have no group here, because a conversion that cuts off, as they use it above, is not among the instructions. */
+/* There are no groups of bytes, because truncating conversions, as used above, do not exist here. */
 
 typedef float    coll__four      __attribute__((vector_size(16)));
 typedef uint32_t coll__four_bits __attribute__((vector_size(16)));
@@ -389,7 +389,7 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 
 /* ---- >>maps: groups over whole buffers ---- */
 
-/* The last few elements, of four bytes at most, go through memory of the right length, by the same kernel. */
+/* The last few elements, of at most four bytes, go through temporary memory, by the same kernel. */
 COLL__ONE_TEXT static void coll__map_rest(coll__map *map, void *to, size_t size, const void *from, size_t from_size, size_t count)
 {
     unsigned char last[64] = { 0 }, done[64];
@@ -410,7 +410,7 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
     memcpy(to, done, count * size);
 }
 
-/* GROUP makes a group of what is `at`, PUT writes it. */
+/* GROUP loads a group from `at`, PUT stores it. */
 #define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
     {                                                                                                                 \
@@ -422,7 +422,7 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
         coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                               \
     }
 
-/* A of the one source, added to B of the other. */
+/* Adds A of one source to B of the other. */
 #define COLL__GROUP_SUM_IN(tier, name, PUT, TO, A, GET_A, B, GET_B)                                                   \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \
     {                                                                                                                 \

@@ -217,8 +217,8 @@ class coll_tcp(Structure):
 
 
 class coll_allocator(Structure):
-    """All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and
-        what is needed while it opens."""
+    """Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and
+        temporary memory of coll_init."""
     _fields_ = [
         ('allocate', CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
         ('free', CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),

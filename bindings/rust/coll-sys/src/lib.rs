@@ -131,18 +131,18 @@ pub type coll_sim_fault_kind = c_int;
 pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
 /// `rank` stops and sends nothing more
 pub const COLL_SIM_STOP: coll_sim_fault_kind = 2;
-/// from `time` on ranks rank..peer are disconnected from the others
+/// from `time` on, ranks rank..peer are disconnected from the others
 pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
-/// message `number` (0: each) from rank to peer (-1: to all) is lost, and delays those behind it
+/// message `number` (0: each) from rank to peer (-1: to all) is lost; later ones are delayed
 pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
 /// it arrives `amount` seconds late
 pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
 /// it arrives byte by byte
 pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
-/// from `time` on the network of the rank's host has `amount` of its rate: 0.5: half
+/// from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
-/// What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results
+/// What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results
 pub type coll_log_level = c_int;
 pub const COLL_LOG_NONE: coll_log_level = -1;
 pub const COLL_LOG_ERROR: coll_log_level = 1;
@@ -193,9 +193,9 @@ pub struct coll_sim_fault {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_sim {
-    /// s until a message arrives; 12 us
+    /// s from sending to arrival; 12 us
     pub latency: f64,
-    /// s from one message that a rank sends, or receives, to the next; 4 us
+    /// s between two messages that a rank sends, or receives; 4 us
     pub overhead: f64,
     /// on the wire; 0.5 ns
     pub seconds_per_byte: f64,
@@ -207,24 +207,24 @@ pub struct coll_sim {
     pub local_seconds_per_byte: f64,
     /// ranks that share a NIC; 1
     pub ranks_per_host: c_int,
-    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program that relies on buffers for coll_send deadlocks
+    /// messages between two ranks that may wait for their receive; 0: any number; < 0: none: a program that needs buffering by coll_send deadlocks
     pub capacity: c_int,
-    /// s that a message may take longer, at random by the seed; none
+    /// s that a message may take longer, at random; none
     pub jitter: f64,
     /// s until a killed rank is detected; 1 ms
     pub detection: f64,
-    /// of the order of simultaneous events; 1
+    /// for jitter and the order of simultaneous events; 1
     pub seed: u64,
-    /// bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB
+    /// bytes of a rank's stack under coll_spawn; 256 KiB, 64 KiB if there are more than 1024 ranks
     pub stack: usize,
     /// none
     pub faults: *const coll_sim_fault,
     pub fault_count: c_int,
-    /// hosts that share one link to the other sites; 0: there is one site
+    /// hosts that share one link to other sites; 0: one site
     pub hosts_per_site: c_int,
-    /// between sites; those between hosts
+    /// between sites; as between hosts
     pub far_latency: f64,
-    /// between sites; those between hosts
+    /// between sites; as between hosts
     pub far_seconds_per_byte: f64,
 }
 
@@ -234,34 +234,34 @@ pub struct coll_sim {
 pub struct coll_tcp {
     /// "auto", "uring" or "poll"; default: COLL_IO, or auto
     pub io: *const c_char,
-    /// "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`; default: COLL_HOSTS, or none
+    /// "hostA:4000,hostB:4000,...", where each rank listens, in order; replaces `address`; default: COLL_HOSTS, or none
     pub hosts: *const c_char,
-    /// which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the way to rank 0
+    /// which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the route to rank 0
     pub network: *const c_char,
-    /// "5000-5099", to listen at; default: COLL_PORTS, or any that is free
+    /// ports to listen at, "5000-5099"; default: COLL_PORTS, or any free port
     pub ports: *const c_char,
-    /// on rank 0, if the port of `address` is 0: receives the address, for the program to pass to the others
+    /// on rank 0, if `address` has port 0: gets the address, which the program must pass to the other ranks
     pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
     pub listening_context: *mut c_void,
-    /// a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of the file that COLL_KEY_FILE names, or none
+    /// a secret of 16 bytes or more, the same on all ranks; default: COLL_KEY, or the first line of the file COLL_KEY_FILE, or none
     pub key: *const c_char,
     /// "key": authentication; "tls": also encryption (requires COLL_WITH_OPENSSL); "open": no key, public addresses allowed; "key+check", "open+check", "check": also checksums; default: COLL_SECURITY, or tls if there is a key and OpenSSL, else key
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1
+    /// < 0: processes of one host use TCP, not shared memory; default: -1 if COLL_SHARE=0
     pub share_memory: c_int,
-    /// < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0 means -1
+    /// < 0: shared memory carries messages only, not whole collectives; default: -1 if COLL_HUB=0
     pub hub: c_int,
 }
 
-/// All memory of a communicator and of everything that is made from it: derived and shrunk communicators, requests, and what is needed while it opens
+/// Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and temporary memory of coll_init
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct coll_allocator {
-    /// a power of two; NULL: there is none
+    /// alignment: a power of two; NULL: no memory
     pub allocate: Option<unsafe extern "C" fn(context: *mut c_void, length: usize, alignment: usize) -> *mut c_void>,
-    /// as it was allocated; never NULL
+    /// length: as allocated; `at` is never NULL
     pub free: Option<unsafe extern "C" fn(context: *mut c_void, at: *mut c_void, length: usize)>,
     pub context: *mut c_void,
 }
@@ -276,13 +276,13 @@ pub struct coll_config {
     pub rank: c_int,
     /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
     pub size: c_int,
-    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
+    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or the launcher's
     pub address: *const c_char,
-    /// separates jobs that use one address; default: COLL_WORLD, or ""
+    /// distinguishes jobs that use one address; default: COLL_WORLD, or ""
     pub world: *const c_char,
-    /// until all ranks have joined; default: COLL_START_TIMEOUT_MS, or 60 s
+    /// for all ranks to join; default: COLL_START_TIMEOUT_MS, or 60 s
     pub start_timeout_ms: c_int,
-    /// a process that sends no heartbeat for this time is dead; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    /// a process that sends no heartbeat for this time counts as failed; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
     pub liveness_timeout_ms: c_int,
     /// an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit
     pub stall_timeout_ms: c_int,
@@ -296,7 +296,7 @@ pub struct coll_config {
     pub log_context: *mut c_void,
     /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
     pub sim: *const coll_sim,
-    /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
+    /// numbers for the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
     pub tuning_file: *const c_char,
     /// > 0: a thread of the library progresses operations while the program computes, < 0: none (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
     pub background: c_int,
@@ -304,7 +304,7 @@ pub struct coll_config {
     pub dump: *const c_char,
     /// options of transport tcp
     pub tcp: coll_tcp,
-    /// of all memory (see Memory); default: malloc
+    /// for all memory (see Memory); default: malloc
     pub allocator: *const coll_allocator,
     /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
     pub site: *const c_char,
@@ -765,7 +765,7 @@ extern "C" {
     pub fn coll_arena_end(arena: *const coll_allocator) -> coll_status;
     /// Return how many bytes of an arena are allocated now; 0 if it is no arena
     pub fn coll_arena_used(arena: *const coll_allocator) -> usize;
-    /// Return the length in bytes that would have been enough so far, holes and the arena's own records included
+    /// Return the length in bytes that would have been enough so far, with holes and the arena's own records
     pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
     /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
