@@ -41,7 +41,7 @@ HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 # What switches in CPPFLAGS leave out (core/base/coll_parts.h) is in the folder's name, so that objects of different libraries do
-# not meet: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/folder.sh says the same to the tests.
+# not meet: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/support/folder.sh says the same.
 nothing :=
 SWITCHES := $(subst =,-,$(patsubst -D%,.%,$(filter -DCOLL_%,$(CPPFLAGS))))
 BUILD  := build/$(config)$(subst $(nothing) ,,$(SWITCHES))
@@ -76,7 +76,7 @@ test-all:        ## what `make test` leaves out: sanitizers, fuzzing, other mach
 	@$(MAKE) --no-print-directory run-test-all
 
 test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
-	@CC="$(CC)" sh tests/test_nccl.sh $(config)
+	@CC="$(CC)" sh tests/transports/test_nccl.sh $(config)
 
 examples-check:  ## the pages of examples/gpt, briefly, on threads and processes: what they reach, and that it is the same
 	@$(MAKE) --no-print-directory run-examples-check
@@ -156,7 +156,7 @@ bench-instructions: $(BUILD)/instructions ## count the instructions of repeated 
 	@sh bench/instructions.sh $(BUILD)/instructions
 
 test-mpi:        ## the contract, random programs and failures over Open MPI and MPICH, whichever are installed
-	@sh tests/test_mpi.sh
+	@sh tests/transports/test_mpi.sh
 
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision
@@ -244,7 +244,7 @@ INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LI
             $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
 
 # Where the library and the header lie is in coll.pc, which is therefore written anew.
-abi:             ## write down what libcoll shows, for tests/test_packages.sh: once for a new minor version
+abi:             ## write down what libcoll shows, for tests/build/test_packages.sh: once for a new minor version
 	@sh packages/abi.sh write
 
 install: $(TOOLS) lib man ## put header, library, tools, man pages and what finds them under PREFIX (DESTDIR, LIBDIR, ...)
@@ -291,7 +291,7 @@ run-test-all:
 	@CC="$(CC)" sh tests/run_all.sh rest
 
 run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
-	@sh tests/test_gpt_pages.sh $(BUILD)
+	@sh tests/programs/test_gpt_pages.sh $(BUILD)
 
 run-plots: $(BUILD)/coll-run $(GPT)
 	@sh examples/gpt/plots.sh $(BUILD) build/plots
@@ -420,34 +420,38 @@ $(BUILD)/instructions: bench/instructions.c $(BUILD)/coll.o
 # inside, with inside.h.  One that must have all of it compiled in its own way includes it, and says so in a line of its own, or
 # takes some parts of it, with world.h.
 # Those in SEALED link an implementation with TLS, so that they run in every mode of security.
-SEALED  := $(patsubst %,tests/test_%.c,matrix soak security middle crowded strangers shrink quiet greetings)
-INSIDE  := $(shell grep -l '^\#include "inside\.h"' tests/test_*.c)
-WHOLE   := $(filter-out $(INSIDE),$(shell grep -lE '^\#define COLL_IMPLEMENTATION|^\#include "world\.h"' tests/test_*.c))
-OUTSIDE := $(filter-out $(WHOLE) $(SEALED) tests/test_nccl%,$(wildcard tests/test_*.c))
-TESTED   = $(HEADER) $(wildcard tests/*.h)
+TEST_FOLDERS := $(addprefix tests/,unit collectives failure transports build bindings programs)
+TESTS   := $(wildcard $(TEST_FOLDERS:%=%/test_*.c))
+SEALED  := $(foreach name,matrix soak security middle crowded strangers shrink quiet greetings,$(wildcard tests/*/test_$(name).c))
+INSIDE  := $(shell grep -l '^\#include "\.\./support/inside\.h"' $(TESTS) /dev/null)
+WHOLE   := $(filter-out $(INSIDE),$(shell grep -lE '^\#define COLL_IMPLEMENTATION|^\#include "world\.h"' $(TESTS) /dev/null))
+OUTSIDE := $(filter-out $(WHOLE) $(SEALED) tests/transports/test_nccl%,$(TESTS))
+TESTED   = $(HEADER) $(wildcard tests/*/*.h)
+built = $(patsubst %.c,$(BUILD)/%,$(notdir $(1)))
 
 # To leave out what the test does not call takes an optimiser.
-$(INSIDE:tests/%.c=$(BUILD)/%): private override CPPFLAGS += -isystem .
-$(INSIDE:tests/%.c=$(BUILD)/%): private FLAGS_plain += -O1
-$(INSIDE:tests/%.c=$(BUILD)/%): private FLAGS_debug += -Og
+$(call built,$(INSIDE)): private override CPPFLAGS += -isystem .
+$(call built,$(INSIDE)): private FLAGS_plain += -O1
+$(call built,$(INSIDE)): private FLAGS_debug += -Og
 
-$(OUTSIDE:tests/%.c=$(BUILD)/%): $(BUILD)/coll.o
-$(BUILD)/%: tests/%.c $(TESTED)
-	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror $< $(filter %.o,$^) -o $@ $(LIBS) -lm
-
-$(SEALED:tests/%.c=$(BUILD)/%): $(BUILD)/coll_tls.o
+define build_test =
+@mkdir -p $(@D)
+$(COMPILE) -Werror $< $(filter %.o,$^) -o $@ $(LIBS) -lm
+endef
+$(foreach folder,$(TEST_FOLDERS),$(eval $(BUILD)/%: $(folder)/%.c $$(TESTED); $$(build_test)))
+$(call built,$(OUTSIDE)): $(BUILD)/coll.o
+$(call built,$(SEALED)): $(BUILD)/coll_tls.o
 
 .PHONY: sealed
 sealed:
-	@echo $(SEALED:tests/%.c=%)
+	@echo $(notdir $(SEALED:.c=))
 
 # Counts its steps, the library's among them.  They are compared with one another, for which -O1 will do: it is compiled in less
 # than half the time of -O2.
 $(BUILD)/test_bykey: $(BUILD)/steps.o
 $(BUILD)/test_bykey: private FLAGS_release += -O1
 $(BUILD)/test_bykey: private override CFLAGS += -fsanitize-coverage=trace-pc
-$(BUILD)/steps.o: tests/steps.c tests/steps.h
+$(BUILD)/steps.o: tests/unit/steps.c tests/unit/steps.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror -c $< -o $@
 
@@ -458,8 +462,8 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 # The same with TLS, where it can be had, and with keys that are renewed within the tests.  These are about other things than
 # numbers, and mostly wait: -O0 with a sanitizer, which is compiled in half the time, costs nothing.
 SEALS = -DCOLL__ONE_TIER -DCOLL__SEAL_RENEW=300000
-$(SEALED:tests/%.c=$(BUILD)/%) $(BUILD)/coll_tls.o: LIBS += $(TLS)
-$(SEALED:tests/%.c=$(BUILD)/%) $(BUILD)/coll_tls.o: private override CPPFLAGS += $(SEALS)
+$(call built,$(SEALED)) $(BUILD)/coll_tls.o: LIBS += $(TLS)
+$(call built,$(SEALED)) $(BUILD)/coll_tls.o: private override CPPFLAGS += $(SEALS)
 $(BUILD)/coll_tls.o: private FLAGS_asan += -O0
 $(BUILD)/coll_tls.o: private FLAGS_tsan += -O0
 $(BUILD)/coll_tls.o: coll.c $(HEADER)
@@ -467,7 +471,7 @@ $(BUILD)/coll_tls.o: coll.c $(HEADER)
 	$(COMPILE) -Werror $(sort $(filter -D%,$(LIBS))) -c $< -o $@
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
-$(BUILD)/test_rails: tests/test_random.c
+$(BUILD)/test_rails: tests/collectives/test_random.c
 $(BUILD)/test_tuning: tools/coll-check.c tools/check_tuning.h
 $(BUILD)/test_keyfile: $(BUILD)/coll-run
 $(BUILD)/test_lanes: LIBS += $(TLS)
@@ -478,29 +482,31 @@ $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
 
 # Those that include all and are about other things than numbers say so too, in a line of their own.  Where they are compiled with
 # a sanitizer they mostly wait, so that -O0, which is compiled in half the time, costs nothing.
-ONE_TIER := $(filter-out $(INSIDE),$(shell grep -l '^\#define COLL__ONE_TIER' tests/test_*.c))
-$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_asan += -O0
-$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_tsan += -O0
+ONE_TIER := $(filter-out $(INSIDE),$(shell grep -l '^\#define COLL__ONE_TIER' $(TESTS) /dev/null))
+$(call built,$(ONE_TIER)): FLAGS_asan += -O0
+$(call built,$(ONE_TIER)): FLAGS_tsan += -O0
 
 # The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
+NCCL_fakes := tests/transports/nccl
 NCCL_VERSIONS := 21703 21805 22203 22703 22809
 FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
 FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
 
-$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard tests/nccl/*.h) carriers/nccl/coll_nccl_abi.h
+$(BUILD)/fake_cuda.so: $(NCCL_fakes)/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard $(NCCL_fakes)/*.h) \
+        carriers/nccl/coll_nccl_abi.h
 	$(FAKED) $< $(BUILD)/fake_kernels.o -o $@ -pthread -lm
 
 # The kernels' source is CUDA; no multiplication of it may be fused with an addition.
-$(BUILD)/fake_kernels.o: tests/nccl/fake_kernels.cc carriers/nccl/coll_nccl_kernels.cu $(wildcard tests/nccl/*.h)
+$(BUILD)/fake_kernels.o: $(NCCL_fakes)/fake_kernels.cc carriers/nccl/coll_nccl_kernels.cu $(wildcard $(NCCL_fakes)/*.h)
 	@mkdir -p $(BUILD)
 	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Werror $(FLAGS_$(config)) -ffp-contract=off -fno-exceptions -fno-rtti \
 	    -fPIC -fvisibility=hidden $(CPPFLAGS) -c $< -o $@
 
-$(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard tests/nccl/*.h)
+$(BUILD)/fake_nccl_%.so: $(NCCL_fakes)/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard $(NCCL_fakes)/*.h)
 	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm
 
-WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
-$(WITH_NCCL): $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
+WITH_NCCL := $(call built,$(wildcard tests/transports/test_nccl*.c))
+$(WITH_NCCL): $(FAKES) $(wildcard $(NCCL_fakes)/*.h) tests/collectives/test_contract.c tests/collectives/test_random.c
 $(filter-out %_fakes,$(WITH_NCCL)): $(BUILD)/coll_nccl.o
 $(filter-out %_fakes,$(WITH_NCCL)): override CPPFLAGS += -DCOLL_WITH_NCCL
 $(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
@@ -522,21 +528,23 @@ $(addsuffix /coll.o,$(MPI_folders)): coll.c $(HEADER)
 	$(MPI_COMPILE) -c $< -o $@
 
 .SECONDEXPANSION:
-$(MPI_tests): tests/$$(@F).c $$(@D)/coll.o $(TESTED) tests/test_contract.c tests/test_random.c
+$(MPI_tests): tests/transports/$$(@F).c $$(@D)/coll.o $(TESTED) $(addprefix tests/collectives/,test_contract.c test_random.c)
 	$(MPI_COMPILE) $< $(filter %.o,$^) -o $@ $(LIBS) -lm
 
 build/mpi.openmpi/train_digits build/mpi.mpich/train_digits: examples/train_digits.c $$(@D)/coll.o
 	sed 's/^#define COLL_IMPLEMENTATION$$/#define _DEFAULT_SOURCE 1/; s,"\.\./coll\.h","../../coll.h",' $< > $@.c
 	$(MPI_COMPILE) -O2 -Iexamples $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
 
-# The same tests, with the single file in the place of the parts.  It stands as it is here: tests/test_single.sh proves it.
-DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests
+# The same tests, with the single file in the place of the parts.  The single file stands as it is here: test_single.sh.
+DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) $(TEST_FOLDERS:%=-I%)
 
-$(OUTSIDE:tests/%.c=build/dist/%): build/dist/coll.o
-build/dist/%: tests/%.c single/coll.h $(TESTED)
-	@mkdir -p build/dist
-	sed 's,"\.\./coll\.h","../../single/coll.h",' $< > $@.c
-	$(DIST) $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
+define build_from_dist =
+@mkdir -p build/dist
+sed 's,"\.\./\.\./coll\.h","../../single/coll.h",' $< > $@.c
+$(DIST) $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
+endef
+$(foreach folder,$(TEST_FOLDERS),$(eval build/dist/%: $(folder)/%.c single/coll.h $$(TESTED); $$(build_from_dist)))
+$(patsubst %.c,build/dist/%,$(notdir $(OUTSIDE))): build/dist/coll.o
 
 build/dist/coll.o: coll.c single/coll.h
 	@mkdir -p build/dist
