@@ -234,7 +234,7 @@ template <class F> void guarded(std::exception_ptr &thrown, F &&fn)       // C m
 #endif
 inline void raise_again(const std::exception_ptr &thrown) { if (thrown) std::rethrow_exception(thrown); }
 
-// ---- >>shapes: the rows of core/contract/coll_shape.h, which tests/test_cpp.sh compares
+// ---- >>shapes: the rows of core/contract/coll_shape.h, which tests/bindings/test_cpp.sh compares
 
 enum who { NOBODY, ALL, ROOT, LATER };
 enum over { ONE, RANKS, SOURCES, DESTINATIONS };

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../tests/floor.h"
-#include "../tests/stage.h"
+#include "../tests/support/floor.h"
+#include "../tests/support/stage.h"
 
 typedef struct ratio { double worst, sum; long count, beyond; int size, wire; double bytes; } ratio;
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the library weighs in a program that calls one allreduce of f32, by what was left out of it (core/base/coll_parts.h), and
-# on a board in one that calls all of COLL_TINY (tests/bare_size.c).
+# on a board in one that calls all of COLL_TINY (tests/build/bare_size.c).
 #   usage: footprint.sh [table]     bytes of text, data and bss, seconds and MB of memory of the compiler: each profile for each
 #                                   target and level it is meant for
 #          footprint.sh switches    what each switch alone saves of everything, in bytes of text and seconds of gcc -Os
@@ -87,8 +87,8 @@ PY
 
 measured() { # profile, compiler, level
     case $2 in
-    arm-none-eabi-gcc) built "$2" tests/bare_size.c "$3" $(flags_of "$1") -Wno-type-limits -ffp-contract=off -mcpu=cortex-m3 \
-        -mthumb --specs=picolibc.specs ;;
+    arm-none-eabi-gcc) built "$2" tests/build/bare_size.c "$3" $(flags_of "$1") -Wno-type-limits -ffp-contract=off \
+        -mcpu=cortex-m3 -mthumb --specs=picolibc.specs ;;
     *) built "$2" "$dir/hello.c" "$3" $(flags_of "$1") -DCOLL_NO_URING -pthread -lm ;;
     esac || { echo "footprint: $* does not compile" >&2; return 1; }
 }

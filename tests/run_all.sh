@@ -14,7 +14,7 @@
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
-. tests/folder.sh
+. tests/support/folder.sh
 log=$(folder test-logs)
 mkdir -p $log
 taken=$(mktemp -d) || exit 1
@@ -81,7 +81,7 @@ program() { # config test arguments...: build, then run
 
 from_dist() { # the same test, with the single file in the place of the parts, from which it has to be made
     t=$1; shift
-    sh tests/test_single.sh || return 1
+    sh tests/build/test_single.sh || return 1
     make --no-print-directory CPPFLAGS="$CPPFLAGS" "build/dist/$t" && "./build/dist/$t" "$@"
 }
 
@@ -100,7 +100,7 @@ exemplified() { # the examples that check themselves, in every world in which th
 }
 
 documented() { # the script, which is given coll-run: what README.md, docs/ and the manual show
-    make --no-print-directory config=plain "$(folder plain)/coll-run" && sh "tests/$1" "$(folder plain)/coll-run"
+    make --no-print-directory config=plain "$(folder plain)/coll-run" && sh "tests/programs/$1" "$(folder plain)/coll-run"
 }
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
@@ -131,7 +131,7 @@ build_list() { # number, all, configuration, target
 }
 
 build_all() {
-    each='. tests/folder.sh; target=$(folder "$3")/$4
+    each='. tests/support/folder.sh; target=$(folder "$3")/$4
         doing=$(echo "building $target" | tr / +)
         echo "building $1 of $2: $target"
         : > "$taken/.said"; : > "$taken/.now/$doing"
@@ -166,7 +166,7 @@ tier=check
 suite layers             sh tests/layers.sh
 suite layers-planted     sh tests/layers.sh planted
 suite style              styled
-suite single             sh tests/test_single.sh
+suite single             sh tests/build/test_single.sh
 suite asserts            program plain test_asserts
 suite check-numbers      program plain test_numbers
 suite check-algorithms   scaled 0.2 program plain test_algorithms
@@ -229,13 +229,13 @@ suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite eagerness-tsan     program tsan test_eagerness threads
 suite contract-asan      program asan test_contract threads,sim 3
-waits run                sh tests/test_run.sh
-waits linking            sh tests/test_linking.sh
+waits run                sh tests/programs/test_run.sh
+waits linking            sh tests/build/test_linking.sh
 suite readme             documented test_readme.sh
 suite pages              documented test_pages.sh
 suite examples           exemplified
 suite demo               demonstrated
-waits inference          sh tests/test_inference.sh
+waits inference          sh tests/programs/test_inference.sh
 suite stacks             program release test_stacks
 suite locals             program asan test_locals
 suite refused            program release test_refused
@@ -246,17 +246,17 @@ suite gpt                program asan test_gpt
 tier=rest
 suite proof              program release test_proof
 suite contract           program release test_contract
-suite emulated           sh tests/emulated.sh
-waits portable           sh tests/test_portable.sh
-waits edge               sh tests/test_edge.sh
+suite emulated           sh tests/build/emulated.sh
+waits portable           sh tests/build/test_portable.sh
+waits edge               sh tests/build/test_edge.sh
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
-suite compile            sh tests/test_compile.sh
-suite nccl               sh tests/test_nccl.sh debug
-suite mpi                sh tests/test_mpi.sh
-waits ssh                sh tests/test_ssh.sh
+suite compile            sh tests/build/test_compile.sh
+suite nccl               sh tests/transports/test_nccl.sh debug
+suite mpi                sh tests/transports/test_mpi.sh
+waits ssh                sh tests/programs/test_ssh.sh
 suite misuse             program asan test_misuse
 suite hosts              program asan test_hosts
-suite bench              sh tests/test_bench.sh
+suite bench              sh tests/programs/test_bench.sh
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite algorithms         program asan test_algorithms
@@ -278,7 +278,7 @@ waits strangers-tsan     program tsan test_strangers endless,meeting
 waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
-suite fuzz               sh tests/fuzz.sh
+suite fuzz               sh tests/transports/fuzz.sh
 suite streams            program asan test_streams
 suite joined             program asan test_joined
 suite hub                program asan test_hub
@@ -314,19 +314,19 @@ suite rails-tsan         scaled 0.5 program tsan test_rails
 suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
-waits python             sh tests/test_python.sh
-suite torch              sh tests/test_torch.sh
-suite cpp                sh tests/test_cpp.sh
-suite rust               sh tests/test_rust.sh
-suite fortran            sh tests/test_fortran.sh
-waits perf               sh tests/test_perf.sh
-suite bench-history      sh tests/test_bench_history.sh
-suite bench-tcp          sh tests/test_bench_tcp.sh
+waits python             sh tests/bindings/test_python.sh
+suite torch              sh tests/bindings/test_torch.sh
+suite cpp                sh tests/bindings/test_cpp.sh
+suite rust               sh tests/bindings/test_rust.sh
+suite fortran            sh tests/bindings/test_fortran.sh
+waits perf               sh tests/programs/test_perf.sh
+suite bench-history      sh tests/programs/test_bench_history.sh
+suite bench-tcp          sh tests/programs/test_bench_tcp.sh
 suite gpt-pages          paged
-suite switches           sh tests/test_switches.sh
-suite packages           sh tests/test_packages.sh
+suite switches           sh tests/build/test_switches.sh
+suite packages           sh tests/build/test_packages.sh
 suite small              env CPPFLAGS="-DCOLL_SMALL $CPPFLAGS" sh tests/run_all.sh check
-suite bare               sh tests/test_bare.sh
+suite bare               sh tests/build/test_bare.sh
 suite footprint          sh bench/footprint.sh check
 }
 

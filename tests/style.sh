@@ -7,7 +7,8 @@
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- coll.h coll.hpp coll.c coll_impl.h Makefile \
     $(find core transports carriers tests tools packages examples bench bindings python torch .ci \
-    -type f \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -path .ci/run \) | sort)
+    -type f \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -name '*.mk' \
+    -o -path .ci/run \) | sort)
 awk '
     function wide(text) { gsub(/[\200-\277]/, "", text); return length(text) }         # continued bytes are no columns
     function say(where, what) { print where ": " what; wrong = 1 }

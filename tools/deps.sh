@@ -85,7 +85,7 @@ need rest 'what a library shows'                      abigail-tools has abidw
 # ---- >>sshd: a program for a test, and not a service of this machine
 
 # openssh-server would start a daemon that listens on port 22, now or at the next boot.  Its files are unpacked in build/openssh
-# instead, and no script of the package runs; tests/test_ssh.sh starts the daemon on a port of 127.0.0.1.
+# instead, and no script of the package runs; tests/programs/test_ssh.sh starts the daemon on a port of 127.0.0.1.
 sshd_libraries() {
     apt-cache depends openssh-server 2> /dev/null | sed -n 's/^  Depends: \(lib[^<]*\)$/\1/p' | while read -r library; do
         dpkg -s "$library" > /dev/null 2>&1 || echo "$library"

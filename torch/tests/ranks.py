@@ -1,4 +1,4 @@
-"""ranks.py - what the back end does, seen by every rank.  Started by tests/test_torch.sh under torch.distributed.run.
+"""ranks.py - what the back end does, seen by every rank.  Started by tests/bindings/test_torch.sh under torch.distributed.run.
 
 Inputs are small whole numbers that every rank can work out for all others, so results are compared for equality in all types.
 """

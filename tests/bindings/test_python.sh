@@ -1,0 +1,72 @@
+#!/bin/sh
+# test_python.sh - the table of declarations and what is made of it, and the Python package.
+#   usage: [CC=cc] sh tests/bindings/test_python.sh [unittest's names, like test_requests]
+#
+# Ends with "N passed, N failed": checks of the bindings, and tests of python/tests.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/support/folder.sh
+: "${CC:=cc}"
+passed=0 failed=0
+verdict() { # status what
+    if [ "$1" -eq 0 ]; then passed=$((passed + 1)); echo "ok - $2"; else failed=$((failed + 1)); echo "FAILED - $2"; fi
+}
+python=
+for one in python3 /usr/bin/python3; do
+    if [ -z "$python" ] && "$one" -c 'import numpy' 2> /dev/null; then python=$one; fi
+done
+[ -n "$python" ] || { echo "FAILED - there is no python3 with NumPy (Debian: python3-numpy)"; echo "0 passed, 1 failed"; exit 1; }
+
+python3 bindings/generate.py --check; verdict $? "nothing that is generated is stale"
+CC=$CC python3 bindings/layout.py; verdict $? "every language has the layouts of C"
+
+make --no-print-directory "$(folder release)/coll-run" "$(folder release)/train_digits" || exit 1
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; verdict $? "the library"
+
+# The raw declarations of other languages, with the library: every rank prints the sum.
+says_the_sum() { # program
+    LD_LIBRARY_PATH=$dir "$(folder release)/coll-run" -n 3 --no-prefix "$1" | sort | tr '\n' ';' \
+        | grep -qx 'rank 0 of 3: 3.0 3.0;rank 1 of 3: 3.0 3.0;rank 2 of 3: 3.0 3.0;'
+}
+if command -v gfortran > /dev/null 2>&1; then
+    from=$PWD/bindings/fortran
+    (cd "$dir" && gfortran "$from/coll_raw.f90" "$from/hello.f90" -L. -lcoll -o fortran) \
+        && says_the_sum "$dir/fortran"
+    verdict $? "Fortran"
+else echo "left out - Fortran: there is no gfortran here"; fi
+if command -v rustc > /dev/null 2>&1; then
+    sys=bindings/rust/coll-sys
+    rustc --edition=2021 --crate-type=rlib --crate-name=coll_sys --out-dir "$dir" $sys/src/lib.rs \
+        && rustc --edition=2021 --extern coll_sys="$dir/libcoll_sys.rlib" -L "$dir" -l coll -o "$dir/rust" \
+            $sys/examples/hello.rs \
+        && says_the_sum "$dir/rust"
+    verdict $? "Rust"
+else echo "left out - Rust: there is no rustc here"; fi
+
+# Without a library it is compiled from the single file, once.
+for time in first second; do
+    env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=python CC="$CC" LD_LIBRARY_PATH= "$python" -c '
+import coll; print(coll.spawn(2, lambda comm: comm.allreduce(1)))'
+    verdict $? "from the single file, the $time time"
+done
+[ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; verdict $? "it was compiled once"
+if COLL_LIBRARY=/nowhere.so PYTHONPATH=python "$python" -c 'import coll' 2> /dev/null; then false; fi
+verdict $? "a library that COLL_LIBRARY names and is not there is an error"
+
+export COLL_DIGITS="$PWD/$(folder release)/train_digits"
+export COLL_LIBRARY="$dir/libcoll.so" COLL_RUN="$PWD/$(folder release)/coll-run" PYTHONPATH="$PWD/python:$PWD/python/tests"
+export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default
+(cd python/tests && "$python" -m unittest -v "$@") > "$dir/log" 2>&1
+status=$?
+cat "$dir/log"
+ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} in .*/\1/p' "$dir/log")
+wrong=$(grep -cE '^(FAIL|ERROR): ' "$dir/log")
+[ $status -eq 0 ] || [ "$wrong" -gt 0 ] || wrong=1
+passed=$((passed + ${ran:-0} - wrong)) failed=$((failed + wrong))
+if command -v mypy > /dev/null 2>&1; then
+    (cd python && mypy --python-executable "$python" coll); verdict $? "mypy"
+fi
+[ "$passed" -ge 0 ] || passed=0
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

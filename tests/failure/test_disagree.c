@@ -1,0 +1,335 @@
+/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  Some rank must
+ * get an error, from that call, from the next one, or from coll_free.  And where all agree, nobody gets one.  Nor does a rank
+ * end a call well that it begins when others have given that call up.
+ *
+ *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 40; 0: all of them)
+ *                                                        list: print each case in which nobody is told
+ *
+ * Every case is a world of its own.  COLL_TEST_SEED repeats a run. */
+#define _DEFAULT_SOURCE 1
+#include "../../coll.h"
+
+#include "../support/check.h"
+#include "../support/there.h"
+#include "../support/support.h"
+
+#include <stdatomic.h>
+
+enum { RANKS_MOST = 8, COUNT_MOST = 40000, CALLS_MOST = 3, CASE_SECONDS = 20, STALL_MS = 15000 };
+
+/* ---- >>cases ---- */
+
+typedef enum wrong { NOTHING, ROOT, COUNT, TYPE, OP, KIND, WRONGS } wrong;
+static const char *const wrong_names[] = { "nothing", "root", "count", "type", "op", "kind" };
+
+/* What follows the call in which one rank errs: nothing, the same call again (the rank errs again), the same on which all agree,
+ * or a barrier. */
+typedef enum then { FREE, AGAIN, RIGHT, BARRIER, THENS } then;
+static const char *const then_names[] = { "coll_free", "the same again", "the same rightly", "a barrier" };
+
+static const coll_kind kinds[] = {
+    COLL_BROADCAST, COLL_REDUCE, COLL_GATHER, COLL_SCATTER, COLL_GATHERV, COLL_SCATTERV, COLL_SCAN, COLL_EXSCAN, COLL_ALLREDUCE,
+    COLL_ALLGATHER, COLL_ALLTOALL, COLL_REDUCE_SCATTER, COLL_BARRIER
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const int sizes[] = { 2, 3, 4, 5, 8 };
+static const size_t counts[] = { 1, 100, 3000, COUNT_MOST };                      /* in a slot, eager, a few KiB, long  */
+
+/* Algorithms that a broadcast and a reduce may have; NULL: what the tuner or the transport chooses. */
+static const char *const algorithms[][8] = {
+    [COLL_BROADCAST] = { NULL, "tree:2", "tree:4", "scatter:2", "blocks:3", "chain:3", "dbtree:4", NULL },
+    [COLL_REDUCE] = { NULL, "gather:2", "direct", "tree:2", "blocks:3", "dbtree:4", NULL },
+};
+
+typedef struct scenario {
+    const char *world;
+    coll_kind kind;
+    wrong     what;
+    then      next;
+    int       size, odd, root, other_root;        /* odd: the rank that errs                                  */
+    size_t    count;
+    const char *algorithm;
+    bool      is_derived;                         /* in a communicator that was made by coll_dup              */
+    int       late, late_us;                      /* this rank comes so much later                            */
+} scenario;
+
+static bool is_rooted(coll_kind kind)
+{
+    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER || kind == COLL_SCATTER || kind == COLL_GATHERV
+        || kind == COLL_SCATTERV;
+}
+
+static bool reduces(coll_kind kind)
+{
+    return kind == COLL_REDUCE || kind == COLL_ALLREDUCE || kind == COLL_REDUCE_SCATTER || kind == COLL_SCAN
+        || kind == COLL_EXSCAN;
+}
+
+/* Does one rank err in this way in this call, so that others could have noticed? */
+static bool is_a_case(const scenario *s)
+{
+    const bool is_v = s->kind == COLL_GATHERV || s->kind == COLL_SCATTERV;
+
+    if (s->what == ROOT && !is_rooted(s->kind)) return false;
+    if (s->what == OP && !reduces(s->kind)) return false;
+    if ((s->what == COUNT || s->what == TYPE) && s->kind == COLL_BARRIER) return false;
+    if (s->what == COUNT && is_v && s->odd == s->root) return false;         /* the others are right with theirs, each      */
+    if (s->next == RIGHT && s->what == NOTHING) return false;
+    if (s->algorithm && s->what == KIND) return false;
+    return true;
+}
+
+/* ---- >>a rank ---- */
+
+static const scenario *now;
+static atomic_int told[RANKS_MOST][4];            /* by rank: the status of the call, of the next one, of coll_free of a derived
+                                                     communicator, and of coll_free                           */
+static unsigned char sent[RANKS_MOST][RANKS_MOST * COUNT_MOST * 4], got[RANKS_MOST][RANKS_MOST * COUNT_MOST * 4];
+
+static void freed(int rank, coll_status status) { told[rank][3] = status; }
+
+static coll_status call(coll_comm *comm, bool errs)
+{
+    const scenario *s = now;
+    const int rank = coll_rank(comm);
+    const wrong what = errs && rank == s->odd ? s->what : NOTHING;
+    const bool is_v = s->kind == COLL_GATHERV || s->kind == COLL_SCATTERV;
+    size_t each[RANKS_MOST];
+    coll_call c = { .kind = s->kind, .send = sent[rank], .recv = got[rank], .type = COLL_F32, .count = s->count, .root = s->root,
+                    .op = COLL_SUM, .algorithm = s->algorithm };
+
+    if (what == ROOT) c.root = s->other_root;
+    if (what == COUNT) c.count = s->count > 1 ? s->count - 1 : 2;
+    if (what == TYPE) c.type = COLL_I32;
+    if (what == OP) c.op = COLL_MAX;
+    const bool is_to_meet = s->other_root % 2 || s->kind == COLL_ALLGATHER;
+    if (what == KIND) c.kind = s->kind == COLL_BARRIER ? COLL_ALLREDUCE : is_to_meet ? COLL_BARRIER : COLL_ALLGATHER;
+    if (!reduces(c.kind)) c.op = COLL_SUM;
+    if (is_v && c.kind == s->kind) {
+        for (int i = 0; i < RANKS_MOST; i++) each[i] = s->count;
+        each[s->odd] = s->count;
+        c.recv_count = c.count;
+        c.send_counts = c.recv_counts = each;
+        if (s->kind == COLL_GATHERV) c.send_counts = NULL;
+        else c.recv_counts = NULL;
+    }
+    if (c.kind == COLL_BARRIER) c = (coll_call){ .kind = COLL_BARRIER };
+    return coll_run(comm, &c);
+}
+
+static int worker(coll_comm *comm, void *arg)
+{
+    const scenario *s = now;
+    const int rank = coll_rank(comm);
+    coll_comm *other = NULL;
+
+    (void)arg;
+    if (s->is_derived && coll_dup(comm, &other)) return 1;
+    coll_comm *const in = other ? other : comm;
+    if (rank == s->late && strcmp(s->world, "sim")) usleep((useconds_t)s->late_us);
+    told[rank][0] = call(in, true);
+    if (told[rank][0] == COLL_OK && s->next != FREE)
+        told[rank][1] = s->next == BARRIER ? coll_barrier(in) : call(in, s->next == AGAIN);
+    if (other) told[rank][2] = coll_free(other);
+    if (!strcmp(s->world, "sim")) told[rank][3] = coll_free(comm);
+    return 0;
+}
+
+/* ---- >>trials ---- */
+
+static int tried, untold;
+static bool lists;
+
+static const char *describe(const scenario *s)
+{
+    static char text[300];
+
+    snprintf(text, sizeof text, "%s: %d ranks, %s of %zu%s%s%s root %d, rank %d has another %s (%d), then %s; rank %d is %d us "
+             "late", s->world, s->size, coll_kind_name(s->kind), s->count, s->algorithm ? " by " : "",
+             s->algorithm ? s->algorithm : "",
+             s->is_derived ? " in a derived communicator," : "", s->root, s->odd, wrong_names[s->what], s->other_root,
+             then_names[s->next], s->late, s->late_us);
+    return text;
+}
+
+static void report(void) { fprintf(stderr, "failed: hangs: %s\n", describe(now)); }
+
+static void try(const scenario *s)
+{
+    const coll_config config = { .stall_timeout_ms = STALL_MS, .log_level = COLL_LOG_NONE, .liveness_timeout_ms = 2000 };
+    char statuses[RANKS_MOST * 16 + 1] = "";
+    int errors = 0, odd_errors = 0;
+
+    now = s;
+    memset(told, 0, sizeof told);
+    support_limit(CASE_SECONDS, report);
+    support_on_free = freed;
+    const int failed = support_run_config(s->world, s->size, &config, worker, NULL);
+    for (int i = 0; i < s->size; i++) {
+        const size_t at = strlen(statuses);
+        bool is_odd = false;
+        int first = 0;
+        for (int k = 0; k < 4 && !first; k++) first = told[i][k];
+        /* nothing can move any more; or rank 0, which compares those that wait, has left */
+        const bool has_no_judge = !strcmp(s->world, "sim") || (i > 0 && !told[0][0] && !told[0][1] && !told[0][2] && !told[0][3]);
+        const bool is_still = first == COLL_ERR_TIMEOUT && has_no_judge;
+        is_odd = first != COLL_OK && !is_still && first != COLL_ERR_MISMATCH && first != COLL_ERR_PEER
+              && first != COLL_ERR_UNSUPPORTED;
+        errors += first != COLL_OK;
+        odd_errors += is_odd;
+        snprintf(statuses + at, sizeof statuses - at, " %d/%d/%d/%d", told[i][0], told[i][1], told[i][2], told[i][3]);
+    }
+    tried++;
+    if (s->what == NOTHING) CHECK(errors == 0 && failed == 0, "%s:%s", describe(s), statuses);
+    else {
+        untold += errors == 0;
+        if (lists && errors == 0) printf("%s:%s\n", describe(s), statuses);
+        if (!lists) CHECK(errors > 0, "nobody is told: %s:%s", describe(s), statuses);
+        CHECK(odd_errors == 0, "%s:%s", describe(s), statuses);
+    }
+}
+
+/* Cases in which nobody was told, each tried so many times. */
+static void try_known(const char *world)
+{
+    static const struct { scenario s; int times; } known[] = {
+        { { .kind = COLL_SCATTERV, .what = ROOT, .next = AGAIN, .size = 2, .odd = 1, .other_root = 1, .count = 1,
+            .is_derived = true }, 100 },          /* coll_free sees first that the other rank has left        */
+        { { .kind = COLL_BROADCAST, .what = ROOT, .next = AGAIN, .size = 8, .odd = 4, .root = 7, .other_root = 4, .count = 1,
+            .algorithm = "tree:2", .is_derived = true }, 5 },         /* no rank waits for another in messages    */
+        { { .kind = COLL_BROADCAST, .what = ROOT, .next = BARRIER, .size = 8, .odd = 5, .root = 4, .other_root = 6, .count = 100,
+            .algorithm = "tree:4", .is_derived = true, .late = 4, .late_us = 517 }, 2 },      /* one waits in the call before */
+    };
+
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        for (int i = 0; i < known[k].times; i++) {
+            scenario s = known[k].s;
+            s.world = world;
+            try(&s);
+        }
+}
+
+/* ---- >>a rank that comes when the others have given up ---- */
+
+enum { LATE_LIMIT_MS = 300, ARRIVES_MS = 50 };
+
+static atomic_int over;                           /* ranks whose call is over                                 */
+
+static int late_worker(coll_comm *comm, void *arg)
+{
+    const scenario *s = now;
+    const int rank = coll_rank(comm);
+    static float in[RANKS_MOST][RANKS_MOST * 100], out[RANKS_MOST][RANKS_MOST * 100];
+    const coll_call c = { .kind = s->kind, .send = in[rank], .recv = out[rank], .count = s->kind == COLL_BARRIER ? 0 : s->count,
+                          .type = s->kind == COLL_BARRIER ? 0 : COLL_F32, .root = s->root,
+                          .timeout_ms = rank == s->late ? 0 : LATE_LIMIT_MS };
+
+    (void)arg;
+    if (coll_barrier(comm)) return 1;             /* connections are there                                    */
+    for (int ms = 0; rank == s->late && atomic_load(&over) < s->size - 1 && ms < 1000 * CASE_SECONDS; ms++) usleep(1000);
+    if (rank == s->late) usleep(1000 * (useconds_t)support_patience(ARRIVES_MS));         /* the news arrives              */
+    told[rank][0] = coll_run(comm, &c);
+    atomic_fetch_add(&over, 1);
+    while (rank != s->late && atomic_load(&over) < s->size) usleep(1000);          /* nobody leaves before            */
+    return 0;
+}
+
+static void try_late(const char *world)
+{
+    static const coll_kind all[] = { COLL_BARRIER, COLL_ALLREDUCE, COLL_ALLGATHER, COLL_ALLTOALL, COLL_BROADCAST, COLL_REDUCE,
+                                     COLL_GATHER, COLL_SCATTER, COLL_SCAN };
+    const coll_config config = { .log_level = COLL_LOG_NONE };
+
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (int at_root = 0; at_root < 2; at_root++) {
+            const scenario s = { .world = world, .kind = all[k], .size = 3, .count = at_root ? 1 : 100, .root = 1,
+                                 .late = at_root ? 1 : 2 };
+            int failed = 0;
+            if (at_root && !is_rooted(s.kind)) continue;
+            now = &s;
+            memset(told, 0, sizeof told);
+            atomic_store(&over, 0);
+            support_limit(3 * CASE_SECONDS, report);
+            support_on_free = NULL;
+            CHECK(support_run_config(world, s.size, &config, late_worker, NULL) == 0, "%s", describe(&s));
+            for (int i = 0; i < s.size; i++) failed += i != s.late && told[i][0] == COLL_ERR_TIMEOUT;
+            CHECK(failed == 0 || told[s.late][0] == COLL_ERR_TIMEOUT, "%s: %s: %d ranks gave up, and rank %d, which came later, "
+                  "has %d", world, coll_kind_name(s.kind), failed, s.late, told[s.late][0]);
+        }
+}
+
+static uint64_t state;
+
+static unsigned drawn(unsigned below)
+{
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)((state >> 33) % below);
+}
+
+/* What is not enumerated. */
+static void draw_rest(scenario *s)
+{
+    s->odd = (int)drawn((unsigned)s->size);
+    s->root = (int)drawn((unsigned)s->size);
+    s->other_root = (s->root + 1 + (int)drawn((unsigned)s->size - 1)) % s->size;
+    if (drawn(2)) s->other_root = s->odd == s->root ? s->other_root : s->odd;             /* it takes itself for the root */
+    s->late = (int)drawn((unsigned)s->size);
+    s->late_us = drawn(3) ? 0 : (int)drawn(3000);
+    s->is_derived = drawn(3) == 0;
+    const size_t has = sizeof algorithms / sizeof *algorithms;
+    int n = 1;
+    if ((size_t)s->kind < has && drawn(2)) {
+        while (n < 8 && algorithms[s->kind][n]) n++;
+        s->algorithm = algorithms[s->kind][drawn((unsigned)n)];
+    }
+}
+
+static void try_all(const char *world)
+{
+    for (int k = 0; k < KINDS; k++)
+        for (int what = NOTHING; what < WRONGS; what++)
+            for (int next = FREE; next < THENS; next++)
+                for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+                    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+                        scenario s = { .world = world, .kind = kinds[k], .what = (wrong)what, .next = (then)next,
+                                       .size = sizes[n], .count = counts[c] };
+                        draw_rest(&s);
+                        if (is_a_case(&s)) try(&s);
+                    }
+}
+
+static void try_some(const char *world, int cases)
+{
+    while (cases > 0) {
+        scenario s = { .world = world, .kind = kinds[drawn(KINDS)], .what = (wrong)drawn(WRONGS), .next = (then)drawn(THENS),
+                       .size = sizes[drawn(sizeof sizes / sizeof *sizes)], .count = counts[drawn(4)] };
+        if (drawn(2)) s.what = ROOT, s.kind = kinds[drawn(6)];        /* most of what a rank could overlook              */
+        draw_rest(&s);
+        if (!is_a_case(&s)) continue;
+        try(&s);
+        cases--;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *const seed = getenv("COLL_TEST_SEED"), *worlds = argc > 1 ? argv[1] : NULL, *world;
+    const int cases = argc > 2 ? atoi(argv[2]) : 40;
+    int at = 0;
+
+    state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+    lists = argc > 3 && !strcmp(argv[3], "list");
+    printf("COLL_TEST_SEED=%llu\n", (unsigned long long)state);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setenv("COLL_DEBUG", "none", 1);              /* each mistake is a line on the log                        */
+    while ((world = support_world_next(worlds, &at)) != NULL) {
+        tried = untold = 0;
+        try_known(world);
+        if (strcmp(world, "sim")) try_late(world);
+        if (cases > 0) try_some(world, cases);
+        else try_all(world);
+        printf("%s: %d cases, nobody is told in %d\n", world, tried, untold);
+    }
+    return CHECK_DONE();
+}

@@ -1,0 +1,273 @@
+/* test_sentences.c - what errors say, word for word: what is wrong, the value, what is allowed, what to do.
+ *
+ * Mistakes that the caller's own library sees, and calls about which ranks disagree: flags by their names, prepared calls by the
+ * order in which they were prepared; in errors, in dumps and in explanations.
+ *
+ *     test_sentences [worlds]
+ */
+#define _GNU_SOURCE 1
+#include "../../coll.h"
+
+#include "../support/check.h"
+#include "../support/support.h"
+
+enum { SECONDS = 120 };
+
+static const char *world = "";
+static float x[64], y[64];
+
+/* ---- >>local: sentences of calls that are refused ---- */
+
+static const size_t twos[] = { 2, 2, 2 }, nones[] = { 0, 0, 0 }, bytes[] = { 0, 8, 16 };
+static const coll_type floats[] = { COLL_F32, COLL_F32, COLL_F32 }, integers[] = { COLL_I32, COLL_I32, COLL_I32 };
+static const coll_buffer overlapping[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 2, 4, COLL_F32 } };
+
+#define ONE_OF_THREE "rank 0 of 3: "
+#define BOTH  .send = x, .recv = y
+#define FOUR  .count = 4, .type = COLL_F32
+#define WIDE  .kind = COLL_ALLTOALLW, BOTH, .send_offsets = bytes, .recv_offsets = bytes
+
+static const struct { coll_call call; const char *sentence; } refused[] = {
+    { { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = 77 }, "allreduce: invalid type 77 (see coll_type)" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .op = (coll_op)50 }, "allreduce: invalid op 50 (see coll_op)" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .wire = 77 }, "allreduce: invalid wire type 77 (see coll_type)" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .flags = 0x101 },
+      "allreduce: unknown flags 0x100 (see COLL_DETERMINISTIC and those below it)" },
+    { { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = COLL_MXI8 },
+      "allreduce: mxi8 is a type for the wire only (coll_call.wire)" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .op = COLL_USER }, "allreduce: op is COLL_USER, but fn is NULL: give the function" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .scale = 1e300 }, "allreduce: scale 1e+300 is not finite in f32" },
+    { { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = 9 }, "broadcast: root 9 is out of range for 3 ranks" },
+    { { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, "send: destination 3 is out of range for 3 ranks" },
+    { { .kind = COLL_RECV, .recv = y, FOUR, .root = -5 }, "recv: source -5 is out of range for 3 ranks" },
+    { { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .source = 7 }, "sendrecv: source 7 is out of range for 3 ranks" },
+    { { .kind = COLL_SEND, .send = x, FOUR, .tag = -7 }, "send: tag -7 is out of range: 0 or more" },
+    { { .kind = COLL_RECV, .recv = y, FOUR, .tag = -7 }, "recv: tag -7 is out of range: 0 or more, or COLL_ANY_TAG" },
+    { { .kind = COLL_SEND, .send = COLL_IN_PLACE, FOUR },
+      "send: send is COLL_IN_PLACE: there is no form in place, give the buffer" },
+    { { .kind = COLL_BROADCAST, .recv = COLL_IN_PLACE, FOUR },
+      "broadcast: the buffer is COLL_IN_PLACE, which stands for send: give the buffer" },
+    { { .kind = COLL_GATHER, .send = COLL_IN_PLACE, FOUR, .root = 1 },
+      "gather: send is COLL_IN_PLACE: only the root may be in place, give the buffer" },
+    { { .kind = COLL_SCATTER, .send = COLL_IN_PLACE, .recv = y, FOUR },
+      "scatter: send is COLL_IN_PLACE: at the root give the buffer, and COLL_IN_PLACE for recv" },
+    { { .kind = COLL_SCATTER, .send = COLL_IN_PLACE, .recv = y, FOUR, .root = 1 },
+      "scatter: send is COLL_IN_PLACE: only the root sends, give NULL" },
+    { { .kind = COLL_SCATTER, .recv = COLL_IN_PLACE, FOUR, .root = 1 },
+      "scatter: recv is COLL_IN_PLACE, which stands for send, and for recv at the root: give the buffer" },
+    { { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, FOUR },
+      "allreduce: send is COLL_IN_PLACE, but recv is NULL: give the buffer as recv" },
+    { { .kind = COLL_ALLREDUCE, .recv = y, FOUR }, "allreduce: send is NULL, with 4 elements: give their address" },
+    { { .kind = COLL_ALLREDUCE, .send = x, .recv = x + 1, FOUR },
+      "allreduce: send and recv overlap, but not as an operation in place would: give the same buffer, or two apart" },
+    { { WIDE, .send_counts = twos, .recv_counts = twos, .send_types = floats, .recv_types = integers },
+      "alltoallw: this rank's own block has 2 x f32 in send, but 2 x i32 in recv: make them the same" },
+    { { .kind = COLL_ALLTOALLV, BOTH, .type = COLL_F32, .send_counts = twos, .recv_counts = nones },
+      "alltoallv: this rank's own block has 2 x f32 in send, but 0 x f32 in recv: make them the same" },
+    { { WIDE, .send_counts = twos, .recv_counts = twos, .send_types = floats },
+      "alltoallw: the recv types are NULL: give 3, one for each block" },
+    { { .kind = COLL_REDUCE_SCATTERV, BOTH, .type = COLL_F32 },
+      "reduce_scatterv: the recv counts are NULL: give 3, one for each block" },
+    { { .kind = COLL_ALLREDUCE_LIST, .list = overlapping, .list_count = 2 },
+      "allreduce_list: buffers of the list overlap one another: keep them apart" },
+    { { .kind = COLL_ALLREDUCE_LIST, .list = overlapping, .list_count = -2 },
+      "allreduce_list: a list of -2 buffers is out of range: 0 or more" },
+    { { .kind = COLL_BROADCAST, .recv = y, FOUR, .residual = x }, "broadcast: there is a residual, but nothing is rounded: leave "
+      "it NULL" },
+    { { .kind = COLL_SCAN, BOTH, FOUR, .algorithm = "magic" },
+      "scan: no algorithm \"magic\" for this call; those of a scan are: gather, transposed, census, chain" },
+    { { .kind = (coll_kind)99 }, "invalid kind 99 (see coll_kind)" },
+};
+
+static void refuse_all(coll_comm *comm)
+{
+    const int ranks[] = { 0, 0 }, far[] = { 9 };
+    coll_comm *out;
+
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char whole[300];
+        snprintf(whole, sizeof whole, ONE_OF_THREE "%s", refused[i].sentence);
+        const coll_status status = coll_run(comm, &refused[i].call);
+        const there_lack lack = there_call(&refused[i].call);
+        const bool is_said = (status == COLL_ERR_ARGUMENT || status == COLL_ERR_UNSUPPORTED) && !strcmp(coll_error(comm), whole);
+        CHECK(is_said || there_refuses(&lack, status, coll_error(comm)), "%s: status %d, \"%s\", not \"%s\"", world,
+              (int)status, coll_error(comm), whole);
+    }
+#define SAYS(call, sentence)                                                                                       \
+    CHECK((call) == COLL_ERR_ARGUMENT && !strcmp(coll_error(comm), ONE_OF_THREE sentence), "%s: \"%s\"", world, coll_error(comm))
+    SAYS(coll_split(comm, -5, 0, &out), "split: color -5 is out of range: 0 or more, or COLL_NO_COLOR");
+    SAYS(coll_create(comm, ranks, 2, 0, &out), "create: rank 0, at 1 of the list, is named twice");
+    SAYS(coll_create(comm, far, 1, 0, &out), "create: rank 9, at 0 of the list, is out of range");
+    SAYS(coll_create(comm, ranks, 0, 0, &out), "create: count 0 is out of range: 1 or more");
+    SAYS(coll_create(comm, ranks, 1, -4, &out), "create: tag -4 is out of range: 0 or more");
+    SAYS(coll_create(comm, NULL, 1, 0, &out), "create: the list of ranks is NULL");
+    if (COLL__HAS_NEIGHBOR) {
+        SAYS(coll_neighbors(comm, far, 1, ranks, 1), "neighbors: source 9, at 0 of the list, is out of range for 3 ranks");
+        SAYS(coll_neighbors(comm, ranks, 1, NULL, 2), "neighbors: the list of 2 destinations is NULL");
+    } else {
+        CHECK(coll_neighbors(comm, far, 1, ranks, 1) == COLL_ERR_UNSUPPORTED && there_says(coll_error(comm), THERE_NO_NEIGHBORS),
+              "%s: \"%s\"", world, coll_error(comm));
+    }
+#undef SAYS
+    int index;
+    CHECK(coll_wait_all(-3, NULL) == COLL_ERR_ARGUMENT
+          && !strcmp(coll_error(NULL), "coll_wait_all: count -3 is out of range: 0 or more"), "%s", coll_error(NULL));
+    CHECK(coll_wait_any(2, NULL, &index) == COLL_ERR_ARGUMENT
+          && !strcmp(coll_error(NULL), "coll_wait_any: the list of 2 requests is NULL"), "%s", coll_error(NULL));
+}
+
+/* Blocks of no elements have no type that could differ, not those of this rank and not those of others. */
+static void exchange_nothing(coll_comm *comm)
+{
+    coll_call call = { WIDE, .send_counts = nones, .recv_counts = nones, .send_types = floats, .recv_types = integers };
+    const there_lack lack = there_call(&call);
+    const coll_status status = coll_run(comm, &call);
+
+    CHECK(lack.count ? there_refuses(&lack, status, coll_error(comm)) : status == COLL_OK, "%s: blocks of no elements: %s", world,
+          coll_error(comm));
+}
+
+static int local_worker(coll_comm *comm, void *arg)
+{
+    (void)arg;
+    if (coll_rank(comm) == 0) refuse_all(comm);
+    exchange_nothing(comm);
+    return coll_barrier(comm);
+}
+
+/* ---- >>mismatch: what is said of calls about which ranks disagree ---- */
+
+#define SUM .kind = COLL_ALLREDUCE, FOUR
+enum { ALL_FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
+               | COLL_ROUND_TWICE };
+
+typedef struct mismatch { coll_call usual, odd; int prepared; const char *words[2], *not_word; } mismatch;
+
+static const mismatch mismatches[] = {
+    { { SUM }, { SUM, .flags = COLL_DETERMINISTIC | COLL_SATURATE }, 0, { "(sum) with COLL_DETERMINISTIC|COLL_SATURATE" },
+      "compare" },
+    { { SUM, .flags = COLL_DETERMINISTIC }, { SUM, .flags = COLL_DETERMINISTIC | COLL_DETECT_OVERFLOW }, 0,
+      { "(sum) with COLL_DETECT_OVERFLOW" }, "COLL_DETERMINISTIC" },
+    { { SUM, .flags = COLL_SATURATE }, { SUM, .flags = COLL_REPRODUCIBLE }, 0, { "with COLL_SATURATE", "with COLL_REPRODUCIBLE" },
+      "|" },
+    { { SUM }, { SUM, .flags = ALL_FLAGS }, 0, { "COLL_DETERMINISTIC|", "|COLL_ROUND_TWICE" }, "options" },
+    { { SUM }, { SUM, .scale = 3 }, 0, { "with options ", "compare flags, scale" }, "COLL_" },
+    { { SUM, .scale = 2 }, { SUM, .scale = 3 }, 0, { "with options ", "compare flags, scale" }, "COLL_" },
+    { { SUM, .flags = COLL_SATURATE }, { SUM, .algorithm = "gather" }, 0, { "with COLL_SATURATE", "compare flags, scale" },
+      "(prep" },
+    { { SUM }, { SUM, .op = COLL_MAX }, 2, { "#1 (prepared call 2) of 4 x f32 (sum)", "#1 (prepared call 2) of 4 x f32 (max)" },
+      "call 1" },
+};
+enum { MISMATCHES = sizeof mismatches / sizeof *mismatches };
+
+static coll_status mismatch_start(coll_comm *comm, coll_call call, int prepared)
+{
+    coll_request *first = NULL, *second = NULL;
+    float in[4] = { 1, 2, 3, 4 }, out[4];
+    coll_call before = { .kind = COLL_ALLREDUCE, .send = in, .recv = out, FOUR };
+
+    call.send = in;
+    call.recv = out;
+    if (!prepared) return coll_run(comm, &call);
+    CHECK(coll_prepare(comm, &before, &first) == COLL_OK && coll_prepare(comm, &call, &second) == COLL_OK, "%s: prepared: %s",
+          world, coll_error(comm));
+    coll_status status = coll_restart(second);
+    if (status == COLL_OK) status = coll_wait(second);
+    coll_request_free(first);
+    coll_request_free(second);
+    return status;
+}
+
+/* A call that one rank cannot make is none about which ranks disagree. */
+static int check_left_out(coll_comm *comm, const coll_call *call, const there_lack *lack)
+{
+    const coll_status status = mismatch_start(comm, *call, 0);
+
+    CHECK(there_refuses(lack, status, coll_error(comm)), "%s: \"%s\" without %s", world, coll_error(comm), lack->names[0]);
+    return coll_barrier(comm);
+}
+
+static int mismatch_worker(coll_comm *comm, void *arg)
+{
+    const mismatch *m = arg;
+    const there_lack lack = there_call(&m->odd);
+
+    if (lack.count) return check_left_out(comm, &m->odd, &lack);
+    coll_status status = mismatch_start(comm, coll_rank(comm) == 1 ? m->odd : m->usual, m->prepared);
+
+    /* a rank may have had all it needed for a call before the disagreement was met */
+    for (int i = 0; i < 3 && status == COLL_OK; i++) status = coll_barrier(comm);
+    const char *said = coll_error(comm), *cause = strstr(said, " called ");
+    CHECK(status == COLL_ERR_MISMATCH && cause, "%s: row %d: status %d, \"%s\"", world, (int)(m - mismatches), (int)status, said);
+    for (int i = 0; cause && i < 2; i++)
+        CHECK(!m->words[i] || strstr(cause, m->words[i]), "%s: row %d: \"%s\" lacks \"%s\"", world, (int)(m - mismatches), said,
+              m->words[i]);
+    CHECK(!cause || !strstr(cause, m->not_word), "%s: row %d: \"%s\" has \"%s\"", world, (int)(m - mismatches), said,
+          m->not_word);
+    return 0;
+}
+
+/* ---- >>dumps and explanations: the same words ---- */
+
+static bool dumped(coll_comm *comm, const char *words)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+
+    if (!file) return false;
+    coll_dump(comm, file);
+    fclose(file);
+    if (!COLL__HAS_RECORDER) words = "nothing is recorded, for this program was compiled with " COLL__PROFILE;
+    const bool has = strstr(text, words) != NULL;
+    if (!has) fprintf(stderr, "no \"%s\" in\n%s", words, text);
+    free(text);
+    return has;
+}
+
+static int dump_worker(coll_comm *comm, void *arg)
+{
+    float in[4] = { 1, 2, 3, 4 }, out[4], two[4];
+    coll_call call = { .kind = COLL_ALLREDUCE, .send = in, .recv = out, FOUR, .flags = COLL_DETERMINISTIC | COLL_SATURATE,
+                       .name = "grad" };
+    coll_request *r[3] = { NULL };
+    char text[400];
+
+    (void)arg;
+    CHECK(coll_explain(comm, &call, text, sizeof text) > 0
+          && strstr(text, "allreduce of 4 x f32 (sum) with COLL_DETERMINISTIC|COLL_SATURATE on 3 ranks"), "%s: \"%s\"", world,
+          text);
+    CHECK(coll_prepare(comm, &call, &r[0]) == COLL_OK, "%s: %s", world, coll_error(comm));
+    call.recv = two;
+    CHECK(coll_prepare(comm, &call, &r[1]) == COLL_OK, "%s: %s", world, coll_error(comm));
+    for (int i = 0; i < 2; i++) CHECK(coll_restart(r[1]) == COLL_OK && coll_wait(r[1]) == COLL_OK, "%s", coll_error(comm));
+    CHECK(coll_restart(r[0]) == COLL_OK && coll_wait(r[0]) == COLL_OK, "%s: %s", world, coll_error(comm));
+    call.scale = 0.5;
+    CHECK(coll_start(comm, &call, &r[2]) == COLL_OK && coll_wait(r[2]) == COLL_OK, "%s: %s", world, coll_error(comm));
+    CHECK(dumped(comm, "allreduce #2 (prepared call 2) of 4 x f32 (sum) with COLL_DETERMINISTIC|COLL_SATURATE \"grad\": done "
+                 "after"), "%s: the second call", world);
+    CHECK(dumped(comm, "allreduce #1 (prepared call 1) of 4 x f32"), "%s: the first call", world);
+    CHECK(dumped(comm, "(sum) with options "), "%s: a scale", world);
+    for (int i = 0; i < 3; i++) coll_request_free(r[i]);
+    return coll_barrier(comm);
+}
+
+/* ---- >>main ---- */
+
+static void run(const char *what, int (*worker)(coll_comm *comm, void *arg), const void *arg)
+{
+    const int result = support_run(world, 3, worker, (void *)(uintptr_t)arg);
+
+    CHECK(result == 0, "%s: %s: %d", world, what, result);
+}
+
+int main(int argc, char **argv)
+{
+    support_limit(SECONDS, NULL);
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : NULL, &at)) != NULL;) {
+        run("refused", local_worker, NULL);
+        run("dumps", dump_worker, NULL);
+        for (int k = 0; k < MISMATCHES; k++) run("mismatch", mismatch_worker, &mismatches[k]);
+    }
+    return CHECK_DONE();
+}

@@ -1,0 +1,185 @@
+/* test_budget.c - peers that know the world, but not the key, and say a right hello as often as they can: a rank answers so
+ * many of them a second, and the ranks meet meanwhile, also where the one that is called computes.
+ *
+ *     test_budget
+ */
+#define COLL__ONE_TIER 1
+#include "../support/inside.h"
+
+#include "../support/check.h"
+#include "../support/support.h"
+#include "../support/cases.h"
+#include "../support/joiners.h"
+#include "man.h"
+
+#define KEY "a key of all ranks, 0123456789"
+
+enum { CASE_SECONDS = 60, RANKS = 3, PESTS = 4 };
+
+typedef struct pest {
+    pthread_t thread;
+    int       port, answers, over;
+    int       rank, size, to;                     /* of its hello                                             */
+    coll__purpose purpose;
+} pest;
+
+/* Say hello, take the answer, go, and come again. */
+static void *pest_main(void *at)
+{
+    pest *p = at;
+    coll__tcp_settings settings = { .config = { .rank = 1, .size = RANKS, .world = "" }, .auth = COLL__AUTH_KEY,
+                                    .key = "not the key" };
+    coll__identity us = { .rank = 0 };
+    coll__hello hello = { .purpose = p->purpose, .to = p->to };
+    unsigned char bytes[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];
+    unsigned char note[COLL__CONTROL_LENGTH];
+
+    CHECK(coll__identify(&us, &settings), "no identity");
+    us.rank = p->rank;
+    us.size = p->size;
+    coll__hello_as(&hello, &us);
+    coll__hello_write(bytes, &hello);
+    while (!__atomic_load_n(&p->over, __ATOMIC_ACQUIRE)) {
+        const int fd = man_dials(p->port);
+        if (fd < 0) continue;
+        const bool has_answer = man_writes(fd, bytes, sizeof bytes) && man_reads(fd, answer, sizeof answer);
+        static const unsigned char none[COLL__SHA_LENGTH] = { 0 };
+        if (has_answer && !coll__begins_refusal(answer)) p->answers++;
+        else if (has_answer && man_reads(fd, note, sizeof note - sizeof answer)
+                 && memcmp(note + sizeof note - sizeof answer - sizeof none, none, sizeof none)) p->answers++;
+        close(fd);
+    }
+    return NULL;
+}
+
+static void pests_begin(pest *pests, pest like)
+{
+    for (int i = 0; i < PESTS; i++) {
+        pests[i] = like;
+        pests[i].rank = (like.to + 1 + i % 2) % RANKS;        /* one of the others                            */
+        CHECK(!pthread_create(&pests[i].thread, NULL, pest_main, &pests[i]), "no thread");
+    }
+}
+
+/* Gives the answers that they have had. */
+static int pests_end(pest *pests)
+{
+    int answers = 0;
+
+    for (int i = 0; i < PESTS; i++) __atomic_store_n(&pests[i].over, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < PESTS; i++) {
+        pthread_join(pests[i].thread, NULL);
+        answers += pests[i].answers;
+    }
+    return answers;
+}
+
+static void budget_case(const void *arg)
+{
+    const bool is_right = *(const bool *)arg;
+    const int room = coll__greeting_room(RANKS, 1);
+    pest pests[PESTS];
+    joiner joiners[RANKS];
+    journal said = JOURNAL;
+    char address[64];
+    const int held = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < RANKS; i++)
+        joiners[i] = (joiner){ .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address,
+                                           .tcp = { .key = KEY, .security = "key", .share_memory = -1 },
+                                           .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
+    const int64_t began = coll__now(), enough = began + 2000 * (int64_t)COLL__MS;
+    joiner_run(&joiners[0]);
+    pests_begin(pests, (pest){ .port = atoi(strchr(address, ':') + 1), .size = is_right ? RANKS : RANKS + 1,
+                               .purpose = COLL__PURPOSE_JOIN });
+    while (coll__now() < enough) (void)poll(NULL, 0, 50);         /* the time over which they are counted      */
+    for (int i = 1; i < RANKS; i++) joiner_run(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
+    const double seconds = (double)(coll__now() - began) * 1e-9;
+    const int answers = pests_end(pests);
+    for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
+    const double most = 2 * room + (COLL__ANSWERS_A_SECOND + RANKS) * seconds;
+    printf("%s: %d answers in %.1f s, of %.0f at most\n", case_name, answers, seconds, most);
+    CHECK(answers > 0 && answers <= (int)most + 1, "%s: %d answers in %.1f s", case_name, answers, seconds);
+    CHECK(joiners[1].took_ms < support_patience(2000) && joiners[2].took_ms < support_patience(2000),
+          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
+    close(held);
+}
+
+/* ---- >>a rank that computes ---- */
+
+typedef struct office { event met, over; coll__tcp *busy; int port; } office;
+
+/* Rank 0 calls the last rank, which makes no call: its heartbeat's thread answers. */
+static coll_status call_busy(joiner *g, office *o)
+{
+    const coll__stream *const s = coll__stream_to(inside_tcp(g->comm), RANKS - 1, COLL_CHANNEL_MESSAGES);
+    pest pests[PESTS];
+    coll_request *request;
+    int32_t x = 42;
+
+    pests_begin(pests, (pest){ .port = o->port, .size = RANKS, .purpose = COLL__PURPOSE_PROBE, .to = RANKS - 1 });
+    while (!__atomic_load_n(&o->busy->budget.is_awaited, __ATOMIC_RELAXED)) (void)poll(NULL, 0, 1);
+    const int64_t began = now_ms();
+    coll_status status = coll_isend(g->comm, &x, 1, COLL_I32, RANKS - 1, 7, &request);
+    while (!status && s->state != COLL__STREAM_OPEN && now_ms() - began < 20000) status = coll_progress(g->comm);
+    CHECK(now_ms() - began < support_patience(2000), "%s: not let in for %d ms", case_name, (int)(now_ms() - began));
+    (void)pests_end(pests);
+    event_raise(&o->over);
+    if (!status) status = coll_wait(request);
+    coll_request_free(request);
+    return status;
+}
+
+static coll_status work_or_call(joiner *g)
+{
+    office *o = g->arg;
+    const int me = coll_rank(g->comm);
+    unsigned char ignored[16];
+    int32_t x = 0;
+
+    if (me == RANKS - 1) {
+        o->busy = inside_tcp(g->comm);
+        const coll__address here = coll__name_of(o->busy->listener, false);
+        coll__address_pack(&here, ignored, &o->port);
+    }
+    event_raise(&o->met);
+    event_await(&o->met, RANKS);
+    if (me == 0) return call_busy(g, o);
+    event_await(&o->over, 1);
+    const coll_status status = me == RANKS - 1 ? coll_recv(g->comm, &x, 1, COLL_I32, 0, 7) : COLL_OK;
+    CHECK(me < RANKS - 1 || status || x == 42, "%s: %d has come", case_name, (int)x);
+    return status;
+}
+
+static void busy_case(const void *unused)
+{
+    office o = { .met = EVENT_INIT, .over = EVENT_INIT };
+    joiner joiners[RANKS];
+    journal said = JOURNAL;
+    char address[64];
+    const int held = support_reserve_port(address, sizeof address);
+
+    (void)unused;
+    for (int i = 0; i < RANKS; i++)
+        joiners[i] = (joiner){ .body = work_or_call, .arg = &o,
+                               .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address,
+                                           .tcp = { .key = KEY, .security = "key", .share_memory = -1 },
+                                           .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
+    for (int i = 0; i < RANKS; i++) joiner_run(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
+    close(held);
+}
+
+int main(void)
+{
+    static const bool yes = true, no = false;
+
+    cases_begin_without_key();
+    world = "budget";
+    run_case_within(CASE_SECONDS, budget_case, &yes, "right hellos");
+    run_case_within(CASE_SECONDS, budget_case, &no, "hellos that are refused");
+    run_case_within(CASE_SECONDS, busy_case, NULL, "a rank that computes");
+    return CHECK_DONE();
+}

@@ -1,0 +1,558 @@
+/* test_meet.c - ranks of one host that find one another, by address, list of hosts or file, or say who is missing and what was
+ * tried: who is late, dies, comes twice, says nothing or belongs to another world, and ports that are few or taken.
+ *
+ *     test_meet
+ *
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process.
+ */
+#define COLL__ONE_TIER 1
+#include "../support/inside.h"
+
+#include "../support/check.h"
+#include "../support/support.h"
+#include "../support/cases.h"
+#include "../support/joiners.h"
+#include "comers.h"
+
+enum { CASE_SECONDS = 25 };
+
+#define NONCE "0123456789abcdef0123456789abcdef"
+
+/* ---- >>home: processors of this host, and the pace of what stays here ---- */
+
+/* Bind this thread to one processor. */
+static void settle_on(const comer *g)
+{
+    const int processor = *(const int *)g->place;
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET((size_t)processor, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "%s: processor %d: %s", case_name, processor, strerror(errno));
+}
+
+/* The ranks of a host that are bound to one processor each share it only where it is the same one; where the system tells. */
+static void bound_case(const void *arg)
+{
+    const bool is_alone = arg != NULL;
+    comer comers[2];
+    cpu_set_t all;
+    int first = 0, second;
+    char address[64];
+
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0 && CPU_COUNT(&all) > 1, "%s: needs two processors", case_name);
+    while (!CPU_ISSET((size_t)first, &all)) first++;
+    for (second = first + 1; !CPU_ISSET((size_t)second, &all);) second++;
+    const int held = support_reserve_port(address, sizeof address);
+    comers_make(comers, 2, address);
+    for (int i = 0; i < 2; i++) {
+        comers[i].settle = settle_on;
+        comers[i].place = i && is_alone ? &second : &first;
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, 2);
+    for (int i = 0; i < 2; i++)
+        CHECK(comers[i].is_crowded == (!is_alone && !SUPPORT_IS_PORTABLE), "%s: rank %d thinks otherwise", case_name, i);
+    close(held);
+}
+
+/* What stays here is never paced, not even before it is connected: a control that paces leaves that behind on a connection, when
+ * another takes its place. */
+static void unpaced_case(const void *unused)
+{
+    const unsigned char loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+    const coll__address any = coll__address_unpack(loopback, 0);
+    const int listener = coll__listen_at(&any);
+    const coll__address at = coll__name_of(listener, false);
+    const int dialled = coll__dial(&at);
+    struct pollfd come = { .fd = listener, .events = POLLIN };
+    const int accepted = poll(&come, 1, 10000) == 1 ? coll__accept(listener) : -1;
+
+    (void)unused;
+    CHECK(is_congested_by(dialled, "reno"), "%s: who dials is paced", case_name);
+    CHECK(is_congested_by(accepted, "reno"), "%s: who is accepted starts paced", case_name);
+    close(accepted), close(dialled), close(listener);
+}
+
+/* ---- >>places: addresses, lists of hosts, ports ---- */
+
+static int port_of(const char *address) { return atoi(strrchr(address, ':') + 1); }
+
+/* Each rank has an address of its own for the same rank 0: its text, with the port for the %d. */
+typedef struct by_address { const char *name, *addresses[4]; bool needs_v6; } by_address;
+
+static const by_address addresses[] = {
+    { "IPv4", { "127.0.0.1:%d", "127.0.0.1:%d", "127.0.0.1:%d" }, false },
+    { "IPv6", { "[::1]:%d", "[::1]:%d", "[::1]:%d" }, true },
+    { "a name", { "localhost:%d", "localhost:%d", "localhost:%d" }, false },
+    { "wide, by both families", { ":%d", "127.0.0.1:%d", "[::1]:%d", ":%d" }, true },
+    { "wide by its number", { "0.0.0.0:%d", "127.0.0.1:%d", "localhost:%d" }, false },
+};
+
+static void address_case(const void *arg)
+{
+    const by_address *b = arg;
+    comer comers[4];
+    char where[64], texts[4][64];
+    const int held = support_reserve_port(where, sizeof where);
+    int size = 0;
+
+    comers_make(comers, 4, NULL);
+    while (size < 4 && b->addresses[size]) size++;
+    for (int i = 0; i < size; i++) {
+        snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
+        comers[i].config.address = texts[i];
+        comers[i].config.size = size;
+        comers[i].config.tcp.hub = -1;            /* so that ranks connect to one another                     */
+    }
+    close(held);                                  /* it is of one family and one address: rank 0 may want more */
+    for (int i = size - 1; i >= 0; i--) comer_start(&comers[i]);
+    expect_world(comers, size);
+}
+
+static void tell(void *context, const char *address)
+{
+    comer *comers = context;
+
+    for (int i = 1; i < 3; i++) {
+        snprintf(comers[i].address, sizeof comers[i].address, "%s", address);
+        comers[i].config.address = comers[i].address;
+        comer_start(&comers[i]);
+    }
+}
+
+static void listening_case(const void *arg)
+{
+    comer comers[3];
+
+    comers_make(comers, 3, arg);
+    comers[0].config.tcp.listening = tell;
+    comers[0].config.tcp.listening_context = comers;
+    comer_start(&comers[0]);
+    expect_world(comers, 3);
+    comers_make(comers, 1, arg);
+    comers[0].config.size = 2;
+    comer_start(&comers[0]);
+    expect_failure(&comers[0], COLL_ERR_ARGUMENT, 1000, "port 0", "listening");
+}
+
+static void hosts_case(const void *arg)
+{
+    comer comers[3];
+    char hosts[200], where[3][64];
+    int held[3];
+
+    (void)arg;
+    for (int i = 0; i < 3; i++) held[i] = support_reserve_port(where[i], sizeof where[i]);
+    snprintf(hosts, sizeof hosts, "%s, %s,%s", where[0], where[1], where[2]);
+    comers_make(comers, 3, NULL);
+    for (int i = 0; i < 3; i++) {
+        comers[i].config.tcp.hosts = hosts;
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!strcmp(comers[i].address, where[i]), "%s: rank %d listens at %s, not %s", case_name, i, comers[i].address,
+              where[i]);
+        close(held[i]);
+    }
+}
+
+/* Ports: enough of them, and one too few. */
+static void ports_case(const void *arg)
+{
+    const bool is_enough = !strcmp(arg, "enough");
+    comer comers[4];
+    char where[64], range[40];
+    const int held = support_reserve_port(where, sizeof where);
+    /* three ports in a row that are free now; somebody else may take one before the ranks do, so the range goes further */
+    const int first = 10000 + (int)(support_mix((uint64_t)getpid()) % 9000), last = is_enough ? first + 40 : first;
+
+    snprintf(range, sizeof range, "%d-%d", first, last);
+    comers_make(comers, 4, where);
+    for (int i = 0; i < 4; i++) {
+        comers[i].config.tcp.ports = range;
+        comers[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
+        comer_start(&comers[i]);
+    }
+    if (is_enough) {
+        expect_world(comers, 4);
+        for (int i = 1; i < 4; i++) CHECK(comers[i].port >= first && comers[i].port <= last, "%s: rank %d listens at %d",
+                                          case_name, i, comers[i].port);
+    } else {
+        int without = 0;
+        for (int i = 0; i < 4; i++) {
+            pthread_join(comers[i].thread, NULL);
+            without += strstr(comers[i].sentence, range) == NULL && strstr(comers[i].sentence, "is free") != NULL;
+            CHECK(comers[i].status < 0, "%s: rank %d has come", case_name, i);
+        }
+        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, comers[3].sentence);
+    }
+    close(held);
+}
+
+static void in_use_case(const void *arg)
+{
+    comer comers[2];
+    char where[64], holder[40];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    CHECK(listen(held, 4) == 0, "%s: listen", case_name);
+    if (SUPPORT_IS_PORTABLE) snprintf(holder, sizeof holder, "does another job use this port?");
+    else snprintf(holder, sizeof holder, "held by process %d", (int)getpid());
+    comers_make(comers, 2, where);
+    comer_start(&comers[0]);
+    expect_failure(&comers[0], COLL_ERR_SYSTEM, 2000, where, holder);
+    close(held);
+}
+
+/* ---- >>missing: who is late, dies, says nothing, or is another ---- */
+
+static void missing_case(const void *arg)
+{
+    comer comers[6];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 6, where);
+    for (int i = 0; i < 6; i++) comers[i].config.start_timeout_ms = 700;
+    comer_start(&comers[0]);
+    comer_start(&comers[4]);
+    expect_failure(&comers[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
+    expect_failure(&comers[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
+    close(held);
+}
+
+static bool has_said(comer *g, const char *words) { return journal_count(&g->said, words) > 0; }
+
+static const char *last_said(const comer *g) { return g->said.count > 0 ? g->said.lines[g->said.count - 1] : ""; }
+
+/* A rank whose time is up before that of rank 0 knows who is missing, too. */
+static void impatient_case(const void *arg)
+{
+    comer comers[4];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 4, where);
+    comers[0].config.start_timeout_ms = 7000;
+    comers[2].config.start_timeout_ms = 2000;
+    comer_start(&comers[0]);
+    comer_start(&comers[2]);
+    expect_failure(&comers[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
+    expect_failure(&comers[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
+    CHECK(has_said(&comers[0], "waits at") && has_said(&comers[0], "3 of 4 ranks: 1-3"), "%s: the last that it said: %s",
+          case_name, last_said(&comers[0]));
+    close(held);
+}
+
+static void unreachable_case(const void *arg)
+{
+    comer comers[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 2, where);
+    comers[1].config.start_timeout_ms = 400;
+    comer_start(&comers[1]);
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2000, where, "Connection refused");
+    CHECK(strstr(comers[1].sentence, "0.4 s"), "%s: %s", case_name, comers[1].sentence);
+    close(held);
+}
+
+static void late_case(const void *arg)
+{
+    comer comers[3];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 3, where);
+    comer_start(&comers[1]);
+    comer_start(&comers[2]);
+    (void)poll(NULL, 0, 400);                     /* nobody can tell when they have knocked in vain            */
+    comer_start(&comers[0]);
+    expect_world(comers, 3);
+    CHECK(comers[0].took_ms < support_patience(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
+          (int)comers[0].took_ms);
+    close(held);
+}
+
+/* A process that comes as this rank, until it is killed. */
+static pid_t comer_process(const comer *g)
+{
+    const pid_t pid = fork();
+    coll_comm *comm = NULL;
+
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)coll_init(&comm, &g->config);
+    _exit(0);
+}
+
+/* One rank comes, and dies while another is still awaited: all who are there know soon, long before the time for the start is
+ * over; unless it is started again at once. */
+static void died_case(const void *arg)
+{
+    comer comers[4];
+    char where[64];
+    const bool is_replaced = arg != NULL;
+    const int held = support_reserve_port(where, sizeof where);
+
+    comers_make(comers, 4, where);
+    for (int i = 0; i < 4; i++) comers[i].config.liveness_timeout_ms = is_replaced ? 10000 : 1000;
+    const pid_t died = comer_process(&comers[2]);
+    comer_start(&comers[1]);
+    comer_start(&comers[0]);
+    journal_await_text(&comers[0].said, "for 1 of 4 ranks: 3", 1);
+    kill(died, SIGKILL);
+    (void)waitpid(died, NULL, 0);
+    if (is_replaced) {
+        comer_start(&comers[2]);
+        comer_start(&comers[3]);
+        expect_world(comers, 4);
+    } else {
+        for (int i = 0; i < 2; i++)
+            expect_failure(&comers[i], COLL_ERR_PEER, START_MS - 5000, "rank 2 came to rank 0", "has not come back for 1.");
+    }
+    close(held);
+}
+
+static void duplicate_case(const void *arg)
+{
+    comer comers[3], twin;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 3, where);
+    comers_make(&twin, 1, where);
+    twin.config.rank = 1, twin.config.size = 3;
+    comer_start(&comers[0]);
+    comer_start(&comers[1]);
+    comer_start(&twin);
+    journal_await_text(&comers[0].said, "same rank, 1, from 127.0.0.1:", 1);
+    comer_start(&comers[2]);
+    pthread_join(comers[1].thread, NULL);
+    pthread_join(twin.thread, NULL);
+    comer *loser = comers[1].is_good ? &twin : &comers[1];
+    CHECK(comers[1].is_good != twin.is_good && strstr(loser->sentence, "same rank, 1"), "%s: %s", case_name, loser->sentence);
+    pthread_join(comers[0].thread, NULL);
+    pthread_join(comers[2].thread, NULL);
+    CHECK(comers[0].is_good && comers[2].is_good, "%s: %s; %s", case_name, comers[0].sentence, comers[2].sentence);
+    close(held);
+}
+
+/* Others say nothing, and are still there when the world has met. */
+static void silent_case(const void *arg)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    comer comers[3];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int silent[5];
+
+    (void)arg;
+    comers_make(comers, 3, where);
+    comer_start(&comers[0]);
+    to.sin_port = htons((uint16_t)port_of(where));
+    for (int i = 0; i < 5; i++) {
+        silent[i] = -1;
+        while (silent[i] < 0) {
+            silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (!connect(silent[i], (struct sockaddr *)&to, sizeof to)) continue;
+            close(silent[i]);
+            silent[i] = -1;
+            sched_yield();
+        }
+    }
+    comer_start(&comers[1]);
+    comer_start(&comers[2]);
+    expect_world(comers, 3);
+    CHECK(comers[0].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)comers[0].took_ms);
+    for (int i = 0; i < 5; i++) close(silent[i]);
+    close(held);
+}
+
+/* Which world a rank belongs to. */
+static void other_world_case(const void *arg)
+{
+    comer comers[2], stranger;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 2, where);
+    comers_make(&stranger, 1, where);
+    stranger.config.rank = 1, stranger.config.size = 2;
+    stranger.config.world = "another";
+    comer_start(&comers[0]);
+    comer_start(&stranger);
+    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another job", where);
+    stranger.config.world = NULL;
+    stranger.config.size = 3;
+    comer_start(&stranger);
+    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another number of ranks", where);
+    comer_start(&comers[1]);
+    expect_world(comers, 2);
+    close(held);
+}
+
+/* ---- >>networks ---- */
+
+static void network_case(const void *arg)
+{
+    comer comers[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 2, where);
+    comers[0].config.tcp.network = "eth-none*";
+    comer_start(&comers[0]);
+    expect_failure(&comers[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
+    comers_make(comers, 2, where);
+    comers[0].config.tcp.ports = "many";
+    comer_start(&comers[0]);
+    expect_failure(&comers[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
+    comers_make(comers, 2, where);
+    comers[0].config.tcp.network = comers[1].config.tcp.network = "127.0.0.1";
+    for (int i = 0; i < 2; i++) comer_start(&comers[i]);
+    expect_world(comers, 2);
+    comers_make(comers, 2, where);
+    setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
+    for (int i = 0; i < 2; i++) comer_start(&comers[i]);
+    expect_world(comers, 2);
+    CHECK(has_said(&comers[0], "NCCL_SOCKET_IFNAME names no address"), "%s: the last that it said: %s", case_name,
+          last_said(&comers[0]));
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    comers_make(comers, 2, where);
+    for (int i = 0; i < 2; i++) comer_start(&comers[i]);
+    expect_world(comers, 2);
+    CHECK(has_said(&comers[1], "NCCL_SOCKET_IFNAME=lo"), "%s: the last that it said: %s", case_name, last_said(&comers[1]));
+    close(held);
+}
+
+/* ---- >>files: where rank 0 writes its address ---- */
+
+/* What is at the path before. */
+typedef enum old_file { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old_file;
+
+static void file_case(const void *arg)
+{
+    static const char *const olds[] = { "nothing", "nonsense", "a port that nobody has", "a rank of another world" };
+    const old_file old = *(const old_file *)arg;
+    char directory[] = "/tmp/test_meet.XXXXXX", path[64], address[80], where[64], text[200];
+    comer comers[3], other[2];
+    const int held = support_reserve_port(where, sizeof where);
+
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(path, sizeof path, "%s/rendezvous", directory);
+    snprintf(address, sizeof address, "file:%s", path);
+    snprintf(text, sizeof text, "coll rendezvous 1\n" NONCE "\n%s\nend\n", old == OTHER_WORLD ? where : "127.0.0.1:1");
+    FILE *file = old == NO_FILE ? NULL : fopen(path, "w");
+    if (file) CHECK(fputs(old == NO_SENSE ? "what is this?" : text, file) >= 0 && !fclose(file), "%s: %s", case_name, path);
+    comers_make(other, 2, where);
+    other[0].config.world = "another";
+    other[0].config.start_timeout_ms = 1500;
+    if (old == OTHER_WORLD) comer_start(&other[0]);
+    comers_make(comers, 3, address);
+    for (int i = 0; i < 3; i++) comers[i].config.tcp.network = "127.0.0.1";
+    comer_start(&comers[1]);
+    comer_start(&comers[2]);
+    if (old != NO_FILE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
+    comer_start(&comers[0]);
+    expect_world(comers, 3);
+    CHECK(access(path, F_OK) && rmdir(directory) == 0, "%s: after %s something is left in %s", case_name, olds[old], directory);
+    if (old == OTHER_WORLD) pthread_join(other[0].thread, NULL);
+    close(held);
+}
+
+static void file_failure_case(const void *arg)
+{
+    comer comers[2];
+
+    (void)arg;
+    comers_make(comers, 2, "file:/nowhere/at/all");
+    for (int i = 0; i < 2; i++) {
+        comers[i].config.start_timeout_ms = 300;
+        comer_start(&comers[i]);
+    }
+    expect_failure(&comers[0], COLL_ERR_SYSTEM, 1000, "file:/nowhere/at/all", "No such file");
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
+}
+
+/* Rank 1 believes in another size.  Rank 0 says so, and gives up long before rank 1 does, which still knows what it was told. */
+static void gone_root_case(const void *arg)
+{
+    char directory[] = "/tmp/test_meet.XXXXXX", address[80];
+    comer comers[2];
+
+    (void)arg;
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
+    comers_make(comers, 2, address);
+    comers[1].config.size = 3;
+    for (int i = 0; i < 2; i++) {
+        comers[i].config.start_timeout_ms = i == 0 ? 500 : 1500;
+        comer_start(&comers[i]);
+    }
+    expect_failure(&comers[0], COLL_ERR_TIMEOUT, 1500, "have not come: 1", "");
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "another number of ranks");
+    CHECK(rmdir(directory) == 0, "%s: something is left in %s", case_name, directory);
+}
+
+/* ---- >>main ---- */
+
+typedef struct meet_case { const char *name; void (*body)(const void *arg); const void *arg; } meet_case;
+
+static const old_file olds[] = { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD };
+
+static const meet_case cases[] = {
+    { "listening at any port", listening_case, "127.0.0.1:0" },
+    { "listening widely at any port", listening_case, ":0" },
+    { "a list of hosts", hosts_case, NULL },
+    { "a range of ports", ports_case, "enough" },
+    { "a range that is too small", ports_case, "too few" },
+    { "a port in use", in_use_case, NULL },
+    { "missing ranks", missing_case, NULL },
+    { "an impatient rank", impatient_case, NULL },
+    { "nobody there", unreachable_case, NULL },
+    { "rank 0 is late", late_case, NULL },
+    { "one comes and dies", died_case, NULL },
+    { "one comes, dies, and comes again", died_case, "again" },
+    { "two of one rank", duplicate_case, NULL },
+    { "five that say nothing", silent_case, NULL },
+    { "another world", other_world_case, NULL },
+    { "networks", network_case, NULL },
+    { "a file", file_case, &olds[0] },
+    { "a file that is nonsense", file_case, &olds[1] },
+    { "an old file that leads nowhere", file_case, &olds[2] },
+    { "an old file that leads to another world", file_case, &olds[3] },
+    { "a file that cannot be", file_failure_case, NULL },
+    { "a rank 0 that has refused and is gone", gone_root_case, NULL },
+    { "never paced at home", unpaced_case, NULL },
+    { "on a processor each", bound_case, "alone" },
+    { "on one processor", bound_case, NULL },
+};
+
+int main(void)
+{
+    const int v6 = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const coll__address one = coll__address_unpack((const unsigned char[16]){ [15] = 1 }, 0);
+    const bool has_v6 = v6 >= 0 && !bind(v6, (const struct sockaddr *)&one.at, one.length);
+
+    comers_begin();
+    world = "meetings";
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
+        if (has_v6 || !addresses[i].needs_v6) run_case_within(CASE_SECONDS, address_case, &addresses[i], addresses[i].name);
+    if (v6 >= 0) close(v6);
+    if (!has_v6) printf("this machine has no IPv6 loopback: meetings by ::1 are left out\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_case_within(CASE_SECONDS, cases[i].body, cases[i].arg, cases[i].name);
+    return CHECK_DONE();
+}

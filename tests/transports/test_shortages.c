@@ -1,0 +1,187 @@
+/* test_shortages.c - ranks that may open no more files, as they meet, call, and are called: each says so of itself, soon, and
+ * goes on as soon as it has some.
+ *
+ *     test_shortages
+ *
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process; one whose files are counted by
+ * themselves is a process.
+ */
+#define COLL__ONE_TIER 1
+#include "../support/inside.h"
+
+#include "../support/check.h"
+#include "../support/support.h"
+#include "../support/cases.h"
+#include "../support/joiners.h"
+#include "comers.h"
+
+#include <sys/resource.h>
+
+enum { CASE_SECONDS = 25 };
+
+/* ---- >>files: how many more this process may open ---- */
+
+/* Let this process open so many more, and no others.  Gives what it was allowed before. */
+static rlim_t files_allow(rlim_t more)
+{
+    const int next = dup(STDERR_FILENO);
+    struct rlimit limit;
+
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = (rlim_t)next + more;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return before;
+}
+
+static void files_restore(rlim_t before)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* ---- >>cases ---- */
+
+/* Rank 0 can take in some of the ranks, and no more: it says so, long before the time for the start is over, and so do those whom
+ * it can tell. */
+static void short_start_case(const void *arg)
+{
+    comer comers[6];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int told = 0, status = -1;
+
+    (void)arg;
+    comers_make(comers, 6, where);
+    const pid_t root = fork();
+    if (root == 0) {
+        coll_comm *comm = NULL;
+        files_allow(6);
+        const coll_status s = coll_init(&comm, &comers[0].config);
+        const char *const sentence = coll_error(NULL);
+        const bool is_right = s == COLL_ERR_SYSTEM && strstr(sentence, "have not come: ") && strstr(sentence, "ulimit -n is ");
+        if (!is_right) fprintf(stderr, "%s: rank 0: status %d, %s\n", case_name, (int)s, sentence);
+        _exit(!is_right);
+    }
+    for (int i = 1; i < 6; i++) {
+        comers[i].config.start_timeout_ms = 4500;
+        comer_start(&comers[i]);
+    }
+    for (int i = 1; i < 6; i++) {
+        pthread_join(comers[i].thread, NULL);
+        const bool is_told = strstr(comers[i].sentence, "nothing left for another connection: Too many open files") != NULL;
+        told += is_told;
+        CHECK(comers[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name, i,
+              (int)comers[i].status, comers[i].sentence);
+        CHECK(!is_told || comers[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+              (int)comers[i].took_ms);
+    }
+    CHECK(told > 0 && told < 5, "%s: %d ranks have been told: rank 0 had room for none, or for all", case_name, told);
+    CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
+    close(held);
+}
+
+typedef struct short_rank { comer *comer; pthread_barrier_t *barrier; } short_rank;
+
+static void *short_main(void *at)
+{
+    const short_rank *r = at;
+    comer *g = r->comer;
+    int32_t one = 1, sum = 0;
+
+    g->status = coll_init(&g->comm, &g->config);
+    pthread_barrier_wait(r->barrier);             /* all have met                                             */
+    pthread_barrier_wait(r->barrier);             /* no more files                                            */
+    if (g->status == COLL_OK) g->status = coll_allreduce(g->comm, &one, &sum, 1, COLL_I32, COLL_SUM);
+    snprintf(g->sentence, sizeof g->sentence, "%s", g->comm ? coll_error(g->comm) : coll_error(NULL));
+    pthread_barrier_wait(r->barrier);
+    if (g->comm) coll_free(g->comm);
+    return NULL;
+}
+
+/* A rank that cannot connect to another for want of files says that of itself, not of the other. */
+static void short_call_case(const void *arg)
+{
+    comer comers[3];
+    short_rank ranks[3];
+    pthread_barrier_t barrier;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    comers_make(comers, 3, where);
+    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = -1;        /* a hub needs no connections                       */
+    pthread_barrier_init(&barrier, NULL, 4);
+    for (int i = 0; i < 3; i++) {
+        ranks[i] = (short_rank){ &comers[i], &barrier };
+        CHECK(pthread_create(&comers[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
+    }
+    pthread_barrier_wait(&barrier);
+    const rlim_t before = files_allow(0);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    files_restore(before);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(comers[i].thread, NULL);
+        const char *const cause = strstr(comers[i].sentence, "): ");
+        CHECK(comers[i].status == COLL_ERR_SYSTEM && strstr(comers[i].sentence, "has nothing left for a connection to rank ")
+              && strstr(comers[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s", case_name, i,
+              (int)comers[i].status, comers[i].sentence);
+        CHECK(cause && strstr(comers[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i,
+              comers[i].sentence, comers[0].sentence);
+    }
+    close(held);
+}
+
+static rlim_t files_before;
+
+static void more_files(void *context, coll_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    if (strstr(line, "cannot let anybody in") && strstr(line, "Too many open files")) files_restore(files_before);
+}
+
+/* One to whom others connect in a call, and who has no files left, says so on the log, and goes on as soon as it has some. */
+static void short_door_case(const void *arg)
+{
+    comer comers[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int status = -1;
+
+    (void)arg;
+    comers_make(comers, 2, where);
+    comers[0].config.tcp.hub = comers[1].config.tcp.hub = -1;
+    comers[1].config.log = more_files, comers[1].config.liveness_timeout_ms = -1;       /* connected to in calls only */
+    const pid_t other = fork();
+    if (other == 0) {
+        coll_comm *comm = NULL;
+        int32_t from[2] = { 100, 101 }, to[2], sum = 1;
+        bool is_good = coll_init(&comm, &comers[1].config) == COLL_OK;
+        files_before = files_allow(0);
+        is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK && to[0] == 1 && to[1] == 101;
+        is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK;
+        is_good = is_good && coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK && sum == 2;
+        _exit(!is_good || files_allow(0) != files_before || coll_free(comm) != COLL_OK);
+    }
+    comer_start(&comers[0]);
+    expect_world(comers, 1);
+    CHECK(waitpid(other, &status, 0) == other && status == 0, "%s: rank 1: exit status %d", case_name, status);
+    close(held);
+}
+
+/* ---- >>main ---- */
+
+int main(void)
+{
+    comers_begin();
+    world = "shortages";
+    run_case_within(CASE_SECONDS, short_start_case, NULL, "too few files to start");
+    run_case_within(CASE_SECONDS, short_call_case, NULL, "too few files to connect");
+    run_case_within(CASE_SECONDS, short_door_case, NULL, "too few files to be connected to");
+    return CHECK_DONE();
+}

@@ -1,0 +1,315 @@
+/* test_spaces.c - ranks of two hosts that find one another: each host is a network namespace with an /etc/hosts of its own, and
+ * there are one or two wires between them.  Addresses that lead nowhere, or home, or that both hosts have; names; IPv6 alone.
+ *
+ *     test_spaces
+ *
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process, each of which lives in the
+ * namespace of its host.  This needs root, and the command ip.
+ */
+#define COLL__ONE_TIER 1
+#include "../support/inside.h"
+
+#include "../support/check.h"
+#include "../support/support.h"
+#include "../support/cases.h"
+#include "../support/joiners.h"
+#include "comers.h"
+
+#include <sys/mount.h>
+
+enum { HOSTS_MOST = 2, CASE_SECONDS = 25 };
+
+/* ---- >>hosts ---- */
+
+static int host_spaces[HOSTS_MOST];
+
+/* Run a command in the namespace of a host. */
+static void on_host(int host, const char *format, ...)
+{
+    char command[300];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    CHECK(setns(host_spaces[host], CLONE_NEWNET) == 0 && system(command) == 0, "%s: on host %d: %s", case_name, host, command);
+}
+
+/* Wait until host 0 is refused at a port of this address on host 1, where nobody listens: packets pass, and are answered. */
+static void wire_await(const char *address)
+{
+    const struct timeval most = { 0, 50000 };
+    struct addrinfo hints = { .ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM }, *at = NULL;
+    bool is_there = false;
+
+    CHECK(setns(host_spaces[0], CLONE_NEWNET) == 0 && !getaddrinfo(address, "9", &hints, &at), "%s: %s", case_name, address);
+    for (int i = 0; at && i < 200 && !is_there; i++) {
+        const int fd = socket(at->ai_family, SOCK_STREAM, 0);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+        is_there = connect(fd, at->ai_addr, at->ai_addrlen) && errno == ECONNREFUSED;
+        close(fd);
+    }
+    CHECK(is_there, "%s: nothing passes to %s", case_name, address);
+    freeaddrinfo(at);
+}
+
+/* Two hosts with `wires` wires between them: 10.7.<wire>.1 and .2, fd07:<wire>::1 and ::2. */
+static void hosts_make(int wires, bool has_v4)
+{
+    for (int i = 0; i < HOSTS_MOST; i++) {
+        CHECK(unshare(CLONE_NEWNET) == 0, "%s: no namespace", case_name);
+        host_spaces[i] = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        on_host(i, "ip link set lo up");
+    }
+    for (int w = 0; w < wires; w++) {
+        on_host(0, "ip link add v%d type veth peer name v%d netns /proc/%d/fd/%d", w, w, (int)getpid(), host_spaces[1]);
+        for (int i = 0; i < HOSTS_MOST; i++) {
+            if (has_v4) on_host(i, "ip addr add 10.7.%d.%d/24 dev v%d", w, i + 1, w);
+            on_host(i, "ip addr add fd07:%d::%d/64 dev v%d nodad && ip link set v%d up", w, i + 1, w, w);
+        }
+    }
+    for (int w = 0; w < wires; w++) {
+        char address[40];
+        snprintf(address, sizeof address, "10.7.%d.2", w);
+        if (has_v4) wire_await(address);
+        snprintf(address, sizeof address, "fd07:%d::2", w);
+        wire_await(address);
+    }
+}
+
+/* Put `text` in the place of /etc/hosts, for this thread. */
+static bool see_names(const char *text)
+{
+    char path[] = "/tmp/test_spaces.XXXXXX";
+    const int fd = mkstemp(path);
+    const bool is_done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, 0644) == 0
+                      && !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)
+                      && !mount(path, "/etc/hosts", NULL, MS_BIND, NULL);
+
+    if (fd >= 0) close(fd), unlink(path);
+    return is_done;
+}
+
+/* Take this thread to its host, where /etc/hosts is the text of its place; without one, it is what it is here. */
+static void settle_there(const comer *g)
+{
+    CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
+    if (g->place) CHECK(see_names(g->place), "%s: /etc/hosts: %s", case_name, strerror(errno));
+}
+
+static void comer_lives(comer *g, int host, const char *address)
+{
+    g->network = host_spaces[host];
+    g->settle = settle_there;
+    if (address) g->config.address = address;
+}
+
+/* ---- >>cases ---- */
+
+/* Ranks 0, 2 on one host, which reach rank 0 by loopback; 1, 3 on the other: 1 dials 2, and 2 dials 3. */
+static void loopback_case(const void *arg)
+{
+    comer comers[4];
+
+    (void)arg;
+    hosts_make(1, true);
+    comers_make(comers, 4, "127.0.0.1:7000");
+    comer_lives(&comers[0], 0, ":7000");
+    comer_lives(&comers[2], 0, NULL);
+    comer_lives(&comers[1], 1, "10.7.0.1:7000");
+    comer_lives(&comers[3], 1, "10.7.0.1:7000");
+    for (int i = 0; i < 4; i++) comer_start(&comers[i]);
+    expect_world(comers, 4);
+    CHECK(!strncmp(comers[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, comers[2].address);
+}
+
+/* A file in a directory of its own, by which ranks meet. */
+static void rendezvous_in(char *directory, char *address, size_t room)
+{
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, room, "file:%s/rendezvous", directory);
+}
+
+/* All come, by turns on one host and on the other, and meet. */
+static void expect_world_of_two(comer *comers, int size)
+{
+    for (int i = 0; i < size; i++) {
+        comer_lives(&comers[i], i % 2, NULL);
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, size);
+}
+
+/* Both hosts have the same address on a wire of their own, and meet by a file, in which it may stand first. */
+static void docker_case(const void *arg)
+{
+    char directory[] = "/tmp/test_spaces.XXXXXX", address[80];
+    comer comers[4];
+
+    (void)arg;
+    hosts_make(1, true);
+    rendezvous_in(directory, address, sizeof address);
+    comers_make(comers, 4, address);
+    for (int i = 0; i < 2; i++) {
+        on_host(i,
+                "ip link add docker0 type veth peer name none0 && ip link set none0 up && ip link set docker0 up");
+        on_host(i, "ip addr add 172.17.0.1/16 dev docker0");
+        on_host(i, "ip route add default dev docker0");
+    }
+    expect_world_of_two(comers, 4);
+    CHECK(!strncmp(comers[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
+    rmdir(directory);
+}
+
+/* Rank 0's name has two addresses, of which nothing leads to the first. */
+static void dead_wire_case(const void *arg)
+{
+    static const char names[] = "127.0.0.1 localhost\nfd07:9::1 server\n10.7.1.1 server\n";
+    comer comers[4];
+
+    (void)arg;
+    hosts_make(2, true);
+    for (int i = 0; i < 2; i++) {
+        on_host(i, "ip link add lost type veth peer name none0 && ip link set none0 up && ip link set lost up");
+        on_host(i, "ip -6 route add fd07:9::/64 dev lost");
+    }
+    comers_make(comers, 4, "server:7000");
+    for (int i = 0; i < 4; i++) {
+        comer_lives(&comers[i], i % 2, NULL);
+        comers[i].place = names;
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, 4);
+    CHECK(comers[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)comers[1].took_ms);
+    CHECK(!strncmp(comers[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
+    comers_make(comers, 2, "server:7000");        /* nobody is there: both addresses are in the sentence       */
+    comer_lives(&comers[1], 1, NULL);
+    comers[1].place = names;
+    comers[1].config.start_timeout_ms = 800;
+    comer_start(&comers[1]);
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
+}
+
+/* A host that knows its own name as 127.0.1.1, as Debian has it. */
+static void debian_case(const void *arg)
+{
+    comer comers[3];
+
+    (void)arg;
+    hosts_make(1, true);
+    comers_make(comers, 3, "server:7000");
+    for (int i = 0; i < 3; i++) {
+        comer_lives(&comers[i], i % 2, NULL);
+        comers[i].place = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, 3);
+}
+
+/* No IPv4 anywhere. */
+static void v6_case(const void *arg)
+{
+    char directory[] = "/tmp/test_spaces.XXXXXX", address[80];
+    comer comers[3];
+
+    (void)arg;
+    hosts_make(1, false);
+    rendezvous_in(directory, address, sizeof address);
+    for (int way = 0; way < 2; way++) {
+        comers_make(comers, 3, way ? "[fd07:0::1]:7000" : address);
+        expect_world_of_two(comers, 3);
+        CHECK(!strncmp(comers[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, comers[1].address);
+    }
+    rmdir(directory);
+}
+
+/* A link-local address, with its interface, does for ranks of one wire. */
+static void link_case(const void *arg)
+{
+    comer comers[3];
+
+    (void)arg;
+    hosts_make(1, false);
+    on_host(0, "ip addr add fe80::77/64 dev v0 nodad");
+    on_host(1, "ip addr add fe80::78/64 dev v0 nodad");
+    comers_make(comers, 3, "[fe80::77%v0]:7000");
+    for (int i = 0; i < 3; i++) {
+        comer_lives(&comers[i], i ? 1 : 0, NULL);
+        comer_start(&comers[i]);
+    }
+    expect_world(comers, 3);
+    comers_make(comers, 2, "[fe80::77]:7000");
+    comer_lives(&comers[1], 1, NULL);
+    comers[1].config.start_timeout_ms = 300;
+    comer_start(&comers[1]);
+    expect_failure(&comers[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
+}
+
+/* Two wires: the network decides which one is used, also by ranks that would not need to. */
+static void choice_case(const void *arg)
+{
+    static const char *const words[] = { "v1", "10.7.1.0/24", "^v0,fd07::/16", "fd07:1::/64" };
+    comer comers[3];
+
+    (void)arg;
+    hosts_make(2, true);
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+        const bool is_v6 = w == 3;
+        comers_make(comers, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
+        for (int i = 0; i < 3; i++) {
+            comer_lives(&comers[i], i % 2, i == 0 ? ":7000" : NULL);
+            comers[i].config.tcp.network = words[w];
+            comer_start(&comers[i]);
+        }
+        expect_world(comers, 3);
+        const char *const want = is_v6 ? "[fd07:1::2]:" : "10.7.1.2:";
+        CHECK(!strncmp(comers[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
+              comers[1].address);
+    }
+}
+
+/* Rank 0 is not where everybody looks for it. */
+static void elsewhere_case(const void *arg)
+{
+    comer comers[2];
+
+    (void)arg;
+    hosts_make(1, true);
+    comers_make(comers, 2, "10.7.0.2:7000");
+    for (int i = 0; i < 2; i++) {
+        comer_lives(&comers[i], 0, NULL);
+        comers[i].config.start_timeout_ms = 600;
+        comer_start(&comers[i]);
+    }
+    expect_failure(&comers[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
+}
+
+/* ---- >>main ---- */
+
+/* Can a namespace be had?  Where it cannot, all of this is missing from the proof. */
+static bool has_spaces(void)
+{
+    int status = 1;
+    const pid_t child = fork();
+
+    if (child == 0) _exit(unshare(CLONE_NEWNET | CLONE_NEWNS) || system("ip link set lo up > /dev/null 2>&1"));
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+int main(void)
+{
+    comers_begin();
+    world = "spaces";
+    CHECK(has_spaces(), "no network namespaces: this needs root, and the command ip");
+    if (!has_spaces()) return CHECK_DONE();
+    run_case_within(CASE_SECONDS, loopback_case, NULL, "by loopback and from outside");
+    run_case_within(CASE_SECONDS, docker_case, NULL, "an address that both hosts have");
+    run_case_within(CASE_SECONDS, dead_wire_case, NULL, "a name with a dead address");
+    run_case_within(CASE_SECONDS, debian_case, NULL, "a name that is loopback at home");
+    run_case_within(CASE_SECONDS, v6_case, NULL, "IPv6 only");
+    run_case_within(CASE_SECONDS, link_case, NULL, "link-local addresses");
+    run_case_within(CASE_SECONDS, choice_case, NULL, "a choice of networks");
+    run_case_within(CASE_SECONDS, elsewhere_case, NULL, "rank 0 is elsewhere");
+    return CHECK_DONE();
+}
