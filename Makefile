@@ -162,10 +162,14 @@ precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are,
 	@$(BUILD)/test_precision
 
 # Always made anew: a checkout does not say which of its files is the older one.
-dist:            ## write single/coll.h: the library as one file
-	@mkdir -p build single
+dist:            ## write single/coll.h: the library as one file; and pair/: as coll.h and coll.c
+	@mkdir -p build single pair
 	awk -f tools/amalgamate.awk coll.h > build/coll.h
 	@mv build/coll.h single/coll.h
+	awk -v part=header -f tools/amalgamate.awk coll.h > build/coll.h
+	@mv build/coll.h pair/coll.h
+	awk -v part=source -f tools/amalgamate.awk coll.h > build/coll.c
+	@mv build/coll.c pair/coll.c
 
 bindings:        ## write the table of declarations, and from it the lowest layers for Python, Fortran and Rust (bindings/)
 	@python3 bindings/generate.py
@@ -270,8 +274,8 @@ torch:           ## the back end of torch.distributed, as build/torch/coll_torch
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
 
-clean:           ## remove build/
-	rm -rf build
+clean:           ## remove build/ and pair/
+	rm -rf build pair
 
 # ---- what the targets above run, once their dependencies are there
 
