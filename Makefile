@@ -12,7 +12,7 @@ WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-
 FLAGS_release = -O2
 # Debug and sanitizer builds hold the library to what must hold inside (COLL_ASSERT); a release does not look.
 FLAGS_debug   = -O0 -g -DCOLL_ASSERT
-# Compiled several times sooner than release, and slower: for tests of programs whose speed is of no account.
+# Compiled several times sooner than release, and slower: for tests whose speed does not matter.
 FLAGS_plain   = -O0 -DCOLL__ONE_TIER -DCOLL_ASSERT
 # With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
 # compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
@@ -161,7 +161,7 @@ test-mpi:        ## the contract, random programs and failures over Open MPI and
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision
 
-# Always made anew: a checkout does not say which of its files is the older one.
+# Always made: a checkout does not say which of its files is the older one.
 dist:            ## write single/coll.h: the library as one file; and pair/: as coll.h and coll.c
 	@mkdir -p build single pair
 	awk -f tools/amalgamate.awk coll.h > build/coll.h
@@ -247,7 +247,7 @@ INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LI
             $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(FUNCTIONS:%=$(MANDIR)/man3/%.3) \
             $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
 
-# Where the library and the header lie is in coll.pc, which is therefore written anew.
+# Where the library and the header lie is in coll.pc, which is therefore written again.
 abi:             ## write down what libcoll shows, for tests/test_packages.sh: once for a new minor version
 	@sh packages/abi.sh write
 

@@ -77,7 +77,7 @@
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
  *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
- *     coll_patience.h               the loop that waits, and looks after those it waits for
+ *     coll_patience.h               the loop that waits, and monitors the ranks it waits for
  *     coll_feedback.h               what a wire leaves out is kept, and added the next time
  *     coll_prepared.h               requests: made ready, started, and started again
  *     coll_list.h                   many tensors in one operation

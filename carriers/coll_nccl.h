@@ -80,7 +80,7 @@ static void coll__nccl_end(coll_comm *comm)
     coll__gpu_leave(me->gpu);
 }
 
-/* Has all that was begun come to its end?  It is waited for a little. */
+/* Has all that was begun ended?  Waits for it a little. */
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;

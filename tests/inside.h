@@ -4,7 +4,7 @@
  * the sentence of a start that has failed (coll__start_error, and coll_error(NULL) of what is linked), the mark of a thread, and
  * its tables, whose addresses differ.
  *
- * Takes the macros that the linked object was compiled with, of which COLL__ONE_TIER is of no account: it says how the arithmetic
+ * Takes the macros that the linked object was compiled with, but for COLL__ONE_TIER: it says how the arithmetic
  * is compiled that the test itself calls.  And it takes an optimiser, without which all would be compiled, and the folder above
  * as one of system headers: the Makefile sees to that. */
 #ifndef TESTS_INSIDE_H

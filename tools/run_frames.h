@@ -138,7 +138,7 @@ static long find_number(const struct frame *frame, const char *name, long low, l
     return end == text || *end || errno || value < low || value > high ? -1 : value;
 }
 
-/* Words of others on their way to a terminal, at most so many bytes.  The caller owns it. */
+/* Words of others on their way to a terminal, up to `most` bytes.  The caller owns it. */
 static char *printable(const char *text, size_t most)
 {
     char *copy = must(strndup(text, most));

@@ -13,7 +13,7 @@
  * Nothing of the program's communicator is used but to make three of our own: one for messages, one for collectives, and one from
  * which others are made, so that neither tags nor orders can meet the program's.  All have MPI_ERRORS_RETURN.
  *
- * There is no thread: ranks hear of one another only inside calls of the library, or of MPI where it moves things by itself.
+ * There is no thread: ranks learn of one another only inside calls of the library, or of MPI where it moves things by itself.
  * Below MPI_THREAD_SERIALIZED calls may come from the thread alone that opened it.  With SERIALIZED the program sees to it that
  * no two threads are inside MPI or this library at once; with MULTIPLE the library's own rules are enough.
  *

@@ -4,7 +4,7 @@
  * those behind it are left out, so that a call is written down as if nothing ever failed, and looked at when it is over.
  *
  * A communicator made here does not block: NCCL says ncclInProgress, and it is asked until it has an answer; meanwhile the
- * connections between the hosts are looked after, so that a rank that is lost ends the waiting. */
+ * connections between the hosts are monitored, so that a rank that is lost ends the waiting. */
 #ifndef COLL_NCCL_STATE_H
 #define COLL_NCCL_STATE_H
 

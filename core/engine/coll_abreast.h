@@ -106,8 +106,8 @@ static bool coll__is_after_any(coll_request *r, const coll__touched *all)
     return false;
 }
 
-/* May a call begin while those in front of it run, which have these workspaces, and touch `all` of that?  What decides is this
- * rank's own affair. */
+/* May a call begin while those in front of it run, which have these workspaces, and touch `all` of that?  Ranks
+ * may decide differently. */
 static bool coll__begins_abreast(coll_request *r, uint64_t taken, const coll__touched *all)
 {
     const coll__touched *t = coll__touched_by(r);

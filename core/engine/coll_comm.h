@@ -1,6 +1,6 @@
 /* coll_comm.h - a communicator and its requests: what they hold, how a call is named, how the first failure ends all.
  *
- *   session      what all communicators of one coll_init share: the transport, the messages, the fate
+ *   session      what all communicators of one coll_init share: the transport, the messages, the failure
  *   comm       some ranks of it, numbered from 0
  *   order      collectives that are carried out one after the other: each communicator has one, and each prepared call
  *   request    one operation; a collective that the engine runs has an execution
@@ -289,7 +289,7 @@ typedef struct coll__yields {
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-/* Looking after those that one waits for. */
+/* The functions that monitor the ranks for which a call waits. */
 #define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
 
 /* What this rank does.  Other threads read it, in whole words that are atomic each by itself; `turn` changes whenever the others

@@ -35,7 +35,7 @@ static coll_status coll__order_join(coll__order *order)
     return COLL_OK;
 }
 
-/* Its groups are gone, or are nobody's business. */
+/* Forget its groups: they are freed, or not needed. */
 static void coll__order_forget(coll__order *order)
 {
     order->group = NULL;

@@ -209,7 +209,7 @@ static int64_t coll__patience_next(const coll__patience *p)
     return freed_or_report < next ? freed_or_report : next;
 }
 
-/* Do what is due.  An error means that our patience has come to its end. */
+/* Do what is due.  An error means that the wait timed out. */
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
     const coll__session *session = r->comm->session;

@@ -191,7 +191,7 @@ static inline bool coll__pause(coll__session *session, int looks)
  * Communicators of one session may be used from different threads at once; one thread is inside, the holder.  Threads that wait
  * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
  * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
- * (coll_background.h), which gives way to every entrant. */
+ * (coll_background.h), which lets every entrant in first. */
 
 static void coll__session_take_locked(coll_comm *comm)
 {

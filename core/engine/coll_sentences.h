@@ -137,7 +137,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     return status;
 }
 
-/* The sentence of a communicator that has come to its end. */
+/* The sentence of a communicator that has failed. */
 static void coll__print_failure(coll_comm *comm)
 {
     const coll__session *session = comm->session;

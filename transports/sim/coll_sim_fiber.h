@@ -219,8 +219,8 @@ static bool coll__fibers_make(coll__sim *w)
     return true;
 }
 
-/* After the end of a world every rank goes on, one after the other: nothing makes them wait any more.  So each of them comes to
- * its end, or to coll_shrink. */
+/* After the end of a world every rank goes on, one after the other: nothing makes them wait any more.  So each of them ends, or
+ * calls coll_shrink. */
 static void coll__sim_wind_up(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++) {

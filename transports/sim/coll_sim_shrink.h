@@ -1,6 +1,6 @@
 /* coll_sim_shrink.h - after the end of a simulated world: those who are left make the next one of it.
  *
- * When a world ends, every rank goes on until it comes to its end or to coll_shrink.  Then all is known: who is there and, of
+ * When a world ends, every rank goes on until it ends or calls coll_shrink.  Then all is known: who is there and, of
  * those, who can reach whom, for a network that was cut stays so.  They meet at the first of their list that is there, as over
  * TCP; those whom it cannot reach meet at the next.  Most of the list must have come together for the next world, which
  * takes the place of the one before: the same places, stacks, NICs and faults still to come, but ranks, lanes and a failure of

@@ -3,7 +3,7 @@
  * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all connections
  * that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes, and 32 more
  * of one whose hello was right.  While the job starts, a greeting may take COLL__GREETING_MS.  Later a rank that has begun
- * to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.
+ * to dial may well compute for minutes before it goes on: then only connections without a valid hello are limited in time.
  * When there is no room, whoever has said the least, and among these the first to come, makes room for the next one: never one
  * that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that keeps
  * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
@@ -273,7 +273,7 @@ static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, 
     return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
 }
 
-/* Turn a connection away, with the reason, in answer to a greeting that has failed or, NULL, come to its end.  What has come is
+/* Turn a connection away, with the reason, in answer to a greeting that has failed or, NULL, succeeded.  What has come is
  * read before the end, or the reason could be lost on the way. */
 static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__greet *g, coll_status status, const char *reason)
 {
@@ -456,7 +456,7 @@ static int coll__greeting_least(const coll__tcp *tcp)
     return least ? (int)(least - tcp->greetings) : 0;
 }
 
-/* Make room, without a word to the one who goes.  That it happens is told once a second at most. */
+/* Close a connection to make room, and send it no reason.  Log this once a second at most. */
 static void coll__greeting_drop(coll__tcp *tcp, int index)
 {
     coll__io_forget(&tcp->io, tcp->greetings[index].pipe.fd);

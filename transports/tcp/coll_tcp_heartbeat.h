@@ -299,7 +299,7 @@ static void coll__blame_link(const coll__heartbeat *p, coll_failure *failure, in
 }
 
 /* Ranks that have sent no heartbeat for too long.  They come at intervals, and who is the first to be given up has missed
- * one more: those who have been silent for the whole limit then have met the same fate.  When they are most of the job, it is
+ * one more: those who have been silent for the whole limit then have failed, too.  When they are most of the job, it is
  * rank 0 that is cut off. */
 static void coll__judge_silence(coll__heartbeat *p, int64_t now)
 {
@@ -369,7 +369,7 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     p->has_left[rank] = 1;
     p->departed[p->departed_count++] = rank;
     coll__heartbeat_news(p);
-    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without a word on that   */
+    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without an answer        */
         const coll_failure cause = p->report;
         coll__heartbeat_report(p, &cause, p->is_suspicion);
     }

@@ -10,7 +10,7 @@ enum {
     COLL__ACCEPTS_AT_ONCE = 256,
     COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in */
     COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one try; the last address; then */
-    COLL__YOUNG_MS = 20,                          /* a connection may stay so long without a word, in any crowd */
+    COLL__YOUNG_MS = 20,                          /* a connection may send nothing for so long, in any crowd */
     COLL__TABLE_MS = 5000,
     COLL__REFUSED_TELL_MS = 5000,                 /* the same refusal is told again                           */
     COLL__ANSWERS_A_SECOND = 200,                 /* to hellos of those who have not proved the key, and one a rank */
