@@ -12,7 +12,7 @@ WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-
 FLAGS_release = -O2
 # Debug and sanitizer builds hold the library to what must hold inside (COLL_ASSERT); a release does not look.
 FLAGS_debug   = -O0 -g -DCOLL_ASSERT
-# Compiled several times sooner than release, and slower: for tests of programs whose speed is of no account.
+# Compiled several times sooner than release, and slower: for tests whose speed does not matter.
 FLAGS_plain   = -O0 -DCOLL__ONE_TIER -DCOLL_ASSERT
 # With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
 # compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
@@ -76,11 +76,15 @@ test-all:        ## what `make test` leaves out: sanitizers, fuzzing, other mach
 	@sh tools/deps.sh rest
 	@$(MAKE) --no-print-directory run-test-all
 
-# Always made anew: a checkout does not say which of its files is the older one.
-dist:            ## write single/coll.h: the library as one file
-	@mkdir -p build single
+# Always made: a checkout does not say which of its files is the older one.
+dist:            ## write single/coll.h: the library as one file; and pair/: as coll.h and coll.c
+	@mkdir -p build single pair
 	awk -f tools/amalgamate.awk coll.h > build/coll.h
 	@mv build/coll.h single/coll.h
+	awk -v part=header -f tools/amalgamate.awk coll.h > build/coll.h
+	@mv build/coll.h pair/coll.h
+	awk -v part=source -f tools/amalgamate.awk coll.h > build/coll.c
+	@mv build/coll.c pair/coll.c
 
 bindings:        ## write the table of declarations, and from it the lowest layers for Python, Fortran and Rust (bindings/)
 	@python3 bindings/generate.py
@@ -158,7 +162,7 @@ INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LI
             $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(FUNCTIONS:%=$(MANDIR)/man3/%.3) \
             $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
 
-# Where the library and the header lie is in coll.pc, which is therefore written anew.
+# Where the library and the header lie is in coll.pc, which is therefore written again.
 abi:             ## write down what libcoll shows, for tests/build/test_packages.sh: once for a new minor version
 	@sh packages/abi.sh write
 
@@ -185,8 +189,8 @@ torch:           ## the back end of torch.distributed, as build/torch/coll_torch
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
 
-clean:           ## remove build/
-	rm -rf build
+clean:           ## remove build/ and pair/
+	rm -rf build pair
 
 # ---- what the targets above run, once their dependencies are there
 

@@ -145,7 +145,7 @@ build_all() {
     done
 }
 
-# Work gives way to what waits, whose deadlines are looked at.
+# Suites that compute have a lower priority than those that mostly wait, which check deadlines.
 in_lanes() { # run the suites that `suites` lists
     count=0 lanes=
     while [ $count -lt "$processors" ]; do
@@ -166,6 +166,8 @@ tier=check
 suite layers             sh tests/layers.sh
 suite layers-planted     sh tests/layers.sh planted
 suite style              styled
+suite words              sh tests/words.sh
+suite words-planted      sh tests/words.sh planted
 suite single             sh tests/build/test_single.sh
 suite asserts            program plain test_asserts
 suite check-numbers      program plain test_numbers

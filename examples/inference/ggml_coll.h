@@ -36,7 +36,7 @@ typedef struct tensor_sum {
     char       why[160];                          /* the sentence of tensor_sum_begin, where that fails       */
 } tensor_sum;
 
-/* Do the elements lie one behind the other?  What a dimension of one element has for nb is of no account. */
+/* Do the elements lie one behind the other?  The nb of a dimension of one element does not matter. */
 static inline bool tensor_is_contiguous(const tensor *t, size_t element)
 {
     size_t next = element;

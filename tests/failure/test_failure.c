@@ -31,7 +31,7 @@ static const char *const phase_names[] = {
 typedef struct report {
     coll_status status, later, shrunk, again;     /* of the call that had to fail; the next; of coll_shrink; of its calls */
     int         rank, size, failed[RANKS_MOST], failed_count, lost_count, wrong;
-    int         done;                             /* this rank has come to its end                            */
+    int         done;                             /* this rank has ended                                      */
     int64_t     known_ms, free_ms;
     char        sentence[512], cause[256];
 } report;

@@ -290,7 +290,7 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
         char tally_text[64];
         if (!(left >> i & 1)) continue;
         snprintf(tally_text, sizeof tally_text, "only %d of %d ranks are left", count, p->size);
-        CHECK(r->is_done, "%s: rank %d has not come to its end", case_name, i);
+        CHECK(r->is_done, "%s: rank %d has not ended", case_name, i);
         CHECK(!is_enough || r->shrunk == COLL_OK, "%s: rank %d, one of %d left: %d: %s", case_name, i, count, (int)r->shrunk,
               r->sentence);
         CHECK(agreed == 0 || (r->shrunk == COLL_OK && r->members == left && r->size == count),

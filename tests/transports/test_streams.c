@@ -1,4 +1,4 @@
-/* test_streams.c - standard input, output and error belong to the program: where it has closed some of them, no descriptor of the
+/* test_streams.c - standard input, output and error are the program's: where it has closed some of them, no descriptor of the
  * library takes their numbers; and where standard error cannot be written to, no log line ends the program. */
 #define _GNU_SOURCE
 #include "../../coll.h"

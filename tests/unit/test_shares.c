@@ -248,7 +248,7 @@ static void test_time(void)
     }
 }
 
-/* ---- >>measured anew ---- */
+/* ---- >>measured again ---- */
 
 typedef struct kept { const char *rates, *evens; double gbit; } kept;
 

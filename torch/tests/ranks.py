@@ -231,7 +231,7 @@ def test_futures():
     same(chained.wait(), torch.full((3,), float(size() * (size() + 1))))
     work = dist.all_reduce(x, async_op=True)
     work.wait()
-    assert work.get_future().done()               # also when it is asked for afterwards
+    assert work.get_future().done()               # also when requested afterwards
     same(work.result()[0], x)
     assert dist.barrier(async_op=True).get_future().wait() == []
 
