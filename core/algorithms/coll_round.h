@@ -115,12 +115,6 @@ static inline coll__span coll__slots(coll__place place, int first, int slots, in
 
 static inline coll__span coll__slot_of(coll__place place, int slot, int about) { return coll__slots(place, slot, 1, about); }
 
-/* Consecutive slots that all have values of one block. */
-static inline coll__span coll__same(coll__place place, int first, int slots, int about)
-{
-    return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about, .is_same = true };
-}
-
 /* ---- >>steps ---- */
 
 static inline void coll__send(coll__round *now, int peer, coll__span span)
