@@ -184,7 +184,7 @@ uninstall:       ## remove what `make install` has written there
 	-rmdir $(DESTDIR)$(LIBDIR)/cmake/coll 2> /dev/null
 
 torch:           ## the back end of torch.distributed, as build/torch/coll_torch (takes PyTorch; see docs/torch.md)
-	@$(MAKE) --no-print-directory -f torch/Makefile
+	@$(MAKE) --no-print-directory -f bindings/torch/Makefile
 
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h

@@ -30,7 +30,7 @@ bench-busy: $(BUILD)/busy ## waiting beside programs that compute, by blocking s
 	@python3 bench/busy.py --build $(BUILD) $(BUSY)
 
 bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
-	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
+	@PYTHONPATH=bindings/python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
 
 bench-ddp: torch ## steps of training under PyTorch beside Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7

@@ -37,13 +37,13 @@ def main():
     table = declarations.table_of(header(), text_of('core/contract/coll_shape.h'))
     outputs = {
         'bindings/coll.json': readable(table) + '\n',
-        'python/coll/_abi.py': python.abi(table),
-        'python/coll/_calls.py': python_calls.module(table),
+        'bindings/python/coll/_abi.py': python.abi(table),
+        'bindings/python/coll/_calls.py': python_calls.module(table),
         'bindings/fortran/coll_raw.f90': fortran.module(table),
         'bindings/rust/coll-sys/src/lib.rs': rust.crate(table),
     }
     version = '.'.join(str(row['value']) for row in table['constants'])
-    for path in ('python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml', 'bindings/rust/coll/Cargo.toml'):
+    for path in ('bindings/python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml', 'bindings/rust/coll/Cargo.toml'):
         outputs[path] = re.sub(r'(?m)(^|coll-sys = .*)version = "[^"]*"', rf'\g<1>version = "{version}"', text_of(path))
     if sys.argv[1:] == ['--check']:
         stale = [path for path, text in outputs.items()

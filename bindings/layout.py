@@ -41,7 +41,7 @@ def c_program(table):
 
 
 def python_lines(table):
-    sys.path.insert(0, os.path.join(ROOT, 'python', 'coll'))
+    sys.path.insert(0, os.path.join(ROOT, 'bindings', 'python', 'coll'))
     import _abi
     from ctypes import sizeof
     lines = []

@@ -1,4 +1,4 @@
-"""python/coll/_abi.py: the declarations for ctypes."""
+"""bindings/python/coll/_abi.py: the declarations for ctypes."""
 import textwrap
 
 SIMPLE = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'c_size_t', 'double': 'c_double', 'float': 'c_float',

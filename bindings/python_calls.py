@@ -1,4 +1,4 @@
-"""python/coll/_calls.py: a method for each collective and each of its forms, with types and docstrings.
+"""bindings/python/coll/_calls.py: a method for each collective and each of its forms, with types and docstrings.
 
 What a method takes follows from its row of shapes: `op` where it reduces, `root` where it has one, counts where blocks have
 lengths of their own.  SAYS tells in a sentence what each does, and the shapes for x of shape s on `size` ranks."""

@@ -6,7 +6,7 @@
 # alone: so functions are written here.  Tables, whose first line ends with "= {", are as long as they must be.
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- coll.h coll.hpp coll.c coll_impl.h Makefile \
-    $(find core transports carriers tests tools packages examples bench bindings python torch .ci \
+    $(find core transports carriers tests tools packages examples bench bindings .ci \
     -type f \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -name '*.mk' \
     -o -path .ci/run \) | sort)
 awk '

@@ -2,7 +2,7 @@
 # test_python.sh - the table of declarations and what is made of it, and the Python package.
 #   usage: [CC=cc] sh tests/bindings/test_python.sh [unittest's names, like test_requests]
 #
-# Ends with "N passed, N failed": checks of the bindings, and tests of python/tests.
+# Ends with "N passed, N failed": checks of the bindings, and tests of bindings/python/tests.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/support/folder.sh
 : "${CC:=cc}"
@@ -46,18 +46,19 @@ else echo "left out - Rust: there is no rustc here"; fi
 
 # Without a library it is compiled from the single file, once.
 for time in first second; do
-    env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=python CC="$CC" LD_LIBRARY_PATH= "$python" -c '
+    env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=bindings/python CC="$CC" LD_LIBRARY_PATH= "$python" -c '
 import coll; print(coll.spawn(2, lambda comm: comm.allreduce(1)))'
     verdict $? "from the single file, the $time time"
 done
 [ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; verdict $? "it was compiled once"
-if COLL_LIBRARY=/nowhere.so PYTHONPATH=python "$python" -c 'import coll' 2> /dev/null; then false; fi
+if COLL_LIBRARY=/nowhere.so PYTHONPATH=bindings/python "$python" -c 'import coll' 2> /dev/null; then false; fi
 verdict $? "a library that COLL_LIBRARY names and is not there is an error"
 
 export COLL_DIGITS="$PWD/$(folder release)/train_digits"
-export COLL_LIBRARY="$dir/libcoll.so" COLL_RUN="$PWD/$(folder release)/coll-run" PYTHONPATH="$PWD/python:$PWD/python/tests"
+export COLL_LIBRARY="$dir/libcoll.so" COLL_RUN="$PWD/$(folder release)/coll-run"
+export PYTHONPATH="$PWD/bindings/python:$PWD/bindings/python/tests"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default
-(cd python/tests && "$python" -m unittest -v "$@") > "$dir/log" 2>&1
+(cd bindings/python/tests && "$python" -m unittest -v "$@") > "$dir/log" 2>&1
 status=$?
 cat "$dir/log"
 ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} in .*/\1/p' "$dir/log")
@@ -65,7 +66,7 @@ wrong=$(grep -cE '^(FAIL|ERROR): ' "$dir/log")
 [ $status -eq 0 ] || [ "$wrong" -gt 0 ] || wrong=1
 passed=$((passed + ${ran:-0} - wrong)) failed=$((failed + wrong))
 if command -v mypy > /dev/null 2>&1; then
-    (cd python && mypy --python-executable "$python" coll); verdict $? "mypy"
+    (cd bindings/python && mypy --python-executable "$python" coll); verdict $? "mypy"
 fi
 [ "$passed" -ge 0 ] || passed=0
 echo "$passed passed, $failed failed"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_torch.sh - the back end of torch.distributed (torch/), under torch's own launcher.
+# test_torch.sh - the back end of torch.distributed (bindings/torch/), under torch's own launcher.
 #   usage: sh tests/bindings/test_torch.sh [conformance]         conformance: PyTorch's own tests of back ends alone
 #
 # Ends with "N passed, N failed".
@@ -17,7 +17,7 @@ fi
 make --no-print-directory torch TORCH_PYTHON="$python" || { echo "0 passed, 1 failed"; exit 1; }
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-ranks=$PWD/torch/tests/ranks.py
+ranks=$PWD/bindings/torch/tests/ranks.py
 export PYTHONPATH="$PWD/build/torch" PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
 # Under Python 3.11 the launcher of 1.13 fails over its own default of -r and -t; a rank that is not there gives it others.
@@ -31,12 +31,13 @@ launched() { # expected ranks test...: as many lines "ok" as there are tests
     [ "$right" -eq "$expected" ] || grep -v '^ok - ' "$dir/log"
 }
 
-conforms() { # ranks: every test of PyTorch's ends as torch/tests/conformance.txt says
-    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" torch/tests/conformance.py > "$dir/verdicts" 2> "$dir/log"
+conforms() { # ranks: every test of PyTorch's ends as conformance.txt says
+    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" bindings/torch/tests/conformance.py > "$dir/verdicts" 2> "$dir/log"
     awk -v ranks="$1" '
         FILENAME == ARGV[1] { if (/^[^#]/) wanted[$1] = $(2 * ranks - 1); next }
         $2 in wanted { count++; if ($1 == wanted[$2]) right++; else print "FAILED - " $2 ": " $1 ", and not " wanted[$2] }
-        END { for (name in wanted) all++; print right + 0, all - right }' torch/tests/conformance.txt "$dir/verdicts" > "$dir/sum"
+        END { for (name in wanted) all++; print right + 0, all - right }' bindings/torch/tests/conformance.txt \
+        "$dir/verdicts" > "$dir/sum"
     grep FAILED "$dir/sum" && cat "$dir/log"
     passed=$((passed + $(awk 'END { print $1 }' "$dir/sum"))) failed=$((failed + $(awk 'END { print $2 }' "$dir/sum")))
 }

@@ -7,7 +7,7 @@ import unittest
 
 from support import HERE, launched
 
-EXAMPLE = os.path.join(HERE, '..', '..', 'examples', 'python', 'train_digits.py')
+EXAMPLE = os.path.join(HERE, '..', '..', '..', 'examples', 'python', 'train_digits.py')
 
 
 class Digits(unittest.TestCase):

@@ -8,7 +8,7 @@ import unittest
 
 from support import HERE, launched
 
-PAGE = os.path.join(HERE, '..', '..', 'docs', 'python.md')
+PAGE = os.path.join(HERE, '..', '..', '..', 'docs', 'python.md')
 
 
 class Page(unittest.TestCase):

@@ -25,7 +25,7 @@ def _installed() -> Iterator[str]:
 
 
 def _header() -> Optional[str]:
-    places = [os.path.join(HERE, 'coll.h'), os.path.join(HERE, '..', '..', 'single', 'coll.h'), '/usr/local/include/coll.h',
+    places = [os.path.join(HERE, 'coll.h'), os.path.join(HERE, '..', '..', '..', 'single', 'coll.h'), '/usr/local/include/coll.h',
               '/usr/include/coll.h']
     return next((place for place in places if os.path.exists(place)), None)
 
