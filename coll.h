@@ -738,7 +738,7 @@ typedef enum coll_kind {
     COLL_SEND, COLL_RECV, COLL_SENDRECV
 } coll_kind;
 
-enum { COLL_NO_RANK = -1, COLL_NO_COLOR = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
+enum { COLL_RANK_NONE = -1, COLL_COLOR_NONE = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 
 /* Return the size or the name of a type, an operation or a kind. */
 COLL_API size_t      coll_type_size(coll_type type);      /* bytes of an element; 0 for an unknown type     */
@@ -789,7 +789,7 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* Divide the ranks of `comm` into communicators, one for each color.  Ranks are ordered by key, and then by rank in `comm`.
- * With COLL_NO_COLOR this rank gets none, and *out is NULL.  All ranks of `comm` must call it. */
+ * With COLL_COLOR_NONE this rank gets none, and *out is NULL.  All ranks of `comm` must call it. */
 COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out);
 
 /* Make a communicator of the ranks that share memory, or at least the host, with this one. */
@@ -802,8 +802,8 @@ COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out);
  * tag.  Creations at the same time must have different tags (0 <= tag) or different lists. */
 COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out);
 
-/* Return the rank that a rank of `comm` has in the communicator of coll_init.  COLL_NO_RANK: no such rank. */
-COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
+/* Return the rank that a rank of `comm` has in the communicator of coll_init.  COLL_RANK_NONE: no such rank. */
+COLL_API int coll_world_rank(const coll_comm *comm, int rank);
 
 /* End a communicator on every rank, with COLL_ERR_ABORTED and this sentence.  All communicators of the same coll_init end.  It
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
@@ -831,8 +831,8 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to.  It replaces an earlier
- * graph.  A list may contain a rank several times, this rank, and COLL_NO_RANK, whose block stays unchanged.  Every edge must be
- * in the lists of both its ends.  If a rank is listed several times, its n-th entry as a destination matches the n-th entry of
+ * graph.  A list may contain a rank several times, this rank, and COLL_RANK_NONE, whose block stays unchanged.  Every edge must
+ * be in the lists of both its ends.  If a rank is listed several times, its n-th entry as a destination matches the n-th entry of
  * this rank in its list of sources.
  * All ranks must call it.  The lists are copied.  Prepared neighbor calls from before cannot be restarted. */
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
@@ -875,12 +875,12 @@ COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *rec
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
-/* One buffer of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
-typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_type type; } coll_buffer;
+/* One item of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
+typedef struct coll_list_item { const void *send; void *recv; size_t count; coll_type type; } coll_list_item;
 
-/* Combine each of `n` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `buffers`
+/* Combine each of `count` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `list`
  * must stay valid until the call is finished. */
-COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op);
+COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_list_item *list, int count, coll_op op);
 
 /* Combine the elements of all ranks, and leave block r of the result on rank r.  send has size * recv_count elements.  v:
  * block r has counts[r] elements, and the blocks of send are adjacent; in a coll_call the counts are recv_counts. */
@@ -960,7 +960,7 @@ COLL_API coll_status coll_iallreduce(coll_comm *comm, const void *send, void *re
                                      coll_op op, coll_request **out);
 COLL_API coll_status coll_iallreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count,
                                            coll_type type, coll_type wire, coll_op op, coll_request **out);
-COLL_API coll_status coll_iallreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op,
+COLL_API coll_status coll_iallreduce_list(coll_comm *comm, const coll_list_item *list, int count, coll_op op,
                                           coll_request **out);
 COLL_API coll_status coll_ireduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                           coll_type type, coll_op op, coll_request **out);
@@ -1029,13 +1029,13 @@ COLL_API coll_status coll_wait_all(int count, coll_request **requests);
  * started, and NULLs.  *index = -1: none is left (COLL_OK), or the call itself failed. */
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index);
 
-/* Wait for at least one of several requests, and report all that are finished.  *count is how many, and their numbers are
- * written to indices (room for n).  Returns the first error among them; coll_test returns the status of each.  *count = 0:
+/* Wait for at least one of several requests, and report all that are finished.  *done is how many, and their numbers are
+ * written to indices (room for count).  Returns the first error among them; coll_test returns the status of each.  *done = 0:
  * none is left. */
-COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count);
+COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done);
 
 /* coll_wait_any without waiting.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
-COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index);
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index);
 
 /* Return the source, the tag and the count of a finished receive.  Each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);
@@ -1086,7 +1086,7 @@ typedef struct coll_call {
     uint64_t    seed;             /* COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks */
     float      *residual;         /* error feedback if the wire has fewer bits: as long as send, added to the input, and
                                      replaced by the part that the wire cannot represent; NULL = none        */
-    const coll_buffer *list;      /* allreduce_list                                                          */
+    const coll_list_item *list;   /* allreduce_list                                                          */
     int         list_count;
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
     int         tag;
@@ -1134,7 +1134,7 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 
 /* Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part.  COLL_AVG and COLL_USER
  * return COLL_ERR_UNSUPPORTED.  Buffers that overlap without being the same return COLL_ERR_ARGUMENT. */
-COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
+COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count, coll_type type, coll_op op);
 
 /* ---- >>inspection: choices, costs and counters ---- */
 

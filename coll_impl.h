@@ -294,9 +294,9 @@ COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm *
 
     if (status < 0) return status;
     if (out) *out = NULL;
-    if (!out || color < COLL_NO_COLOR)
+    if (!out || color < COLL_COLOR_NONE)
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, out ? "split: color %d is out of range: 0 or "
-                                                     "more, or COLL_NO_COLOR" : "split: out is NULL", color));
+                                                     "more, or COLL_COLOR_NONE" : "split: out is NULL", color));
     return coll__leave(comm, coll__split_inside(comm, color, key, out));
 }
 
@@ -342,9 +342,9 @@ COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int sou
     return status < 0 ? status : coll__leave(comm, coll__neighbors_set(comm, &graph));
 }
 
-COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
+COLL_API int coll_world_rank(const coll_comm *comm, int rank)
 {
-    return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_NO_RANK;
+    return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_RANK_NONE;
 }
 
 /* ---- >>ending on purpose, and asking why ---- */
@@ -579,8 +579,8 @@ COLL__BOTH(allreduce_mixed,
            (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
            (COLL_ALLREDUCE, send, recv, count, type, op, 0), call->wire = wire)
 
-COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_buffer *buffers, int n, coll_op op),
-           (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = buffers, call->list_count = n))
+COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_list_item *list, int count, coll_op op),
+           (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = list, call->list_count = count))
 
 COLL__SIMPLE(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
              (COLL_ALLREDUCE, send, recv, count, type, op, 0))

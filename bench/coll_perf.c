@@ -805,7 +805,7 @@ static void *make_buffer(const bench *b) { return b->o->allocates ? coll_alloc(b
 
 static void free_buffer(const bench *b, void *at)
 {
-    if (b->o->allocates) coll_alloc_free(b->comm, at);
+    if (b->o->allocates) coll_dealloc(b->comm, at);
     else free(at);
 }
 

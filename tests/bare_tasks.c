@@ -261,7 +261,7 @@ static void test_local(void)
     int32_t a[COUNT], b[COUNT];
 
     for (int i = 0; i < COUNT; i++) a[i] = i, b[i] = 2 * i;
-    CHECK(coll_reduce_local(a, b, COUNT, COLL_I32, COLL_SUM) == COLL_OK && b[COUNT - 1] == 3 * (COUNT - 1), "%d", b[COUNT - 1]);
+    CHECK(coll_reduce_local(b, a, COUNT, COLL_I32, COLL_SUM) == COLL_OK && b[COUNT - 1] == 3 * (COUNT - 1), "%d", b[COUNT - 1]);
 }
 
 int main(void)

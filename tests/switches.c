@@ -294,7 +294,7 @@ static bool is_refused(coll_comm *comm, int has, coll_status status, const char 
 /* Lists, blocks of different lengths, a named algorithm, groups by agreement, and those who are left. */
 static void forms(coll_comm *comm, number *x)
 {
-    const coll_buffer buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
+    const coll_list_item buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
     const size_t count = 1;
     const int self = 0;
     coll_call named = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = 1, .type = NUMBER, .op = COLL_SUM,

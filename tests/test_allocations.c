@@ -130,7 +130,7 @@ static coll_status step_derived(work *w)
 
 static coll_status step_list(work *w)
 {
-    const coll_buffer list[2] = { { .send = w->in, .recv = w->out, .count = N, .type = COLL_F32 },
+    const coll_list_item list[2] = { { .send = w->in, .recv = w->out, .count = N, .type = COLL_F32 },
                                   { .send = w->in + N, .recv = w->out + N, .count = 7, .type = COLL_F32 } };
     const coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 2, .op = COLL_SUM };
 

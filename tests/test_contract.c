@@ -457,12 +457,12 @@ static void run_communicators(member *m)
 
     check_made(m, coll_dup(m->comm, &copy), "coll_dup");
     if (is_over(m)) return;
-    check_made(m, coll_split(copy, odd && m->rank == 3 ? COLL_NO_COLOR : odd, -m->rank, &half), "coll_split");
+    check_made(m, coll_split(copy, odd && m->rank == 3 ? COLL_COLOR_NONE : odd, -m->rank, &half), "coll_split");
     for (int r = m->size - 1; r >= 0; r--)
         if (r != 1 || m->size < 3) ranks[n++] = r;
     if (m->rank != 1 || m->size < 3) check_made(m, coll_create(copy, ranks, n, 7, &some), "coll_create");
     if (is_over(m)) return;
-    if (some) CHECK(coll_size(some) == n && coll_parent_rank(some, 0) == m->size - 1, "%s: other ranks in it", case_name);
+    if (some) CHECK(coll_size(some) == n && coll_world_rank(some, 0) == m->size - 1, "%s: other ranks in it", case_name);
     if (half) check_made(m, coll_dup(half, &inner), "coll_dup of a split");
     run_derived(m, half, "split");
     run_derived(m, copy, "dup");

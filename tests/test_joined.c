@@ -338,7 +338,7 @@ static int go_on(coll_comm *comm, coll_comm *from, const death *d)
     if (coll_size(left) != size || coll_allgather(left, &me, named, 1, COLL_I32))
         return fprintf(stderr, "rank %d is one of %d, not %d: %s\n", me, coll_size(left), size, coll_error(left)), 1;
     for (int i = 0; i < coll_size(from); i++) {
-        const int rank = coll_parent_rank(from, i);
+        const int rank = coll_world_rank(from, i);
         if (rank >= first && rank < behind) continue;
         if (named[at++] != rank)
             return fprintf(stderr, "rank %d: number %d is rank %d, not %d\n", me, at - 1, named[at - 1], rank), 1;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_pages.sh - the programs and commands of docs/sockets.md, docs/boards.md and docs/debugging.md do what the pages say.  Those
-# of the other pages are in test_readme.sh.
+# test_pages.sh - the programs and commands of docs/sockets.md, docs/boards.md, docs/debugging.md and docs/versions.md do what the
+# pages say.  Those of the other pages are in test_readme.sh.
 #
 #   usage: [CC=cc] sh tests/test_pages.sh COLL-RUN
 #
@@ -160,6 +160,12 @@ for program in tiny full; do
     for boards in 2 4; do check "boards.md: $boards boards, $program" "./$program" $boards; done
     check "boards.md: boards that disagree, $program" "./$program" 2 disagree
 done
+
+# ---- versions.md: a program for 0.3, converted
+check "versions.md: sed converts a program for 0.3" \
+    sh -c 'sed -E -f "$0/tools/from_0_3.sed" "$0/tests/from_0_3.c" > converted.c' "$top"
+built converted.c converted
+check "versions.md: the converted program runs" ./converted
 
 # ---- debugging.md: its commands, as they stand there
 cp "$top/coll.c" "$top/single/coll.h" . && ln -s "$run" coll-run

@@ -36,7 +36,7 @@ enum { BLOCK = COUNT / RANKS };
 /* to += from, each sum rounded to 16 bits. */
 static int add(const sample *s, const uint16_t *from, uint16_t *to, size_t count)
 {
-    return coll_reduce_local(from, to, count, s->type, COLL_SUM) != COLL_OK;
+    return coll_reduce_local(to, from, count, s->type, COLL_SUM) != COLL_OK;
 }
 
 /* p - 1 rounds: pass a block on, add ours to the one that comes. */

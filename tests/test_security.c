@@ -651,7 +651,7 @@ static uint64_t call_one(coll_comm *comm, int kind, size_t count)
         types[i] = T;
         at += 4 * mine[i];
     }
-    coll_buffer list[2] = { { send, recv, c, T }, { send + c, recv + c, c / 2 + 1, T } };
+    coll_list_item list[2] = { { send, recv, c, T }, { send + c, recv + c, c / 2 + 1, T } };
     switch (kind) {
     case 0: s = coll_barrier(comm); break;
     case 1: memcpy(recv, send, c * 4); s = coll_broadcast(comm, recv, c, T, n - 1); break;

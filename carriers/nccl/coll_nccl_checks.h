@@ -35,7 +35,7 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
     coll_status status = COLL_OK;
 
     for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         if (b->count == 0) continue;
         if (b->send != COLL_IN_PLACE) status = coll__nccl_check_memory(comm, call, "send of a buffer", b->send);
         if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
@@ -68,7 +68,7 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
 /* The parts of a list, as calls. */
 static coll_call coll__nccl_list_part(const coll_call *call, int i)
 {
-    const coll_buffer *b = &call->list[i];
+    const coll_list_item *b = &call->list[i];
     coll_call one = *call;
 
     one.kind = COLL_ALLREDUCE;

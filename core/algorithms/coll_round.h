@@ -46,7 +46,7 @@ typedef struct coll__step {
 /* Whom a rank exchanges with in a neighbour operation. */
 typedef struct coll__graph {
     int sources, destinations;
-    const int *source, *destination;              /* ranks; COLL_NO_RANK: nobody                              */
+    const int *source, *destination;              /* ranks; COLL_RANK_NONE: nobody                              */
 } coll__graph;
 
 /* What an algorithm is told, and what it answers. */

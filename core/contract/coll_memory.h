@@ -68,7 +68,7 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
  *     ...
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
- *     coll_alloc_free(comm, gradients);
+ *     coll_dealloc(comm, gradients);
  *
  * Between processes of one host, the kernel copies long vectors in ordinary memory from one process to the other.  Memory from
  * coll_alloc is read in place, as between threads.  The other processes cannot write to it.  Each rank may use it or not, for any
@@ -83,13 +83,13 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
 /* Allocate memory that the ranks of this host can read in place.  It has `length` bytes, at an address that is a multiple of
  * 64, not zeroed.  NULL: there is no memory, with the sentence in coll_error(comm).  If processes share memory and the buffer
- * fits, it does not come from the communicator's allocator.  Free it with coll_alloc_free, before the last communicator of
+ * fits, it does not come from the communicator's allocator.  Free it with coll_dealloc, before the last communicator of
  * this rank is freed that was made from the same coll_init, also by coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
 /* Free memory of coll_alloc.  NULL is valid.  No call of any rank may still use it: this is so when a collective that used it
  * has returned here. */
-COLL_API void coll_alloc_free(coll_comm *comm, void *at);
+COLL_API void coll_dealloc(coll_comm *comm, void *at);
 
 #ifdef __cplusplus
 }

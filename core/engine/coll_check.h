@@ -526,7 +526,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     coll__interval *list = (coll__interval *)coll__take(coll__like(comm), (2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
     for (int i = 0; i < call->list_count && status == COLL_OK; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         coll_call one = *call;
         one.kind = COLL_ALLREDUCE;
         one.send = b->send;

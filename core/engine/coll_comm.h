@@ -474,12 +474,12 @@ static inline int coll__world_rank(const coll_comm *comm, int rank) { return com
 /* Is the call that is being made one for the extension? */
 static inline bool coll__is_extended(const coll_comm *comm) { return comm->extension && !comm->is_by_host; }
 
-/* What a rank of the session is called here; COLL_NO_RANK: it is no member. */
+/* What a rank of the session is called here; COLL_RANK_NONE: it is no member. */
 static int coll__rank_here(const coll_comm *comm, int world)
 {
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
-    return COLL_NO_RANK;
+    return COLL_RANK_NONE;
 }
 
 /* ---- >>sides ---- */

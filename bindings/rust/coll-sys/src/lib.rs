@@ -120,8 +120,8 @@ pub const COLL_SEND: coll_kind = 24;
 pub const COLL_RECV: coll_kind = 25;
 pub const COLL_SENDRECV: coll_kind = 26;
 
-pub const COLL_NO_RANK: c_int = -1;
-pub const COLL_NO_COLOR: c_int = -1;
+pub const COLL_RANK_NONE: c_int = -1;
+pub const COLL_COLOR_NONE: c_int = -1;
 pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
@@ -310,10 +310,10 @@ pub struct coll_config {
     pub site: *const c_char,
 }
 
-/// One buffer of a coll_allreduce_list
+/// One item of a coll_allreduce_list
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct coll_buffer {
+pub struct coll_list_item {
     pub send: *const c_void,
     pub recv: *mut c_void,
     pub count: usize,
@@ -372,7 +372,7 @@ pub struct coll_call {
     /// error feedback if the wire has fewer bits: as long as send, added to the input, and replaced by the part that the wire cannot represent; NULL = none
     pub residual: *mut f32,
     /// allreduce_list
-    pub list: *const coll_buffer,
+    pub list: *const coll_list_item,
     pub list_count: c_int,
     /// send: the destination; recv: the source; sendrecv: the destination
     pub root: c_int,
@@ -415,7 +415,7 @@ extern "C" {
         comm: *mut coll_comm, ranks: *const c_int, count: c_int, tag: c_int, out: *mut *mut coll_comm,
     ) -> coll_status;
     /// Return the rank that a rank of `comm` has in the communicator of coll_init
-    pub fn coll_parent_rank(comm: *const coll_comm, rank: c_int) -> c_int;
+    pub fn coll_world_rank(comm: *const coll_comm, rank: c_int) -> c_int;
     /// End a communicator on every rank, with COLL_ERR_ABORTED and this sentence
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
     /// Make a communicator of the ranks that are left after a failure
@@ -457,8 +457,8 @@ extern "C" {
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// Combine each of `n` buffers of all ranks on every rank
-    pub fn coll_allreduce_list(comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op) -> coll_status;
+    /// Combine each of `count` buffers of all ranks on every rank
+    pub fn coll_allreduce_list(comm: *mut coll_comm, list: *const coll_list_item, count: c_int, op: coll_op) -> coll_status;
     /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
@@ -579,7 +579,7 @@ extern "C" {
     ) -> coll_status;
     /// coll_allreduce_list that does not wait
     pub fn coll_iallreduce_list(
-        comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op, out: *mut *mut coll_request,
+        comm: *mut coll_comm, list: *const coll_list_item, count: c_int, op: coll_op, out: *mut *mut coll_request,
     ) -> coll_status;
     /// coll_reduce_scatter that does not wait
     pub fn coll_ireduce_scatter(
@@ -699,9 +699,11 @@ extern "C" {
     /// Wait for one of several requests
     pub fn coll_wait_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
     /// Wait for at least one of several requests, and report all that are finished
-    pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
+    pub fn coll_wait_some(
+        count: c_int, requests: *mut *mut coll_request, indices: *mut c_int, done: *mut c_int,
+    ) -> coll_status;
     /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
-    pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    pub fn coll_test_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
     /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
     /// Free a request
@@ -745,7 +747,7 @@ extern "C" {
     ) -> coll_status;
     /// Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part
     pub fn coll_reduce_local(
-        r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        inout: *mut c_void, r#in: *const c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
     /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
@@ -770,5 +772,5 @@ extern "C" {
     /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
     /// Free memory of coll_alloc
-    pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
+    pub fn coll_dealloc(comm: *mut coll_comm, at: *mut c_void);
 }

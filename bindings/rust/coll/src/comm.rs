@@ -131,7 +131,7 @@ impl Comm {
         if color.map_or(false, |color| color < 0) {
             return Err(self.mistake("split: a color is 0 or more".into()));
         }
-        self.derived(|out| unsafe { sys::coll_split(self.raw(), color.unwrap_or(sys::COLL_NO_COLOR), key, out) })
+        self.derived(|out| unsafe { sys::coll_split(self.raw(), color.unwrap_or(sys::COLL_COLOR_NONE), key, out) })
     }
 
     /// The ranks that share the host with this one.
@@ -311,8 +311,8 @@ impl Comm {
 
     /// Each of these buffers, in place; small ones travel together.
     pub fn allreduce_list<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<()> {
-        let list: Vec<sys::coll_buffer> = buffers.iter_mut()
-            .map(|buffer| sys::coll_buffer { send: IN_PLACE, recv: write(buffer), count: buffer.len(), r#type: T::TYPE })
+        let list: Vec<sys::coll_list_item> = buffers.iter_mut()
+            .map(|buffer| sys::coll_list_item { send: IN_PLACE, recv: write(buffer), count: buffer.len(), r#type: T::TYPE })
             .collect();
         self.checked(unsafe { sys::coll_allreduce_list(self.raw(), list.as_ptr(), int(list.len()), op as sys::coll_op) })
     }

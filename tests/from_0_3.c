@@ -1,0 +1,38 @@
+/* from_0_3.c - a program for coll.h 0.3, which tools/from_0_3.sed turns into one for this version: test_pages.sh compiles and
+ * runs the result.  Its names and orders are those of 0.3, on purpose. */
+#define COLL_IMPLEMENTATION
+#include "coll.h"
+
+#define WANT(condition) do { if (!(condition)) return fprintf(stderr, "line %d: %s\n", __LINE__, coll_error(comm)), 1; } while (0)
+
+static int names(coll_comm *comm)
+{
+    const int rank = coll_rank(comm), size = coll_size(comm);
+    float x[2] = { 1, (float)rank }, y[2] = { 3, 4 };
+    const coll_buffer list[] = { { x, x, 1, COLL_F32 }, { COLL_IN_PLACE, &x[1], 1, COLL_F32 } };
+    coll_comm *half;
+    float *memory;
+
+    WANT(coll_allreduce_list(comm, list, 2, COLL_SUM) == COLL_OK && x[0] == (float)size);
+    WANT(coll_split(comm, rank == 0 ? COLL_NO_COLOR : 0, 0, &half) == COLL_OK && !half == (rank == 0));
+    WANT(!half || coll_parent_rank(half, 0) == 1);
+    WANT(coll_parent_rank(comm, size) == COLL_NO_RANK);
+    coll_free(half);
+    WANT((memory = (float *)coll_alloc(comm, sizeof x)) != NULL);
+    memory[0] = 1, memory[1] = 2;
+    WANT(coll_reduce_local(memory, y, 2, COLL_F32, COLL_SUM) == COLL_OK && y[0] == 4 && y[1] == 6 && memory[1] == 2);
+    WANT(coll_reduce_local((memory + (size_t)1), &y[(0)], 1, COLL_F32, COLL_PROD) == COLL_OK && y[0] == 8);
+    coll_alloc_free(comm, memory);
+    return 0;
+}
+
+static int worker(coll_comm *comm, void *arg)
+{
+    (void)arg;
+    return names(comm);
+}
+
+int main(void)
+{
+    return coll_spawn(3, worker, NULL);
+}
