@@ -17,7 +17,7 @@
  *     }
  *     int main(void)
  *     {
- *         const int result = coll_spawn(4, worker, NULL);               four ranks, threads of this process
+ *         const int result = coll_spawn(4, worker, NULL, NULL);         four ranks, threads of this process
  *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
  *     }
  *
@@ -87,10 +87,10 @@
  *         if (coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   A communicator connects `size` ranks, numbered from 0.  A rank is a thread or a process.  The same function can run on both;
  * only the call that makes the communicator differs:
- *     coll_spawn(count, worker, arg)               the library makes `count` threads; each calls worker(comm, arg)
+ *     coll_spawn(count, worker, arg, config)       the library makes `count` threads; each calls worker(comm, arg)
  *     coll_init_threads(count, comms, config)      the program has made the threads; thread i uses comms[i]
  *     coll_init(&comm, config)                     this process is one rank; the others are other processes
- *     coll_init_custom(transport, context, rank, size, &comm)      the same over a transport that the program supplies
+ *     coll_init_custom(transport, context, rank, size, &comm, config)      the same over a transport that the program supplies
  *   The first two also work in a process of a larger job: each process then has several ranks.  COLL_RANK is the first rank of a
  * process, and COLL_SIZE is the number of all ranks.  If a launcher counts processes, its numbers are multiplied by the ranks of
  * each.  A process that has all ranks needs no network.
@@ -771,14 +771,11 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
  * threads at the same time. */
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config);
 
-/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all of them.  Returns 0 if all calls of fn returned 0, else
- * the result of the lowest rank that did not.  If no communicator can be made, it returns a negative coll_status, with the
- * sentence in coll_error(NULL).  When fn returns, `comm` is freed if fn has not freed it, as after a coll_shrink.  fn must
- * free all communicators that it makes. */
-COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
-
-/* coll_spawn with a configuration.  NULL: as coll_spawn. */
-COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
+/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all of them.  NULL for config: all values are taken from the
+ * environment.  Returns 0 if all calls of fn returned 0, else the result of the lowest rank that did not.  If no communicator can
+ * be made, it returns a negative coll_status, with the sentence in coll_error(NULL).  When fn returns, `comm` is freed if fn has
+ * not freed it, as after a coll_shrink.  fn must free all communicators that it makes. */
+COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
 
 /* Free a communicator of this rank.  Pending requests end with COLL_ERR_ABORTED, and must still be freed.  Calls of other ranks
  * on this communicator that still need this rank fail with COLL_ERR_PEER (see Communicators).  Valid in every state, and for

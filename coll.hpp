@@ -1222,7 +1222,7 @@ template <class F> struct crew {
 template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {}, error *why = nullptr)
 {
     detail::crew<std::remove_reference_t<F>> crew{ fn, !why, {}, {}, {}, {} };
-    const int status = coll_spawn_with(count, crew.work, &crew, &settings);
+    const int status = coll_spawn(count, crew.work, &crew, &settings);
     detail::raise_again(crew.thrown);
     if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_RANK_NONE, coll_error(nullptr));
     if (status < 0 && !why && detail::can_throw) detail::raise(crew.wrong);

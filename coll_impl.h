@@ -255,13 +255,8 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
     return coll__started(status, config);
 }
 
-COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
-{
-    return coll_init_custom_with(transport, context, rank, size, out, NULL);
-}
-
-COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
-                                           coll_comm **out, const coll_config *config)
+COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
+                                      coll_comm **out, const coll_config *config)
 {
     return coll__started(coll__open_custom(&coll__this_program, transport, context, rank, size, out, config), config);
 }
@@ -399,12 +394,7 @@ COLL_API const char *coll_error(const coll_comm *comm)
     return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
 }
 
-COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
-{
-    return coll_spawn_with(count, fn, arg, NULL);
-}
-
-COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
 }

@@ -898,7 +898,7 @@ int main(int argc, char **argv)
     find_processors(&o);
     setvbuf(stdout, NULL, _IOLBF, 0);             /* a line is seen when it is measured */
     if (o.threads) {
-        const int status = coll_spawn(o.threads, run, &o);
+        const int status = coll_spawn(o.threads, run, &o, NULL);
         if (status < 0) fprintf(stderr, "coll_perf: %s\n", coll_error(NULL));
         return status < 0 ? EXIT_WRONG : status;
     }

@@ -100,7 +100,7 @@ static rank world[RANKS], alone;
 static coll_status open_rank(rank *me, int number, int size, const coll_allocator *memory)
 {
     const coll_config config = { .allocator = memory };
-    return coll_init_custom_with(&tasks, me, number, size, &me->comm, &config);
+    return coll_init_custom(&tasks, me, number, size, &me->comm, &config);
 }
 
 static void open_world(void)

@@ -34,5 +34,11 @@ static int worker(coll_comm *comm, void *arg)
 
 int main(void)
 {
-    return coll_spawn(3, worker, NULL);
+    const coll_config config = { .log_level = COLL_LOG_ERROR };
+    const int sizes[] = { 3, 4 };
+
+    if (coll_spawn(sizes[0], worker, NULL) || coll_spawn((int)(sizeof sizes / sizeof *sizes) * (sizes[1] - (1)),
+                                                         worker,
+                                                         (void *)(&sizes[(0)]))) return 1;
+    return coll_spawn_with(3, worker, NULL, &config);
 }

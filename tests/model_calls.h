@@ -155,7 +155,7 @@ SUPPORT int model_run(const char *name, int size, const coll_config *config, int
     const bool has_sites = !strcmp(name, "sim-sites");
     const coll_sim machine = { .ranks_per_host = has_sites ? 2 : 3, .hosts_per_site = has_sites ? 2 : 0 };
     const coll_config simulated = { .transport = "sim", .sim = &machine };
-    return coll_spawn_with(size, worker, arg, &simulated);
+    return coll_spawn(size, worker, arg, &simulated);
 }
 
 /* Why a world cannot be had here; NULL: it can. */

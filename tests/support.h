@@ -373,7 +373,7 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_config config = { .transport = "sim" };
-    const int result = coll_spawn_with(size, worker, arg, &config);
+    const int result = coll_spawn(size, worker, arg, &config);
 
     if (result) fprintf(stderr, "a simulated world ends with %d: %s\n", result, coll_error(NULL));
     return result != 0;

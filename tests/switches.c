@@ -182,7 +182,7 @@ static COLL__UNUSED int world_of(const char *transport)
     if (!strcmp(transport, "sim")) return 0;      /* which has no other name than that in the environment     */
 #endif
     setenv("COLL_TRANSPORT", transport, 1);
-    const int wrong = coll_spawn(size, worker, &size);
+    const int wrong = coll_spawn(size, worker, &size, NULL);
     unsetenv("COLL_TRANSPORT");
     return wrong;
 }
@@ -203,7 +203,7 @@ static int process_of(const char *address, int first, int count, int lanes)
         setenv("COLL_RANK", rank, 1);
         setenv("COLL_SIZE", "3", 1);
         setenv("COLL_ADDR", address, 1);
-        return coll_spawn(count, worker, &size);
+        return coll_spawn(count, worker, &size, NULL);
     }
     config.tcp.lanes = lanes;
     config.tcp.share_memory = lanes > 1 ? -1 : 0;

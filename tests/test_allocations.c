@@ -375,7 +375,7 @@ static void run_trial(trial *t)
     if (!strcmp(t->world, "tcp")) run_two(t, &allocator, 1);
     else if (!strcmp(t->world, "joined")) run_two(t, &allocator, 2);
     else {
-        const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);
+        const int result = coll_spawn(is_alone ? 1 : 3, worker, t, &config);
         if (result < 0) t->worst[0] = result;
     }
 }

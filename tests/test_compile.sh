@@ -60,7 +60,7 @@ static int worker(coll_comm *comm, void *)
     return x == 3 ? 0 : 2;
 }
 extern "C" int use(coll_comm *comm, float *x);
-int main() { return coll_spawn(3, worker, nullptr); }
+int main() { return coll_spawn(3, worker, nullptr, nullptr); }
 CC
 cat > use.cpp <<'CC'
 #include "coll.h"

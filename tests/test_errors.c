@@ -254,9 +254,10 @@ static void nulls_case(const void *arg)
     CHECK(coll_init_threads(-3, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "-3"), "coll_init_threads(-3): %s",
           coll_error(NULL));
     CHECK(coll_init_threads(INT_MAX, comms, NULL) == ARGUMENT, "coll_init_threads(INT_MAX): %s", coll_error(NULL));
-    CHECK(coll_spawn(2, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_spawn of NULL: %s", coll_error(NULL));
-    CHECK(coll_spawn(0, never, NULL) == ARGUMENT && coll_spawn(-1, never, NULL) == ARGUMENT, "coll_spawn(0): %s",
+    CHECK(coll_spawn(2, NULL, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_spawn of NULL: %s",
           coll_error(NULL));
+    CHECK(coll_spawn(0, never, NULL, NULL) == ARGUMENT && coll_spawn(-1, never, NULL, NULL) == ARGUMENT,
+          "coll_spawn(0): %s", coll_error(NULL));
     CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") &&
           !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of what there is not");
 }

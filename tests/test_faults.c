@@ -186,7 +186,7 @@ static void setup_case(const void *arg)
 
     clearenv(), putenv("COLL_DEBUG=none");
     for (int i = 0; s->environment[i]; i++) putenv((char *)(uintptr_t)s->environment[i]);
-    if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL);
+    if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL, NULL);
     else if (s->threads > 0) status = coll_init_threads(s->threads, comms, &s->config);
     else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
     CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,

@@ -524,7 +524,7 @@ static void spawn_case(const void *arg)
         setenv(names[0], number, 1);
         setenv(names[1], counts_ranks ? "6" : "3", 1);
         setenv("COLL_START_TIMEOUT_MS", "20000", 1);
-        exit(coll_spawn(2, spawned, NULL) != 0);
+        exit(coll_spawn(2, spawned, NULL, NULL) != 0);
     }
     for (int p = 0; p < 3; p++) await_process(pids[p], p);
     close(port);

@@ -424,7 +424,7 @@ static void long_case(const void *arg)
     for (int i = 0; i < 3; i++) {
         trip t = { i ? other : first, 0 };
         setenv("COLL_SIM", links[i], 1);
-        CHECK(!coll_spawn(*size, travel, &t), "%s: %s", case_name, links[i]);
+        CHECK(!coll_spawn(*size, travel, &t, NULL), "%s: %s", case_name, links[i]);
         CHECK(!i || !memcmp(first, other, LONG_COUNT * sizeof *first), "%s: other bits with %s", case_name, links[i]);
         const double bytes = LONG_COUNT * 4.0 * 2 * (*size - 1) / *size, rate = i == 2 ? 5e8 : 1.25e8;
         const double ramp = 2 * (*size - 1) * (i == 0 ? 12e-6 : i == 1 ? 5e-3 : 20e-3);

@@ -630,7 +630,7 @@ static void test_calls(const char *world, int size, int count)
     for (int k = 0; k < count; k++) example_make(&s.examples[k], size, ++number);
     if (!strcmp(world, "sim")) {
         const coll_config config = { .transport = "sim" };
-        failed = coll_spawn_with(size, play, &s, &config);
+        failed = coll_spawn(size, play, &s, &config);
         if (failed) fprintf(stderr, "%s\n", coll_error(NULL));
     } else failed = support_run(world, size, play, &s);
     CHECK(failed == 0, "%s, %d ranks: %d failed", world, size, failed);

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         if (!comm) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
         return coll_barrier(comm) || coll_free(comm);
     }
-    return coll_spawn(3, worker, NULL) || coll_free(join_list(0, 1, "127.0.0.1:4000"));
+    return coll_spawn(3, worker, NULL, NULL) || coll_free(join_list(0, 1, "127.0.0.1:4000"));
 }
 END
 } > sockets.c
@@ -116,7 +116,7 @@ static int exercise(void)
 
     b = (board){ .rank = me, .size = count, .last_ms = line_ms() };
     board_meet(&b);
-    if (coll_init_custom_with(&board_transport, &b, me, count, &comm, &config)) return 1;
+    if (coll_init_custom(&board_transport, &b, me, count, &comm, &config)) return 1;
     for (int turn = 0; turn < 5; turn++) {
         mine = me * 10 + turn;
         for (int i = 0; i < 3000; i++) x[i] = (float)(me + i + turn);
@@ -184,7 +184,7 @@ static int worker(coll_comm *comm, void *arg)
     explain_failure(comm, &call);
     return 0;
 }
-int main(void) { return coll_spawn(1, worker, NULL); }
+int main(void) { return coll_spawn(1, worker, NULL, NULL); }
 END
 } > explain.c
 check "debugging.md: explain_failure compiles" "${CC:-cc}" explain.c coll.o -pthread -o explain

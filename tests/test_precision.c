@@ -191,7 +191,7 @@ int main(void)
     for (int i = 0; i < 3; i++) {
         sample_fill(&samples[i], &state);
         setenv("COLL_TRANSPORT", "sim", 1);
-        CHECK(coll_spawn(RANKS, run_sample, &samples[i]) == 0, "%s", samples[i].name);
+        CHECK(coll_spawn(RANKS, run_sample, &samples[i], NULL) == 0, "%s", samples[i].name);
         unsetenv("COLL_TRANSPORT");
         for (int which = 0; which < SCHEMES; which++) f[i][which] = figures_of(&samples[i], (scheme)which);
         check_figures(&samples[i], f[i], references[i]);

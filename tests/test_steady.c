@@ -138,7 +138,7 @@ int main(int argc, char **argv)
         if ((argc > 1 && !support_listed(argv[1], worlds[i])) || !support_has_world(worlds[i])) continue;
         const int failed = check__failed;
         const int result = i == 2 ? support_run_config(worlds[i], RANKS, &config, worker, &t)
-                                  : coll_spawn_with(RANKS, worker, &t, &config);
+                                  : coll_spawn(RANKS, worker, &t, &config);
         CHECK(result == 0, "%s: %d", worlds[i], result);
         CHECK(t.purse.blocks == 0, "%s: %ld blocks are lost", worlds[i], t.purse.blocks);
         printf("%s - %s: %ld kinds of calls, %ld allocations in all, %ld turns to become steady\n",

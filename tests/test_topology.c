@@ -176,6 +176,6 @@ int main(void)
     check_work();
     setenv("COLL_TRANSPORT", "sim", 1);
     setenv("COLL_SIM", "per_host=3", 1);
-    CHECK(coll_spawn(RANKS, comm_worker, NULL) == 0, "%s", coll_error(NULL));
+    CHECK(coll_spawn(RANKS, comm_worker, NULL, NULL) == 0, "%s", coll_error(NULL));
     return CHECK_DONE();
 }

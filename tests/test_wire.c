@@ -244,7 +244,7 @@ static void desk_open(desk *d, bool is_busy)
     *d = (desk){ .count = 0 };
     memset(awaited, 0, sizeof awaited);
     is_leaving = false;
-    (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm);
+    (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm, NULL);
     if (!d->comm || !is_busy) return;
     desk_start(d, COLL_RECV, 64, COLL_U8, 0, 1);
     desk_start(d, COLL_RECV, 4, COLL_F32, 0, 2);

@@ -1,5 +1,5 @@
 # from_0_3.sed - turn a program for coll.h 0.3 into one for this version.  docs/versions.md lists what changes.
-#   usage: sed -E -i -f from_0_3.sed FILE...          C, C++, Fortran and Python; look at the result, as with every such script
+#   usage: sed -E -i -f from_0_3.sed FILE...          C and C++; look at the result, and compile it with all warnings
 
 # ---- names
 s/\<coll_parent_rank\>/coll_world_rank/g
@@ -11,3 +11,17 @@ s/\<coll_alloc_free\>/coll_dealloc/g
 
 # ---- the result first: coll_reduce_local(inout, in, ...).  An argument may contain brackets within brackets
 s/\<coll_reduce_local *\((([^,()]|\(([^()]|\([^()]*\))*\))+), *(([^,()]|\(([^()]|\([^()]*\))*\))+),/coll_reduce_local(\4, \1,/g
+
+# ---- one function instead of two: the configuration is the last argument of coll_spawn and coll_init_custom, and may be NULL
+/\<coll_(spawn|init_custom) *\(/{
+    :whole
+    /\<coll_(spawn|init_custom) *\(([^()]|\(([^()]|\(([^()]|\([^()]*\))*\))*\))*$/{
+        $!{
+            N
+            b whole
+        }
+    }
+    s/\<(coll_spawn|coll_init_custom) *\((([^()]|\(([^()]|\(([^()]|\([^()]*\))*\))*\))*)\)/\1(\2, NULL)/g
+}
+s/\<coll_spawn_with\>/coll_spawn/g
+s/\<coll_init_custom_with\>/coll_init_custom/g
