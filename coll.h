@@ -288,7 +288,7 @@
  *     when all other ranks have freed the communicator
  *   All other calls continue: messages among the other ranks, and receives from any source that one of them serves.  A call that
  * needs the rank fails at once, or after it has waited a quarter of a second or more.  Over TCP, where data may still be in
- * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms < 0.  Only a
+ * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms is -1.  Only a
  * thread that waits or tests detects it.  Over MPI and transports that the program supplies, coll_free sends a message for this.
  *
  * THREADS
@@ -381,16 +381,17 @@
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
  *     COLL_SITE=text                                  where this host is (see Hosts)
- *     COLL_SHARE=0                                    processes of one host use TCP instead of shared memory
- *     COLL_HUB=0                                      they use shared memory for messages only
+ *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
+ *     COLL_HUB=on|off                                 off: they use shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
- *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
+ *                                                     Between processes of a host one is enough, unless COLL_SHARE=off
  *     COLL_BACKGROUND=on|off                          whether operations progress while the program computes (see Waiting)
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_TUNING=path                                see Tuning
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
+ *                                                     as the member: -1 means none, or never; 0 is refused
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_DEBUG=none|error|warn|info                 what is logged: to the hook, else to stderr (default: warn)
  *   Launchers: the variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun and Slurm are
@@ -414,7 +415,7 @@
  * memory, after any rank has returned the error.  After an error recv is undefined.
  *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, the
  * sentence is also logged (unless COLL_DEBUG=none), for programs that ignore the status.
- *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms < 0, it may also be
+ *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms is -1, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
  *
  * TIME LIMITS
@@ -441,7 +442,7 @@
  * tried for four times the limit (4 s at least), since other connections may occupy the port.
  *   When rank 0 has left in good order before the others, each of those asks the ranks that it waits for, and passes on what it
  * finds.
- *   liveness_timeout_ms < 0 is for programs that must not have an additional thread.  These detect only processes that end, and
+ *   liveness_timeout_ms is -1 is for programs that must not have an additional thread.  These detect only processes that end, and
  * ranks that are silent in coll_shrink for 10 s, or until its start_timeout_ms.  They accept connections only while they are in a
  * call.  TCP then detects a host that vanishes: after 25 s without traffic, or after the 15 minutes for which Linux retransmits.
  *
@@ -1088,7 +1089,7 @@ typedef struct coll_call {
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
     int         tag;
     int         source;           /* sendrecv: the rank to receive from                                      */
-    int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms                                 */
+    int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms; -1: never                      */
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */

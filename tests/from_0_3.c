@@ -2,6 +2,7 @@
  * runs the result.  Its names and orders are those of 0.3, on purpose. */
 #define COLL_IMPLEMENTATION
 #include "coll.h"
+#include <stdlib.h>
 
 #define WANT(condition) do { if (!(condition)) return fprintf(stderr, "line %d: %s\n", __LINE__, coll_error(comm)), 1; } while (0)
 
@@ -37,6 +38,7 @@ int main(void)
     const coll_config config = { .log_level = COLL_LOG_ERROR };
     const int sizes[] = { 3, 4 };
 
+    if (setenv("COLL_SPIN_US", "0", 1) || setenv("COLL_SHARE", "0", 1)) return 1;
     if (coll_spawn(sizes[0], worker, NULL) || coll_spawn((int)(sizeof sizes / sizeof *sizes) * (sizes[1] - (1)),
                                                          worker,
                                                          (void *)(&sizes[(0)]))) return 1;

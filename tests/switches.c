@@ -206,7 +206,7 @@ static int process_of(const char *address, int first, int count, int lanes)
         return coll_spawn(count, worker, &size, NULL);
     }
     config.tcp.lanes = lanes;
-    config.tcp.share_memory = lanes > 1 ? -1 : 0;
+    config.tcp.share_memory = lanes > 1 ? COLL_OFF : COLL_DEFAULT;
     if (coll_init(&comm, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 16;
     const int wrong = worker(comm, &size);
     coll_free(comm);
@@ -435,7 +435,7 @@ static void left_out(void)
     asked = plain;
 #endif
 #if !COLL__HAS_HUB && COLL__HAS_TCP
-    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = 1 } };
+    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = COLL_ON } };
     refused("hub", &asked, 0, COLL__JOINED_WITHOUT);
 #endif
 #if !COLL__IS_WHOLE && COLL__HAS_TCP
@@ -463,7 +463,7 @@ static void left_out(void)
     asked.dump = "/tmp";
     if (!COLL__HAS_RECORDER) refused("dump", &asked, 1, "this program was compiled with " COLL__PROFILE);
     asked = plain;
-    asked.background = 1;
+    asked.background = COLL_ON;
     if (!COLL__HAS_BACKGROUND) refused("background", &asked, 1, "this program was compiled with " COLL__PROFILE);
 #if !COLL__HAS_CHOICE && COLL__HAS_ENV
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);

@@ -254,7 +254,7 @@ static void calls_case(const void *arg)
 
     world_run(size, NULL, calls_rank, &with);
     world_run(size, &(coll_config){ .spin_us = -1 }, calls_rank, &with);
-    world_run(size, &(coll_config){ .tcp = { .hub = -1 } }, calls_rank, &without);
+    world_run(size, &(coll_config){ .tcp = { .hub = COLL_OFF } }, calls_rank, &without);
 }
 
 /* ---- >>buffers: memory that is read in place, on all ranks or on some ---- */

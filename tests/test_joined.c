@@ -316,7 +316,7 @@ static void sleep_case(const void *arg)
     const layout *l = arg;
 
     run_world(l, &(coll_config){ .spin_us = -1 }, token_worker, NULL);
-    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .hub = -1 } }, token_worker, NULL);
+    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .hub = COLL_OFF } }, token_worker, NULL);
     run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, token_worker, NULL);
 }
 

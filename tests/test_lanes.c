@@ -29,7 +29,7 @@ static void joiners_run(joiner *joiners, int size, const char *io, const int *la
 
     for (int i = 0; i < size; i++) {
         joiners[i] = (joiner){ .body = body, .arg = arg, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = lanes[i],
-            .share_memory = -1 }, .rank = i, .size = size,
+            .share_memory = COLL_OFF }, .rank = i, .size = size,
                                .address = address,
                                      .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                                .log = ignore_line } };

@@ -527,6 +527,30 @@ static void test_stall_limit(void)
     for (int i = 0; i < 3; i += 2) expect(&o, i, COLL_ERR_TIMEOUT, "in 0.5 s", "stall limit");
 }
 
+/* -1 in a call is no limit, whatever the communicator has. */
+static int limited(coll_comm *comm, void *arg)
+{
+    const coll_status expected = *(const int *)arg < 0 ? COLL_OK : COLL_ERR_TIMEOUT;
+    float x = 1;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &x, .count = 1, .type = COLL_F32,
+                             .timeout_ms = *(const int *)arg };
+    const coll_status status = coll_run(comm, &call);
+    return coll_rank(comm) == 0 && status != expected;            /* rank 1 gets what it needs in time            */
+}
+
+static void test_no_limit(void)
+{
+    const coll_sim_fault fault = { .kind = COLL_SIM_LATE, .rank = 1, .peer = -1, .amount = 1 };
+    const coll_sim sim = { .faults = &fault, .fault_count = 1 };
+    const coll_config short_limit = { .transport = "sim", .sim = &sim, .stall_timeout_ms = 500 };
+    const coll_config no_limit = { .transport = "sim", .sim = &sim, .stall_timeout_ms = -1 };
+
+    CHECK(coll_spawn(2, limited, &(int){ 0 }, &short_limit) == 0, "the limit of the communicator");
+    CHECK(coll_spawn(2, limited, &(int){ 500 }, &no_limit) == 0, "the limit of the call");
+    CHECK(coll_spawn(2, limited, &(int){ -1 }, &short_limit) == 0, "no limit of the call");
+    CHECK(coll_spawn(2, limited, &(int){ -1 }, &no_limit) == 0, "no limit at all");
+}
+
 /* What the survivors of a drawn fault are told. */
 typedef struct survivors {
     char text[64][220];
@@ -812,6 +836,7 @@ int main(int argc, char **argv)
     test_faults();
     test_pieces();
     test_stall_limit();
+    test_no_limit();
     test_drawn_faults(seed);
     test_seeds(seed);
     test_data(seed);

@@ -56,7 +56,7 @@ static int close_and_work(int mask, int rank, const char *address)
     const bool has_hub = strcmp(world, "tcp-hub") == 0;
     const coll_config config = { .transport = "tcp", .rank = rank, .size = RANKS, .address = address,
                                  .tcp = { .io = strcmp(world, "tcp-uring") == 0 ? "uring" : "poll",
-                                          .hub = has_hub ? 1 : -1, .share_memory = has_hub ? 1 : -1 } };
+                                          .hub = has_hub ? COLL_ON : COLL_OFF, .share_memory = has_hub ? COLL_ON : COLL_OFF } };
     coll_comm *comm = NULL;
 
     for (int fd = 0; fd < 3; fd++) if (mask >> fd & 1) close(fd);

@@ -9,6 +9,10 @@ s/\<(COLL_)?NO_COLOR\>/\1COLOR_NONE/g
 s/\<coll_buffer\>/coll_list_item/g
 s/\<coll_alloc_free\>/coll_dealloc/g
 
+# ---- 0 is the default: -1 is none, or never
+s/\<COLL_(SPIN_US|STALL_TIMEOUT_MS)=0\>/COLL_\1=-1/g
+s/("COLL_(SPIN_US|STALL_TIMEOUT_MS)", *)"0"/\1"-1"/g
+
 # ---- the result first: coll_reduce_local(inout, in, ...).  An argument may contain brackets within brackets
 s/\<coll_reduce_local *\((([^,()]|\(([^()]|\([^()]*\))*\))+), *(([^,()]|\(([^()]|\([^()]*\))*\))+),/coll_reduce_local(\4, \1,/g
 

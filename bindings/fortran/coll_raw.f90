@@ -105,6 +105,10 @@ module coll_raw
     integer(c_int), parameter :: COLL_SIM_PIECES = 6
     integer(c_int), parameter :: COLL_SIM_SLOW = 7
 
+    integer(c_int), parameter :: COLL_DEFAULT = 0
+    integer(c_int), parameter :: COLL_ON = 1
+    integer(c_int), parameter :: COLL_OFF = -1
+
     integer(c_int), parameter :: COLL_LOG_NONE = -1
     integer(c_int), parameter :: COLL_LOG_ERROR = 1
     integer(c_int), parameter :: COLL_LOG_WARN = 2

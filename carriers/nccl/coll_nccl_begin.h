@@ -96,7 +96,7 @@ static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, 
 static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failure *failure)
 {
     coll__nccl *me = coll__nccl_of(comm);
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->session->stall_timeout_ms;
+    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : comm->session->stall_timeout_ms;
     const bool is_message = coll__kind_is_message(r->call.kind);
     const coll_status earlier = coll__nccl_flush_others(comm, limit_ms, failure);
     const coll__nccl_now before = coll__nccl_enter(me, limit_ms, failure);

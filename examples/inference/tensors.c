@@ -1,7 +1,7 @@
 /* tensors.c - sums of an engine's tensors, beside the loop that engines write first: us a call of each.
  *
  *     build/release/coll-run -n 3 build/release/inference/tensors [CALLS]          three processes of this host
- *     COLL_SHARE=0 build/release/coll-run -n 3 build/release/inference/tensors     which talk TCP, as if they were on three
+ *     COLL_SHARE=off build/release/coll-run -n 3 build/release/inference/tensors     which talk TCP, as if they were on three
  *     build/release/inference/tensors -t 3 [CALLS]                                 three threads
  *
  * ggml_coll.h is the adapter, star.h the loop, which has sockets everywhere.  Both get what a pass of the engine has written:

@@ -142,6 +142,10 @@ pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
 /// from `time` on the network of the rank's host has `amount` of its rate: 0.5: half
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
+pub const COLL_DEFAULT: c_int = 0;
+pub const COLL_ON: c_int = 1;
+pub const COLL_OFF: c_int = -1;
+
 /// What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results
 pub type coll_log_level = c_int;
 pub const COLL_LOG_NONE: coll_log_level = -1;
@@ -207,7 +211,7 @@ pub struct coll_sim {
     pub local_seconds_per_byte: f64,
     /// ranks that share a NIC; 1
     pub ranks_per_host: c_int,
-    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program that relies on buffers for coll_send deadlocks
+    /// messages from one rank to another that may wait for their receive; 0: any number; -1: none, so that a program that relies on buffers for coll_send deadlocks
     pub capacity: c_int,
     /// s that a message may take longer, at random by the seed; none
     pub jitter: f64,
@@ -249,9 +253,9 @@ pub struct coll_tcp {
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host use TCP, not shared memory; default: COLL_SHARE=0 means -1
+    /// COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or COLL_ON
     pub share_memory: c_int,
-    /// < 0: they use shared memory for messages only, not for whole collectives; default: COLL_HUB=0 means -1
+    /// COLL_OFF: they use shared memory for messages only, not for whole collectives; default: COLL_HUB, or COLL_ON
     pub hub: c_int,
 }
 
@@ -280,13 +284,13 @@ pub struct coll_config {
     pub address: *const c_char,
     /// separates jobs that use one address; default: COLL_WORLD, or ""
     pub world: *const c_char,
-    /// until all ranks have joined; default: COLL_START_TIMEOUT_MS, or 60 s
+    /// until all ranks have joined; -1: wait for ever; default: COLL_START_TIMEOUT_MS, or 60 s
     pub start_timeout_ms: c_int,
-    /// a process that sends no heartbeat for this time is dead; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    /// a process that sends no heartbeat for this time is dead; -1: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
     pub liveness_timeout_ms: c_int,
-    /// an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit
+    /// an operation that waits longer fails; -1: never; default: COLL_STALL_TIMEOUT_MS, or never
     pub stall_timeout_ms: c_int,
-    /// busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
+    /// busy waiting before sleeping; -1: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
     pub spin_us: c_int,
     /// default: COLL_DEBUG, or COLL_LOG_WARN
     pub log_level: coll_log_level,
@@ -298,7 +302,7 @@ pub struct coll_config {
     pub sim: *const coll_sim,
     /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
     pub tuning_file: *const c_char,
-    /// > 0: a thread of the library progresses operations while the program computes, < 0: none (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
+    /// COLL_ON: a thread of the library progresses operations while the program computes (see Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1
     pub background: c_int,
     /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
     pub dump: *const c_char,
@@ -379,7 +383,7 @@ pub struct coll_call {
     pub tag: c_int,
     /// sendrecv: the rank to receive from
     pub source: c_int,
-    /// 0 = the communicator's stall_timeout_ms
+    /// 0 = the communicator's stall_timeout_ms; -1: never
     pub timeout_ms: c_int,
     /// an algorithm by name, with its radix or number of blocks: "circulant:4" (see coll_explain); NULL = COLL_ALGORITHM, or the library's choice. Equal on all ranks
     pub algorithm: *const c_char,
