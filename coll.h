@@ -1086,9 +1086,10 @@ typedef struct coll_call {
                                      replaced by the part that the wire cannot represent; NULL = none        */
     const coll_list_item *list;   /* allreduce_list                                                          */
     int         list_count;
-    int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
-    int         tag;
+    int         root;             /* of broadcast, reduce, gather and scatter                                */
+    int         peer;             /* send, sendrecv: the destination; recv: the source                       */
     int         source;           /* sendrecv: the rank to receive from                                      */
+    int         tag;              /* of messages                                                             */
     int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms; -1: never                      */
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */

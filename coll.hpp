@@ -454,7 +454,7 @@ template <class X> using form = typename form_of<std::remove_cv_t<std::remove_re
 
 struct details {                                  // what else a call is told
     blocks send = {}, recv = {};
-    int root = 0;
+    int rank = 0;                                 // the root, or the peer of a message
     std::size_t expected = unknown;               // elements that come to this rank
     int tag = 0, source = 0;
 };
@@ -469,7 +469,7 @@ struct task {
 
     task(coll_kind kind, details &&told, const options &with) : more(std::move(told))
     {
-        call.kind = kind, call.root = more.root, call.tag = more.tag, call.source = more.source;
+        call.kind = kind, (kind >= COLL_SEND ? call.peer : call.root) = more.rank, call.tag = more.tag, call.source = more.source;
         call.wire = with.wire, call.accumulate = with.accumulate;
         call.scale = with.scale, call.flags = with.flags, call.seed = with.seed;
         call.not_commutative = with.not_commutative, call.residual = with.residual.data(), call.timeout_ms = with.timeout_ms;

@@ -647,16 +647,16 @@ COLL__EXCHANGES(neighbor_, NEIGHBOR_, COLL__PLAIN)
 #undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
+           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, 0), (coll__messages_use(comm), call->peer = peer, call->tag = tag))
 
 COLL__BOTH(recv, (coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
+           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, 0), (coll__messages_use(comm), call->peer = peer, call->tag = tag))
 
 COLL__BOTH(sendrecv,
            (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
             coll_type type, int tag),
-           (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, dest),
-           (coll__messages_use(comm), call->recv_count = recv_count, call->source = source, call->tag = tag))
+           (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, 0),
+           (coll__messages_use(comm), call->recv_count = recv_count, call->peer = dest, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
 #undef COLL__STARTED

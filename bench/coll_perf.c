@@ -300,7 +300,8 @@ static test test_make(const bench *b, const collective *c, coll_type type, coll_
     t.call = (coll_call){ .kind = c->kind, .send = t.input, .recv = t.output, .count = count, .type = type, .op = op,
                           .wire = c->is_reducing ? b->o->wire : 0, .root = root < 0 ? 0 : root, .algorithm = b->o->algorithm };
     if (c->kind == COLL_SENDRECV) {
-        t.call.root = (b->rank + 1) % b->size;
+        t.call.root = 0;
+        t.call.peer = (b->rank + 1) % b->size;
         t.call.source = (b->rank + b->size - 1) % b->size;
         t.call.recv_count = count;
         t.call.algorithm = NULL;

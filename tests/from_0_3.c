@@ -27,10 +27,34 @@ static int names(coll_comm *comm)
     return 0;
 }
 
+static int messages(coll_comm *comm)
+{
+    const int rank = coll_rank(comm), size = coll_size(comm), next = (rank + 1) % size, last = (rank + size - 1) % size;
+    int out = rank, in = -1;
+    const coll_call give = { .kind = COLL_SEND, .send = &out, .count = 1, .type = COLL_I32, .root = next, .tag = 4 };
+    const coll_call take = { .kind = COLL_RECV, .recv = &in, .count = 1, .type = COLL_I32, .tag = 4,
+                             .root = last };
+    const coll_call both = {
+        .kind = COLL_SENDRECV, .send = &out, .recv = &in, .count = 1, .recv_count = 1, .type = COLL_I32,
+        .root = next, .source = last
+    };
+    const coll_call spread = { .kind = COLL_BROADCAST, .recv = &in, .count = 1, .type = COLL_I32, .root = size - 1 };
+    coll_request *request;
+
+    WANT(coll_start(comm, &give, &request) == COLL_OK && coll_run(comm, &take) == COLL_OK && in == last);
+    WANT(coll_wait(request) == COLL_OK);
+    coll_request_free(request);
+    in = -1;
+    WANT(coll_run(comm, &both) == COLL_OK && in == last);
+    in = rank;
+    WANT(coll_run(comm, &spread) == COLL_OK && in == size - 1);
+    return 0;
+}
+
 static int worker(coll_comm *comm, void *arg)
 {
     (void)arg;
-    return names(comm);
+    return names(comm) || messages(comm);
 }
 
 int main(void)
@@ -41,6 +65,6 @@ int main(void)
     if (setenv("COLL_SPIN_US", "0", 1) || setenv("COLL_SHARE", "0", 1)) return 1;
     if (coll_spawn(sizes[0], worker, NULL) || coll_spawn((int)(sizeof sizes / sizeof *sizes) * (sizes[1] - (1)),
                                                          worker,
-                                                         (void *)(&sizes[(0)]))) return 1;
+                                                         (void *)(&sizes[COLL_NO_RANK + (1)]))) return 1;
     return coll_spawn_with(3, worker, NULL, &config);
 }

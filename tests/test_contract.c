@@ -256,10 +256,10 @@ static void run_message(member *m, size_t count, model_style style, bool at_once
     uint32_t *expected = support_message_make(left, m->rank, tag, count);
     support_buffer send = support_buffer_make(count * sizeof *sent, 8), recv = support_buffer_make(room * sizeof *sent, 4);
     void *const from = support_place(send.data), *const to = support_place(recv.data);
-    const coll_call out = { .kind = COLL_SEND, .send = from, .count = count, .type = COLL_U32, .root = right, .tag = tag };
-    const coll_call in = { .kind = COLL_RECV, .recv = to, .count = room, .type = COLL_U32, .root = left, .tag = tag };
+    const coll_call out = { .kind = COLL_SEND, .send = from, .count = count, .type = COLL_U32, .peer = right, .tag = tag };
+    const coll_call in = { .kind = COLL_RECV, .recv = to, .count = room, .type = COLL_U32, .peer = left, .tag = tag };
     const coll_call both = { .kind = COLL_SENDRECV, .send = from, .recv = to, .count = count, .recv_count = room,
-                             .type = COLL_U32, .root = right, .source = left, .tag = tag };
+                             .type = COLL_U32, .peer = right, .source = left, .tag = tag };
     ptrdiff_t at = 0;
     const char *why = "";
 

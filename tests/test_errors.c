@@ -44,12 +44,12 @@ typedef struct wrong {
 #define BIG         "9223372036854775807"
 
 static const wrong wrongs[] = {
-    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, ARGUMENT,
+    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .peer = 3 }, ARGUMENT,
       { "destination 3 is out of range for 3 ranks" } },
-    { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .root = -1 }, ARGUMENT, { "-1" } },
-    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "source 3 is out" } },
-    { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .root = -7 }, ARGUMENT, { "-7" } },
-    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT,
+    { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .peer = -1 }, ARGUMENT, { "-1" } },
+    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .peer = 3 }, ARGUMENT, { "source 3 is out" } },
+    { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .peer = -7 }, ARGUMENT, { "-7" } },
+    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .peer = 99 }, ARGUMENT,
      { "99" } },
     { "sendrecv from rank -3", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .source = -3 }, ARGUMENT,
       { "source", "-3" } },
@@ -478,7 +478,8 @@ static void departure_worker(coll_comm **at, void *arg)
 
     if (d->how == BY_RECV || d->how == BY_CHAIN) call.kind = COLL_RECV;
     if (d->how == BY_SEND) call.kind = COLL_SEND;
-    if (d->how == BY_CHAIN) call.root = rank - step;
+    if (call.kind >= COLL_SEND) call.root = 0, call.peer = d->leaving;
+    if (d->how == BY_CHAIN) call.peer = rank - step;
     if (d->how == BY_CHAIN) join_chain(comm, step);
     check_works(comm, "the start");
     if (rank == d->leaving) {
@@ -655,6 +656,7 @@ static void deadline_worker(coll_comm **at, void *arg)
 
     check_works(comm, "the start");
     check_lists_work(comm, "the start");
+    if (d->kind == COLL_RECV) call.root = 0, call.peer = d->late;
     if (rank == d->late) event_await(&d->over, size - 1);
     if (rank == d->late && d->kind == COLL_RECV) call = (coll_call){ .kind = COLL_BARRIER };
     const int64_t began = now_ms();

@@ -98,9 +98,9 @@ static coll_status pass_on(joiner *g, uint64_t *random, uint32_t *in, uint32_t *
         counts[k] = support_random(random) % (support_random(random) & 1 ? 200 : WORDS_MOST / AT_ONCE);
     for (int k = 0; k < AT_ONCE && status >= 0; at += counts[k++]) {
         for (size_t i = 0; i < counts[k]; i++) out[at + i] = word_of(me, next, k, i);
-        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .root = last,
+        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .peer = last,
                 .tag = k };
-        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .root = next,
+        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .peer = next,
                 .tag = k };
         status = coll_start(g->comm, &receive, &requests[2 * k]);
         if (status >= 0) status = coll_start(g->comm, &give, &requests[2 * k + 1]);

@@ -110,12 +110,12 @@ static const coll_list_item list_overlaps[] = { { x, y, 4, COLL_F32 }, { x + 8, 
                          list_with_bits[] = { { x, y, 4, COLL_I32 }, { x + 8, y + 8, 4, COLL_F32 } };
 
 static const wrong wrongs[] = {
-    { "send to COLL_ANY_SOURCE", { .kind = COLL_SEND, .send = x, FOUR, .root = COLL_ANY_SOURCE }, ARGUMENT, { "send", "-2" } },
+    { "send to COLL_ANY_SOURCE", { .kind = COLL_SEND, .send = x, FOUR, .peer = COLL_ANY_SOURCE }, ARGUMENT, { "send", "-2" } },
     { "send with COLL_ANY_TAG", { .kind = COLL_SEND, .send = x, FOUR, .tag = COLL_ANY_TAG }, ARGUMENT, { "tag", "-2" } },
     { "send with tag -1", { .kind = COLL_SEND, .send = x, FOUR, .tag = -1 }, ARGUMENT, { "tag", "-1" } },
     { "recv with tag -3", { .kind = COLL_RECV, .recv = y, FOUR, .tag = -3 }, ARGUMENT, { "tag", "-3" } },
-    { "recv from -3", { .kind = COLL_RECV, .recv = y, FOUR, .root = -3 }, ARGUMENT, { "-3" } },
-    { "sendrecv to COLL_ANY_SOURCE", { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .root = COLL_ANY_SOURCE }, ARGUMENT,
+    { "recv from -3", { .kind = COLL_RECV, .recv = y, FOUR, .peer = -3 }, ARGUMENT, { "-3" } },
+    { "sendrecv to COLL_ANY_SOURCE", { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .peer = COLL_ANY_SOURCE }, ARGUMENT,
       { "-2" } },
     { "gather to root 3", { .kind = COLL_GATHER, BOTH, FOUR, .root = 3 }, ARGUMENT, { "gather", "root", "3" } },
     { "gatherv to root -1", { .kind = COLL_GATHERV, BOTH, FOUR, LISTS, .root = -1 }, ARGUMENT, { "gatherv", "root", "-1" } },

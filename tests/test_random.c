@@ -182,7 +182,7 @@ static coll_call message_call(const message *t, int me)
     d.recv = t->receives ? support_place(t->recv.data) : NULL;
     d.count = t->sends ? message_count(t, me) : t->room;
     d.recv_count = t->sends ? t->room : 0;
-    d.root = t->sends ? t->dest : t->source;
+    d.peer = t->sends ? t->dest : t->source;
     d.source = t->source;
     return d;
 }

@@ -417,7 +417,7 @@ static int waits_in_circles(coll_comm *comm, void *arg)
 static int two_limits(coll_comm *comm, void *arg)
 {
     float x;
-    coll_call call = { .kind = COLL_RECV, .recv = &x, .count = 1, .type = COLL_F32, .root = 1 - coll_rank(comm) };
+    coll_call call = { .kind = COLL_RECV, .recv = &x, .count = 1, .type = COLL_F32, .peer = 1 - coll_rank(comm) };
     call.timeout_ms = coll_rank(comm) == 0 ? 2500 : 0;
     note(arg, comm, coll_run(comm, &call));
     return 0;

@@ -115,7 +115,7 @@ static int worker(coll_comm *comm, void *arg)
                     if (!strcmp(t->world, "sim") && n > 0) continue;
                     const bool has_keys = kinds[k] == COLL_SENDRECV || w == RESTARTED;      /* in blocks of a half, perhaps */
                     if (has_keys && bytes > 8 << 10 && bytes <= 128 << 10) continue;
-                    if (kinds[k] == COLL_SENDRECV) call.recv_count = counts[n], call.root = call.source = other;
+                    if (kinds[k] == COLL_SENDRECV) call.recv_count = counts[n], call.peer = call.source = other;
                     if (kinds[k] == COLL_BARRIER) call = (coll_call){ .kind = COLL_BARRIER };
                     const there_lack lack = there_call(&call);
                     if (!lack.count) repeat(comm, t, &call, (form_of_call)w);

@@ -228,8 +228,9 @@ module coll_raw
         type(c_ptr) :: list
         integer(c_int) :: list_count
         integer(c_int) :: root
-        integer(c_int) :: tag
+        integer(c_int) :: peer
         integer(c_int) :: source
+        integer(c_int) :: tag
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name

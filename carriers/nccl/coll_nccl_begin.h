@@ -173,7 +173,7 @@ static coll_status coll__nccl_advance(coll_request *r)
         r->task.state[COLL__NCCL_MARK] = 0;
         coll__mark_drop(me->gpu, mark);
         if (r->call.kind == COLL_RECV || r->call.kind == COLL_SENDRECV) {
-            r->got_source = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
+            r->got_source = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
             r->got_tag = r->call.tag;
             r->got_count = r->call.kind == COLL_RECV ? r->call.count : r->call.recv_count;
         }

@@ -17,6 +17,7 @@ static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is
     default: break;
     }
     if (call->kind == COLL_SENDRECV && !is_send) return call->source;
+    if (coll__kind_is_message(call->kind)) return call->peer;
     return shape->traits & COLL__NEIGHBORS ? comm->graph.destination[i] : call->root;
 }
 

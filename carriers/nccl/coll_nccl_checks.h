@@ -54,11 +54,11 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
 {
     const coll_call *c = &r->call;
     const bool sends = c->kind != COLL_RECV, receives = c->kind != COLL_SEND;
-    const int source = c->kind == COLL_SENDRECV ? c->source : c->root;
+    const int source = c->kind == COLL_SENDRECV ? c->source : c->peer;
 
     if (receives && (source == COLL_ANY_SOURCE || (c->kind == COLL_RECV && c->tag == COLL_ANY_TAG)))
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
-    const bool is_lone = (sends && c->root == comm->rank) != (receives && source == comm->rank);
+    const bool is_lone = (sends && c->peer == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
                                    "coll_isend and coll_irecv");

@@ -573,6 +573,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *
  *      0 magic    2 step     4 communicator       8 sequence
  *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
+ *                                                                    or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
  * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
@@ -584,7 +585,7 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     const unsigned traits = coll__kinds[call->kind].traits & COLL__TRAITS_HERE;
     const bool reduces = traits & COLL__REDUCES;
     size_t count = traits & COLL__PAIRWISE ? 0 : call->count;
-    uint32_t root = traits & (COLL__ROOTED | COLL__MESSAGE) ? (uint32_t)call->root : 0;
+    uint32_t root = (uint32_t)(traits & COLL__ROOTED ? call->root : traits & COLL__MESSAGE ? call->peer : 0);
 
     if (traits & COLL__SUMMED) {
         count = 0;

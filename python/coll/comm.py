@@ -466,7 +466,7 @@ class Comm(Calls):
     # ---- messages
 
     def _message(self, number: int, send: Any, recv: Any, peer: int, source: int, tag: int, options: dict) -> Call:
-        call = Call(number, peer)
+        call = Call(number)
         struct, dtype = call.struct, options.pop('dtype', None)
         if self._handle is None:
             raise ValueError('this communicator was freed')
@@ -479,7 +479,7 @@ class Comm(Calls):
                 struct.type = buffer.type
                 setattr(struct, 'recv_count' if send is not None and what == 'recv' else 'count', buffer.count)
                 call.keep.append(buffer)
-        struct.source, struct.tag = source, tag
+        struct.peer, struct.source, struct.tag = peer, source, tag
         call.is_receive = recv is not None
         for key, value in options.items():
             call.option(key, value)

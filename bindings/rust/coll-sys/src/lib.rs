@@ -378,11 +378,14 @@ pub struct coll_call {
     /// allreduce_list
     pub list: *const coll_list_item,
     pub list_count: c_int,
-    /// send: the destination; recv: the source; sendrecv: the destination
+    /// of broadcast, reduce, gather and scatter
     pub root: c_int,
-    pub tag: c_int,
+    /// send, sendrecv: the destination; recv: the source
+    pub peer: c_int,
     /// sendrecv: the rank to receive from
     pub source: c_int,
+    /// of messages
+    pub tag: c_int,
     /// 0 = the communicator's stall_timeout_ms; -1: never
     pub timeout_ms: c_int,
     /// an algorithm by name, with its radix or number of blocks: "circulant:4" (see coll_explain); NULL = COLL_ALGORITHM, or the library's choice. Equal on all ranks
