@@ -17,7 +17,7 @@
  *     }
  *     int main(void)
  *     {
- *         const int result = coll_spawn(4, worker, NULL);               four ranks, threads of this process
+ *         const int result = coll_spawn(4, worker, NULL, NULL);         four ranks, threads of this process
  *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
  *     }
  *
@@ -87,10 +87,10 @@
  *         if (coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   A communicator connects `size` ranks, numbered from 0.  A rank is a thread or a process.  The same function can run on both;
  * only the call that makes the communicator differs:
- *     coll_spawn(count, worker, arg)               the library makes `count` threads; each calls worker(comm, arg)
+ *     coll_spawn(count, worker, arg, config)       the library makes `count` threads; each calls worker(comm, arg)
  *     coll_init_threads(count, comms, config)      the program has made the threads; thread i uses comms[i]
  *     coll_init(&comm, config)                     this process is one rank; the others are other processes
- *     coll_init_custom(transport, context, rank, size, &comm)      the same over a transport that the program supplies
+ *     coll_init_custom(transport, context, rank, size, &comm, config)      the same over a transport that the program supplies
  *   The first two also work in a process of a larger job: each process then has several ranks.  COLL_RANK is the first rank of a
  * process, and COLL_SIZE is the number of all ranks.  If a launcher counts processes, its numbers are multiplied by the ranks of
  * each.  A process that has all ranks needs no network.
@@ -288,7 +288,7 @@
  *     when all other ranks have freed the communicator
  *   All other calls continue: messages among the other ranks, and receives from any source that one of them serves.  A call that
  * needs the rank fails at once, or after it has waited a quarter of a second or more.  Over TCP, where data may still be in
- * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms < 0.  Only a
+ * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms is -1.  Only a
  * thread that waits or tests detects it.  Over MPI and transports that the program supplies, coll_free sends a message for this.
  *
  * THREADS
@@ -381,16 +381,17 @@
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
  *     COLL_SITE=text                                  where this host is (see Hosts)
- *     COLL_SHARE=0                                    processes of one host use TCP instead of shared memory
- *     COLL_HUB=0                                      they use shared memory for messages only
+ *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
+ *     COLL_HUB=on|off                                 off: they use shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
- *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
+ *                                                     Between processes of a host one is enough, unless COLL_SHARE=off
  *     COLL_BACKGROUND=on|off                          whether operations progress while the program computes (see Waiting)
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_TUNING=path                                see Tuning
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
+ *                                                     as the member: -1 means none, or never; 0 is refused
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_DEBUG=none|error|warn|info                 what is logged: to the hook, else to stderr (default: warn)
  *   Launchers: the variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun and Slurm are
@@ -414,7 +415,7 @@
  * memory, after any rank has returned the error.  After an error recv is undefined.
  *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, the
  * sentence is also logged (unless COLL_DEBUG=none), for programs that ignore the status.
- *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms < 0, it may also be
+ *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms is -1, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
  *
  * TIME LIMITS
@@ -441,7 +442,7 @@
  * tried for four times the limit (4 s at least), since other connections may occupy the port.
  *   When rank 0 has left in good order before the others, each of those asks the ranks that it waits for, and passes on what it
  * finds.
- *   liveness_timeout_ms < 0 is for programs that must not have an additional thread.  These detect only processes that end, and
+ *   liveness_timeout_ms is -1 is for programs that must not have an additional thread.  These detect only processes that end, and
  * ranks that are silent in coll_shrink for 10 s, or until its start_timeout_ms.  They accept connections only while they are in a
  * call.  TCP then detects a host that vanishes: after 25 s without traffic, or after the 15 minutes for which Linux retransmits.
  *
@@ -738,7 +739,7 @@ typedef enum coll_kind {
     COLL_SEND, COLL_RECV, COLL_SENDRECV
 } coll_kind;
 
-enum { COLL_NO_RANK = -1, COLL_NO_COLOR = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
+enum { COLL_RANK_NONE = -1, COLL_COLOR_NONE = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 
 /* Return the size or the name of a type, an operation or a kind. */
 COLL_API size_t      coll_type_size(coll_type type);      /* bytes of an element; 0 for an unknown type     */
@@ -771,14 +772,11 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
  * threads at the same time. */
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config);
 
-/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all of them.  Returns 0 if all calls of fn returned 0, else
- * the result of the lowest rank that did not.  If no communicator can be made, it returns a negative coll_status, with the
- * sentence in coll_error(NULL).  When fn returns, `comm` is freed if fn has not freed it, as after a coll_shrink.  fn must
- * free all communicators that it makes. */
-COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
-
-/* coll_spawn with a configuration.  NULL: as coll_spawn. */
-COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
+/* Run fn(comm, arg) on `count` threads, each a rank, and wait for all of them.  NULL for config: all values are taken from the
+ * environment.  Returns 0 if all calls of fn returned 0, else the result of the lowest rank that did not.  If no communicator can
+ * be made, it returns a negative coll_status, with the sentence in coll_error(NULL).  When fn returns, `comm` is freed if fn has
+ * not freed it, as after a coll_shrink.  fn must free all communicators that it makes. */
+COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
 
 /* Free a communicator of this rank.  Pending requests end with COLL_ERR_ABORTED, and must still be freed.  Calls of other ranks
  * on this communicator that still need this rank fail with COLL_ERR_PEER (see Communicators).  Valid in every state, and for
@@ -789,7 +787,7 @@ COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), v
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* Divide the ranks of `comm` into communicators, one for each color.  Ranks are ordered by key, and then by rank in `comm`.
- * With COLL_NO_COLOR this rank gets none, and *out is NULL.  All ranks of `comm` must call it. */
+ * With COLL_COLOR_NONE this rank gets none, and *out is NULL.  All ranks of `comm` must call it. */
 COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out);
 
 /* Make a communicator of the ranks that share memory, or at least the host, with this one. */
@@ -802,8 +800,8 @@ COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out);
  * tag.  Creations at the same time must have different tags (0 <= tag) or different lists. */
 COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out);
 
-/* Return the rank that a rank of `comm` has in the communicator of coll_init.  COLL_NO_RANK: no such rank. */
-COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
+/* Return the rank that a rank of `comm` has in the communicator of coll_init.  COLL_RANK_NONE: no such rank. */
+COLL_API int coll_world_rank(const coll_comm *comm, int rank);
 
 /* End a communicator on every rank, with COLL_ERR_ABORTED and this sentence.  All communicators of the same coll_init end.  It
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
@@ -831,8 +829,8 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to.  It replaces an earlier
- * graph.  A list may contain a rank several times, this rank, and COLL_NO_RANK, whose block stays unchanged.  Every edge must be
- * in the lists of both its ends.  If a rank is listed several times, its n-th entry as a destination matches the n-th entry of
+ * graph.  A list may contain a rank several times, this rank, and COLL_RANK_NONE, whose block stays unchanged.  Every edge must
+ * be in the lists of both its ends.  If a rank is listed several times, its n-th entry as a destination matches the n-th entry of
  * this rank in its list of sources.
  * All ranks must call it.  The lists are copied.  Prepared neighbor calls from before cannot be restarted. */
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
@@ -875,12 +873,12 @@ COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *rec
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
-/* One buffer of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
-typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_type type; } coll_buffer;
+/* One item of a coll_allreduce_list.  In place: send == recv, or send is COLL_IN_PLACE. */
+typedef struct coll_list_item { const void *send; void *recv; size_t count; coll_type type; } coll_list_item;
 
-/* Combine each of `n` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `buffers`
+/* Combine each of `count` buffers of all ranks on every rank.  Their types may differ.  Small buffers share messages.  `list`
  * must stay valid until the call is finished. */
-COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op);
+COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_list_item *list, int count, coll_op op);
 
 /* Combine the elements of all ranks, and leave block r of the result on rank r.  send has size * recv_count elements.  v:
  * block r has counts[r] elements, and the blocks of send are adjacent; in a coll_call the counts are recv_counts. */
@@ -960,7 +958,7 @@ COLL_API coll_status coll_iallreduce(coll_comm *comm, const void *send, void *re
                                      coll_op op, coll_request **out);
 COLL_API coll_status coll_iallreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count,
                                            coll_type type, coll_type wire, coll_op op, coll_request **out);
-COLL_API coll_status coll_iallreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op,
+COLL_API coll_status coll_iallreduce_list(coll_comm *comm, const coll_list_item *list, int count, coll_op op,
                                           coll_request **out);
 COLL_API coll_status coll_ireduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                           coll_type type, coll_op op, coll_request **out);
@@ -1029,13 +1027,13 @@ COLL_API coll_status coll_wait_all(int count, coll_request **requests);
  * started, and NULLs.  *index = -1: none is left (COLL_OK), or the call itself failed. */
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index);
 
-/* Wait for at least one of several requests, and report all that are finished.  *count is how many, and their numbers are
- * written to indices (room for n).  Returns the first error among them; coll_test returns the status of each.  *count = 0:
+/* Wait for at least one of several requests, and report all that are finished.  *done is how many, and their numbers are
+ * written to indices (room for count).  Returns the first error among them; coll_test returns the status of each.  *done = 0:
  * none is left. */
-COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count);
+COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done);
 
 /* coll_wait_any without waiting.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
-COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index);
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index);
 
 /* Return the source, the tag and the count of a finished receive.  Each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);
@@ -1086,12 +1084,13 @@ typedef struct coll_call {
     uint64_t    seed;             /* COLL_STOCHASTIC: the same seed gives the same random numbers; equal on all ranks */
     float      *residual;         /* error feedback if the wire has fewer bits: as long as send, added to the input, and
                                      replaced by the part that the wire cannot represent; NULL = none        */
-    const coll_buffer *list;      /* allreduce_list                                                          */
+    const coll_list_item *list;   /* allreduce_list                                                          */
     int         list_count;
-    int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
-    int         tag;
+    int         root;             /* of broadcast, reduce, gather and scatter                                */
+    int         peer;             /* send, sendrecv: the destination; recv: the source                       */
     int         source;           /* sendrecv: the rank to receive from                                      */
-    int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms                                 */
+    int         tag;              /* of messages                                                             */
+    int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms; -1: never                      */
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
@@ -1134,7 +1133,7 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 
 /* Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part.  COLL_AVG and COLL_USER
  * return COLL_ERR_UNSUPPORTED.  Buffers that overlap without being the same return COLL_ERR_ARGUMENT. */
-COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
+COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count, coll_type type, coll_op op);
 
 /* ---- >>inspection: choices, costs and counters ---- */
 

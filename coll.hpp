@@ -195,13 +195,13 @@ public:
     { if (sentence_.empty()) sentence_ = coll_status_text(status); }
 
     coll_status status() const noexcept { return status_; }
-    int rank() const noexcept { return rank_; }                           // on which it was found; COLL_NO_RANK: on none
+    int rank() const noexcept { return rank_; }                           // on which it was found; COLL_RANK_NONE: on none
     const char *what() const noexcept override { return sentence_.c_str(); }
     explicit operator bool() const noexcept { return status_ < 0; }       // is it one?
 
 private:
     coll_status status_ = COLL_OK;
-    int rank_ = COLL_NO_RANK;
+    int rank_ = COLL_RANK_NONE;
     std::string sentence_;
 };
 
@@ -218,7 +218,7 @@ struct options {
     const char *algorithm = nullptr, *name = nullptr;
 };
 
-struct received { int source = COLL_NO_RANK, tag = -1; std::size_t count = 0; };          // what a receive got
+struct received { int source = COLL_RANK_NONE, tag = -1; std::size_t count = 0; };          // what a receive got
 
 namespace detail {
 
@@ -281,7 +281,7 @@ COLL__CPP_SHAPE(SENDRECV,            ALL,    ONE,          COUNT,     ALL,    ON
 struct state {
     coll_comm *handle = nullptr;
     bool throws = can_throw;
-    int rank = COLL_NO_RANK, size = 0, sources = 0, destinations = 0;
+    int rank = COLL_RANK_NONE, size = 0, sources = 0, destinations = 0;
     int buffers = 0;                              // that are not freed yet
     error last;
     received got;                                 // by the last receive
@@ -454,7 +454,7 @@ template <class X> using form = typename form_of<std::remove_cv_t<std::remove_re
 
 struct details {                                  // what else a call is told
     blocks send = {}, recv = {};
-    int root = 0;
+    int rank = 0;                                 // the root, or the peer of a message
     std::size_t expected = unknown;               // elements that come to this rank
     int tag = 0, source = 0;
 };
@@ -463,13 +463,13 @@ struct task {
     coll_call call{};
     details more;
     std::vector<coll_type> send_types, recv_types;
-    std::vector<coll_buffer> list;
+    std::vector<coll_list_item> list;
     std::string algorithm, name;
     std::exception_ptr thrown;                    // by an operation of the program's own
 
     task(coll_kind kind, details &&told, const options &with) : more(std::move(told))
     {
-        call.kind = kind, call.root = more.root, call.tag = more.tag, call.source = more.source;
+        call.kind = kind, (kind >= COLL_SEND ? call.peer : call.root) = more.rank, call.tag = more.tag, call.source = more.source;
         call.wire = with.wire, call.accumulate = with.accumulate;
         call.scale = with.scale, call.flags = with.flags, call.seed = with.seed;
         call.not_commutative = with.not_commutative, call.residual = with.residual.data(), call.timeout_ms = with.timeout_ms;
@@ -1042,7 +1042,7 @@ public:
 private:
     struct give_back {
         detail::shared comm;
-        void operator()(T *at) const { coll_alloc_free(comm->handle, at), comm->buffers--; }
+        void operator()(T *at) const { coll_dealloc(comm->handle, at), comm->buffers--; }
     };
     std::unique_ptr<T[], give_back> at_;
     std::size_t count_ = 0;
@@ -1074,13 +1074,13 @@ public:
     int size() const { return detail::of(comm_).size; }
     int local_rank() const { return coll_local_rank(detail::of(comm_).handle); }
     int local_size() const { return coll_local_size(detail::of(comm_).handle); }
-    int parent_rank(int rank) const { return coll_parent_rank(detail::of(comm_).handle, rank); }
+    int world_rank(int rank) const { return coll_world_rank(detail::of(comm_).handle, rank); }
 
     // Are errors thrown?  If not, last() is the error of the last call, or false.  What is made from it inherits that.
     void throwing(bool is_throwing) { detail::of(comm_).throws = is_throwing && detail::can_throw; }
     const error &last() const
     {
-        static const error gone(COLL_ERR_ARGUMENT, COLL_NO_RANK, "there is no communicator: it was moved away, or never made");
+        static const error gone(COLL_ERR_ARGUMENT, COLL_RANK_NONE, "there is no communicator: it was moved away, or never made");
         return comm_ ? comm_->last : gone;
     }
 
@@ -1105,7 +1105,7 @@ public:
         coll_free(std::exchange(comm_->handle, nullptr));
     }
 
-    // The ranks of the same color, ordered by key; COLL_NO_COLOR: none for this rank, which is not valid().
+    // The ranks of the same color, ordered by key; COLL_COLOR_NONE: none for this rank, which is not valid().
     communicator split(int color, int key = 0) const
     { return derived([&](coll_comm *comm, coll_comm **out) { return coll_split(comm, color, key, out); }); }
     communicator split_host() const { return derived(coll_split_host); }
@@ -1222,9 +1222,9 @@ template <class F> struct crew {
 template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {}, error *why = nullptr)
 {
     detail::crew<std::remove_reference_t<F>> crew{ fn, !why, {}, {}, {}, {} };
-    const int status = coll_spawn_with(count, crew.work, &crew, &settings);
+    const int status = coll_spawn(count, crew.work, &crew, &settings);
     detail::raise_again(crew.thrown);
-    if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_NO_RANK, coll_error(nullptr));
+    if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_RANK_NONE, coll_error(nullptr));
     if (status < 0 && !why && detail::can_throw) detail::raise(crew.wrong);
     if (why) *why = crew.wrong;
     if constexpr (!std::is_void<typename decltype(crew)::R>::value) {

@@ -255,13 +255,8 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
     return coll__started(status, config);
 }
 
-COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
-{
-    return coll_init_custom_with(transport, context, rank, size, out, NULL);
-}
-
-COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
-                                           coll_comm **out, const coll_config *config)
+COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
+                                      coll_comm **out, const coll_config *config)
 {
     return coll__started(coll__open_custom(&coll__this_program, transport, context, rank, size, out, config), config);
 }
@@ -294,9 +289,9 @@ COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm *
 
     if (status < 0) return status;
     if (out) *out = NULL;
-    if (!out || color < COLL_NO_COLOR)
+    if (!out || color < COLL_COLOR_NONE)
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, out ? "split: color %d is out of range: 0 or "
-                                                     "more, or COLL_NO_COLOR" : "split: out is NULL", color));
+                                                     "more, or COLL_COLOR_NONE" : "split: out is NULL", color));
     return coll__leave(comm, coll__split_inside(comm, color, key, out));
 }
 
@@ -342,9 +337,9 @@ COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int sou
     return status < 0 ? status : coll__leave(comm, coll__neighbors_set(comm, &graph));
 }
 
-COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
+COLL_API int coll_world_rank(const coll_comm *comm, int rank)
 {
-    return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_NO_RANK;
+    return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_RANK_NONE;
 }
 
 /* ---- >>abort, failures, errors ---- */
@@ -399,12 +394,7 @@ COLL_API const char *coll_error(const coll_comm *comm)
     return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
 }
 
-COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
-{
-    return coll_spawn_with(count, fn, arg, NULL);
-}
-
-COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
 }
@@ -579,8 +569,8 @@ COLL__BOTH(allreduce_mixed,
            (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
            (COLL_ALLREDUCE, send, recv, count, type, op, 0), call->wire = wire)
 
-COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_buffer *buffers, int n, coll_op op),
-           (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = buffers, call->list_count = n))
+COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_list_item *list, int count, coll_op op),
+           (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = list, call->list_count = count))
 
 COLL__SIMPLE(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
              (COLL_ALLREDUCE, send, recv, count, type, op, 0))
@@ -657,16 +647,16 @@ COLL__EXCHANGES(neighbor_, NEIGHBOR_, COLL__PLAIN)
 #undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
+           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, 0), (coll__messages_use(comm), call->peer = peer, call->tag = tag))
 
 COLL__BOTH(recv, (coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag),
-           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), (coll__messages_use(comm), call->tag = tag))
+           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, 0), (coll__messages_use(comm), call->peer = peer, call->tag = tag))
 
 COLL__BOTH(sendrecv,
            (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
             coll_type type, int tag),
-           (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, dest),
-           (coll__messages_use(comm), call->recv_count = recv_count, call->source = source, call->tag = tag))
+           (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, 0),
+           (coll__messages_use(comm), call->recv_count = recv_count, call->peer = dest, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
 #undef COLL__STARTED

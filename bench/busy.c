@@ -254,7 +254,7 @@ int main(int argc, char **argv)
     if (b.ranks < 2 || b.ranks > MOST_RANKS || b.steps <= 0 || b.us_count > SHAPES || b.bytes_count > SHAPES) return usage();
     b.shared = mmap(NULL, sizeof *b.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b.shared == MAP_FAILED) fail("mmap");
-    if (strcmp(b.side, "threads") == 0) return coll_spawn(b.ranks, thread_main, &b);
+    if (strcmp(b.side, "threads") == 0) return coll_spawn(b.ranks, thread_main, &b, NULL);
     if (strcmp(b.side, "sockets") == 0) {
         for (int i = 0; i < b.bytes_count; i++) {
             if (b.bytes[i] <= SOCKETS_MOST) continue;

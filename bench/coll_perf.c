@@ -300,7 +300,8 @@ static test test_make(const bench *b, const collective *c, coll_type type, coll_
     t.call = (coll_call){ .kind = c->kind, .send = t.input, .recv = t.output, .count = count, .type = type, .op = op,
                           .wire = c->is_reducing ? b->o->wire : 0, .root = root < 0 ? 0 : root, .algorithm = b->o->algorithm };
     if (c->kind == COLL_SENDRECV) {
-        t.call.root = (b->rank + 1) % b->size;
+        t.call.root = 0;
+        t.call.peer = (b->rank + 1) % b->size;
         t.call.source = (b->rank + b->size - 1) % b->size;
         t.call.recv_count = count;
         t.call.algorithm = NULL;
@@ -805,7 +806,7 @@ static void *make_buffer(const bench *b) { return b->o->allocates ? coll_alloc(b
 
 static void free_buffer(const bench *b, void *at)
 {
-    if (b->o->allocates) coll_alloc_free(b->comm, at);
+    if (b->o->allocates) coll_dealloc(b->comm, at);
     else free(at);
 }
 
@@ -898,7 +899,7 @@ int main(int argc, char **argv)
     find_processors(&o);
     setvbuf(stdout, NULL, _IOLBF, 0);             /* a line is seen when it is measured */
     if (o.threads) {
-        const int status = coll_spawn(o.threads, run, &o);
+        const int status = coll_spawn(o.threads, run, &o, NULL);
         if (status < 0) fprintf(stderr, "coll_perf: %s\n", coll_error(NULL));
         return status < 0 ? EXIT_WRONG : status;
     }

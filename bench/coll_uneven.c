@@ -221,7 +221,7 @@ int main(int count, char **words)
         return 2;
     }
     while (*sizes && options.sizes < SIZES_MOST) options.size[options.sizes++] = size_of(&sizes);
-    if (options.ranks > 0) return coll_spawn(options.ranks, worker, NULL);
+    if (options.ranks > 0) return coll_spawn(options.ranks, worker, NULL, NULL);
     if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 2;
     const int wrong = worker(comm, NULL);
     coll_free(comm);

@@ -30,7 +30,7 @@ static int worker(coll_comm *comm, void *arg)
 }
 int main(void)
 {
-    return coll_spawn(4, worker, NULL);
+    return coll_spawn(4, worker, NULL, NULL);
 }
 C
 

@@ -160,7 +160,7 @@ static void run(world *w)
     joiner joiners[RANKS_MOST];
 
     if (strcmp(w->name, "tcp")) {
-        if (coll_spawn_with(w->ranks, worker, w, &config)) exit(1);
+        if (coll_spawn(w->ranks, worker, w, &config)) exit(1);
     } else {
         snprintf(w->address, sizeof w->address, "127.0.0.1:%d", 20000 + (int)(getpid() + 97 * w->ranks) % 10000);
         for (int i = 0; i < w->ranks; i++) {

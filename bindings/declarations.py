@@ -12,7 +12,6 @@ LEFT_OUT = {
     'coll_dump': 'takes a FILE of C; COLL_DUMP=directory writes the same as JSON',
     'coll_spawn': 'calls back on threads of the library, or on fibers; coll_init_threads gives the same ranks to the threads '
                   'of each language',
-    'coll_spawn_with': 'as coll_spawn',
     'coll_transport.h': 'transports of a program are written in C',
     'coll_wrap.h': 'coll_wrap_mpi and coll_init_nccl take types of mpi.h and CUDA, and are compiled in by a switch only',
 }

@@ -142,7 +142,7 @@ awk -v processors="$processors" '$1 > processors / 4 {
     print "Other programs use them as well (load " $1 "): the times below are then worth little." }' /proc/loadavg 2> /dev/null
 echo
 
-over_tcp="env COLL_SHARE=0 $bin/coll-run -n 4 --no-prefix"       # COLL_SHARE=0: as between hosts, without shared memory
+over_tcp="env COLL_SHARE=off $bin/coll-run -n 4 --no-prefix"       # COLL_SHARE=off: as between hosts, without shared memory
 run alone    "one rank"                     "$bin/gpt/data"
 run threads  "4 threads"                    "$bin/gpt/data" -t 4
 # shellcheck disable=SC2086

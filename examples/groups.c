@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     coll_comm *comm;
 
     if (!getenv("COLL_SIZE")) {
-        const int result = coll_spawn(argc > 1 ? atoi(argv[1]) : 6, worker, NULL);
+        const int result = coll_spawn(argc > 1 ? atoi(argv[1]) : 6, worker, NULL, NULL);
         if (result < 0) fprintf(stderr, "%s\n", coll_error(NULL));
         return result != 0;
     }

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     coll_comm *comm;
     (void)argv;
     if (argc == 1 && !getenv("COLL_SIZE")) {
-        const int result = coll_spawn(4, worker, NULL);
+        const int result = coll_spawn(4, worker, NULL, NULL);
         if (result < 0) fprintf(stderr, "%s\n", coll_error(NULL));
         return result != 0;
     }

@@ -603,7 +603,7 @@ int main(int argc, char **argv)
     coll_comm *comm;
 
     if (o.threads) {
-        const int result = coll_spawn(o.threads, worker, &o);
+        const int result = coll_spawn(o.threads, worker, &o, NULL);
 
         if (result < 0) fprintf(stderr, "train_digits: %s\n", coll_error(NULL));
         return result != 0;

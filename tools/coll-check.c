@@ -573,7 +573,7 @@ static bool measure_link(check *c, const links *l, const tuning *t, char *text, 
     bool ok = true;
 
     if (t->sites < 2) return good(c, coll_measure(c->comm)) && coll_link_text(c->comm, text, room) > 0;
-    const int color = l->first[host] == c->rank && t->site[host] == 0 ? 0 : COLL_NO_COLOR;
+    const int color = l->first[host] == c->rank && t->site[host] == 0 ? 0 : COLL_COLOR_NONE;
     if (!good(c, coll_split(c->comm, color, 0, &site))) return false;
     if (site) ok = coll_measure(site) == COLL_OK && coll_link_text(site, text, room) > 0;
     if (!ok) fprintf(stderr, "coll-check: %s\n", coll_error(site));

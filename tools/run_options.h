@@ -437,7 +437,7 @@ static void settle_role(struct options *asked)
     const char *start = getenv("COLL_START_TIMEOUT_MS");
 
     if (asked->role == ROLE_AGENT) return;
-    if (!asked->wait_ms) asked->wait_ms = start && atol(start) > 0 ? atol(start) : 60000;
+    if (!asked->wait_ms) asked->wait_ms = !start || atol(start) == 0 ? 60000 : atol(start) < 0 ? INT64_MAX / 2 : atol(start);
     if (asked->join && asked->slot_count) usage_error("--join and a list of hosts exclude each other");
     if (asked->size && !asked->join) usage_error("--size goes with --join");
     if (asked->slot_count) {

@@ -92,8 +92,8 @@ module coll_raw
     integer(c_int), parameter :: COLL_KIND_RECV = 25
     integer(c_int), parameter :: COLL_KIND_SENDRECV = 26
 
-    integer(c_int), parameter :: COLL_NO_RANK = -1
-    integer(c_int), parameter :: COLL_NO_COLOR = -1
+    integer(c_int), parameter :: COLL_RANK_NONE = -1
+    integer(c_int), parameter :: COLL_COLOR_NONE = -1
     integer(c_int), parameter :: COLL_ANY_SOURCE = -2
     integer(c_int), parameter :: COLL_ANY_TAG = -2
 
@@ -104,6 +104,10 @@ module coll_raw
     integer(c_int), parameter :: COLL_SIM_LATE = 5
     integer(c_int), parameter :: COLL_SIM_PIECES = 6
     integer(c_int), parameter :: COLL_SIM_SLOW = 7
+
+    integer(c_int), parameter :: COLL_DEFAULT = 0
+    integer(c_int), parameter :: COLL_ON = 1
+    integer(c_int), parameter :: COLL_OFF = -1
 
     integer(c_int), parameter :: COLL_LOG_NONE = -1
     integer(c_int), parameter :: COLL_LOG_ERROR = 1
@@ -188,7 +192,7 @@ module coll_raw
         type(c_ptr) :: site
     end type
 
-    type, bind(c) :: coll_buffer
+    type, bind(c) :: coll_list_item
         type(c_ptr) :: send
         type(c_ptr) :: recv
         integer(c_size_t) :: count
@@ -224,8 +228,9 @@ module coll_raw
         type(c_ptr) :: list
         integer(c_int) :: list_count
         integer(c_int) :: root
-        integer(c_int) :: tag
+        integer(c_int) :: peer
         integer(c_int) :: source
+        integer(c_int) :: tag
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
@@ -316,7 +321,7 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
-        function coll_parent_rank(comm, rank) bind(c, name="coll_parent_rank") result(result_)
+        function coll_world_rank(comm, rank) bind(c, name="coll_world_rank") result(result_)
             import
             type(c_ptr), value :: comm
             integer(c_int), value :: rank
@@ -438,11 +443,11 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
-        function coll_allreduce_list(comm, buffers, n, op) bind(c, name="coll_allreduce_list") result(result_)
+        function coll_allreduce_list(comm, list, count, op) bind(c, name="coll_allreduce_list") result(result_)
             import
             type(c_ptr), value :: comm
-            type(c_ptr), value :: buffers
-            integer(c_int), value :: n
+            type(c_ptr), value :: list
+            integer(c_int), value :: count
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -761,11 +766,11 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
-        function coll_iallreduce_list(comm, buffers, n, op, out) bind(c, name="coll_iallreduce_list") result(result_)
+        function coll_iallreduce_list(comm, list, count, op, out) bind(c, name="coll_iallreduce_list") result(result_)
             import
             type(c_ptr), value :: comm
-            type(c_ptr), value :: buffers
-            integer(c_int), value :: n
+            type(c_ptr), value :: list
+            integer(c_int), value :: count
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -1078,18 +1083,18 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
-        function coll_wait_some(n, requests, indices, count) bind(c, name="coll_wait_some") result(result_)
+        function coll_wait_some(count, requests, indices, done) bind(c, name="coll_wait_some") result(result_)
             import
-            integer(c_int), value :: n
+            integer(c_int), value :: count
             type(c_ptr), value :: requests
             type(c_ptr), value :: indices
-            type(c_ptr), value :: count
+            type(c_ptr), value :: done
             integer(c_int) :: result_
         end function
 
-        function coll_test_any(n, requests, index) bind(c, name="coll_test_any") result(result_)
+        function coll_test_any(count, requests, index) bind(c, name="coll_test_any") result(result_)
             import
-            integer(c_int), value :: n
+            integer(c_int), value :: count
             type(c_ptr), value :: requests
             type(c_ptr), value :: index
             integer(c_int) :: result_
@@ -1221,10 +1226,10 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
-        function coll_reduce_local(in, inout, count, type, op) bind(c, name="coll_reduce_local") result(result_)
+        function coll_reduce_local(inout, in, count, type, op) bind(c, name="coll_reduce_local") result(result_)
             import
-            type(c_ptr), value :: in
             type(c_ptr), value :: inout
+            type(c_ptr), value :: in
             integer(c_size_t), value :: count
             integer(c_int), value :: type
             integer(c_int), value :: op
@@ -1305,7 +1310,7 @@ module coll_raw
             type(c_ptr) :: result_
         end function
 
-        subroutine coll_alloc_free(comm, at) bind(c, name="coll_alloc_free")
+        subroutine coll_dealloc(comm, at) bind(c, name="coll_dealloc")
             import
             type(c_ptr), value :: comm
             type(c_ptr), value :: at

@@ -171,11 +171,11 @@ program contract
         if (coll_free(comm) < 0) error stop 1
     else
         do threads = 1, 5
-            status = coll_spawn(threads, c_funloc(rank_), c_loc(threads))
+            status = coll_spawn(threads, c_funloc(rank_), c_loc(threads), c_null_ptr)
             if (status < 0) print '(a)', trim(sentence(c_null_ptr))
             if (status /= 0) tallies(2, 0) = tallies(2, 0) + 1
         end do
-        status = coll_spawn(0, c_funloc(rank_), c_null_ptr)
+        status = coll_spawn(0, c_funloc(rank_), c_null_ptr, c_null_ptr)
         why = sentence(c_null_ptr)
         if (status == COLL_ERR_ARGUMENT .and. len_trim(why) > 10) then
             tallies(1, 0) = tallies(1, 0) + 1

@@ -13,11 +13,11 @@ module contract_base
 
     interface
         ! Left out of coll_raw, as other languages have threads of their own.
-        function coll_spawn(count, fn, arg) bind(c) result(result_)
+        function coll_spawn(count, fn, arg, config) bind(c) result(result_)
             import
             integer(c_int), value :: count
             type(c_funptr), value :: fn
-            type(c_ptr), value :: arg
+            type(c_ptr), value :: arg, config
             integer(c_int) :: result_
         end function
     end interface

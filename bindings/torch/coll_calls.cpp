@@ -320,7 +320,7 @@ Begun Group::send(Tensors &tensors, int peer, int tag)
     look_at_root("coll:send", peer);
     const Handle work = make(OpType::SEND, "coll:send", tensors, {});
     moves(*work, work->reads(tensors[0]).data_ptr(), nullptr, tensors[0]);
-    work->call.root = peer, work->call.tag = tag;
+    work->call.peer = peer, work->call.tag = tag;
     return begin(work, COLL_SEND, c10d::kUnsetTimeout);
 }
 
@@ -329,7 +329,7 @@ Begun Group::receive(Tensors &tensors, int peer, int tag, OpType type, const cha
     look_at_one(title, tensors);
     const Handle work = make(type, title, {}, { tensors });
     moves(*work, nullptr, work->writes(tensors[0]).data_ptr(), tensors[0]);
-    work->call.root = peer, work->call.tag = tag;
+    work->call.peer = peer, work->call.tag = tag;
     return begin(work, COLL_RECV, c10d::kUnsetTimeout);
 }
 

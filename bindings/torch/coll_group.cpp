@@ -61,7 +61,7 @@ void Group::meet(const Settings &settings)
     config.rank = rank_, config.size = size_;
     config.world = world.c_str();
     config.start_timeout_ms = as_ms(timeout_);
-    config.background = 1;
+    config.background = COLL_ON;
     if (by_store) {
         config.address = address.c_str();
         if (rank_ == 0) config.tcp.listening = announce, config.tcp.listening_context = &announcement;

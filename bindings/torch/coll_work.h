@@ -76,7 +76,7 @@ public:
 
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
-    std::vector<coll_buffer> list;
+    std::vector<coll_list_item> list;
 
 private:
     void go_on(coll_comm *comm);

@@ -96,7 +96,7 @@ static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, 
 static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failure *failure)
 {
     coll__nccl *me = coll__nccl_of(comm);
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->session->stall_timeout_ms;
+    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : comm->session->stall_timeout_ms;
     const bool is_message = coll__kind_is_message(r->call.kind);
     const coll_status earlier = coll__nccl_flush_others(comm, limit_ms, failure);
     const coll__nccl_now before = coll__nccl_enter(me, limit_ms, failure);
@@ -173,7 +173,7 @@ static coll_status coll__nccl_advance(coll_request *r)
         r->task.state[COLL__NCCL_MARK] = 0;
         coll__mark_drop(me->gpu, mark);
         if (r->call.kind == COLL_RECV || r->call.kind == COLL_SENDRECV) {
-            r->got_source = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
+            r->got_source = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
             r->got_tag = r->call.tag;
             r->got_count = r->call.kind == COLL_RECV ? r->call.count : r->call.recv_count;
         }

@@ -4,7 +4,7 @@
 
 /* ---- >>exchanges: blocks from some ranks to some others, in one group ---- */
 
-/* The peer of block `i` of a side; COLL_NO_RANK: none.  A single block is sent to the root, received from it, or sent to all
+/* The peer of block `i` of a side; COLL_RANK_NONE: none.  A single block is sent to the root, received from it, or sent to all
  * neighbors. */
 static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is_send, int i)
 {
@@ -17,6 +17,7 @@ static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is
     default: break;
     }
     if (call->kind == COLL_SENDRECV && !is_send) return call->source;
+    if (coll__kind_is_message(call->kind)) return call->peer;
     return shape->traits & COLL__NEIGHBORS ? comm->graph.destination[i] : call->root;
 }
 
@@ -53,12 +54,12 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
         const int peer = coll__nccl_peer(comm, call, true, i);
         const size_t length = coll__side_block(send, unit, is_one ? 0 : i, &at);
         const unsigned char *const from = aside ? aside + offsets[i] : send->at + at;
-        if (peer != COLL_NO_RANK && (is_many || peer != comm->rank)) coll__nccl_send(me, from, length, peer);
+        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank)) coll__nccl_send(me, from, length, peer);
     }
     for (int i = 0; recv->is_used && i < recv->blocks; i++) {
         const int peer = coll__nccl_peer(comm, call, false, i);
         const size_t length = coll__side_block(recv, unit, i, &at);
-        if (peer != COLL_NO_RANK && (is_many || peer != comm->rank))
+        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank))
             coll__nccl_recv(me, coll__behind(recv->at, at), length, peer);
     }
 }

@@ -35,7 +35,7 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
     coll_status status = COLL_OK;
 
     for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         if (b->count == 0) continue;
         if (b->send != COLL_IN_PLACE) status = coll__nccl_check_memory(comm, call, "send of a buffer", b->send);
         if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
@@ -54,11 +54,11 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
 {
     const coll_call *c = &r->call;
     const bool sends = c->kind != COLL_RECV, receives = c->kind != COLL_SEND;
-    const int source = c->kind == COLL_SENDRECV ? c->source : c->root;
+    const int source = c->kind == COLL_SENDRECV ? c->source : c->peer;
 
     if (receives && (source == COLL_ANY_SOURCE || (c->kind == COLL_RECV && c->tag == COLL_ANY_TAG)))
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
-    const bool is_lone = (sends && c->root == comm->rank) != (receives && source == comm->rank);
+    const bool is_lone = (sends && c->peer == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
                                    "coll_isend and coll_irecv");
@@ -68,7 +68,7 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
 /* A part of a list, as a call. */
 static coll_call coll__nccl_list_part(const coll_call *call, int i)
 {
-    const coll_buffer *b = &call->list[i];
+    const coll_list_item *b = &call->list[i];
     coll_call one = *call;
 
     one.kind = COLL_ALLREDUCE;

@@ -173,7 +173,7 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
     if (k > 0) return false;
     for (int j = 0; j < graph->destinations; j++) {
         const coll__span block = coll__block(COLL__INPUT, is_one_block ? 0 : j);
-        if (graph->destination[j] == COLL_NO_RANK) continue;
+        if (graph->destination[j] == COLL_RANK_NONE) continue;
         if (graph->destination[j] != now->rank) {
             coll__send(now, graph->destination[j], block);
             continue;
@@ -182,7 +182,7 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
         if (i >= 0) coll__copy(now, coll__block(COLL__RESULT, i), block);
     }
     for (int i = 0; i < graph->sources; i++)
-        if (graph->source[i] != COLL_NO_RANK && graph->source[i] != now->rank)
+        if (graph->source[i] != COLL_RANK_NONE && graph->source[i] != now->rank)
             coll__recv(now, graph->source[i], coll__block(COLL__RESULT, i));
     return true;
 }

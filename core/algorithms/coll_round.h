@@ -45,7 +45,7 @@ typedef struct coll__step {
 /* The neighbors of a rank. */
 typedef struct coll__graph {
     int sources, destinations;
-    const int *source, *destination;              /* ranks; COLL_NO_RANK: none                                */
+    const int *source, *destination;              /* ranks; COLL_RANK_NONE: none                              */
 } coll__graph;
 
 /* Parameters and result of an algorithm's round. */

@@ -40,17 +40,18 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 
 /* ---- >>fields: the caller's value, else the variable's, else the default. false, with an error sentence: invalid ---- */
 
-enum {
-    COLL__ONLY_POSITIVE = 1,                      /* negative values count as not set, too                    */
-    COLL__ZERO_IS_NONE = 2                        /* 0 in the variable means -1 in the field                  */
-};
-
-static bool coll__settle_number(int *field, const char *name, int low, int high, int usual, unsigned traits)
+/* A number from 1 to `high`.  `none` is what -1 means, in the field and in the variable; NULL: the variable must not be -1. */
+static bool coll__settle_number(int *field, const char *name, int high, int usual, const char *none)
 {
-    if (traits & COLL__ONLY_POSITIVE ? *field > 0 : *field != 0) return true;
-    *field = 0;
-    if (!coll__environment_int(name, low, high, field)) return false;
-    if (*field == 0) *field = traits & COLL__ZERO_IS_NONE && coll__environment(name) ? -1 : usual;
+    const char *const text = *field == 0 ? coll__environment(name) : NULL;
+
+    if (*field < 0) *field = -1;
+    if (text && (!coll__parse_int(text, none ? -1 : 1, high, field) || *field == 0)) {
+        coll__start_failed(COLL_ERR_ARGUMENT, "invalid %s=%.40s: use 1 to %d%s%s", name, text, high, none ? ", or -1: " : "",
+                           none ? none : "");
+        return false;
+    }
+    if (*field == 0) *field = usual;
     return true;
 }
 
@@ -78,14 +79,14 @@ static bool coll__settle_choice(int *field, const char *name, const char *words)
     return number >= 0;
 }
 
-/* 1 for "on" and -1 for "off". */
+/* COLL_DEFAULT, COLL_ON or COLL_OFF. */
 static bool coll__settle_switch(int *field, const char *name)
 {
-    int is_off = 2;
+    int number = -1;
 
-    if (*field != 0) return true;
-    if (!coll__settle_choice(&is_off, name, "on, off")) return false;
-    *field = is_off == 2 ? 0 : is_off ? -1 : 1;
+    if (*field != COLL_DEFAULT || !coll__environment(name)) return true;
+    if (!coll__settle_choice(&number, name, "on, off, 1, 0")) return false;
+    *field = number % 2 == 0 ? COLL_ON : COLL_OFF;
     return true;
 }
 

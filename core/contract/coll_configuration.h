@@ -29,7 +29,7 @@ typedef struct coll_sim_fault {
     double   time, amount;        /* s                                                                       */
 } coll_sim_fault;
 
-/* The simulated machine.  Zero means the default written beside each field; less than zero: none. */
+/* The simulated machine.  Zero means the default written beside each field; -1: none. */
 typedef struct coll_sim {
     double latency;               /* s from sending to arrival; 12 us                                        */
     double overhead;              /* s between two messages that a rank sends, or receives; 4 us             */
@@ -38,7 +38,7 @@ typedef struct coll_sim {
     double local_latency, local_seconds_per_byte; /* between ranks of one host; 0.5 us, 0.1 ns               */
     int    ranks_per_host;        /* ranks that share a NIC; 1                                               */
     int    capacity;              /* messages between two ranks that may wait for their receive; 0: any
-                                     number; < 0: none: a program that needs buffering by coll_send deadlocks */
+                                     number; -1: none: a program that needs buffering by coll_send deadlocks */
     double jitter;                /* s that a message may take longer, at random; none                       */
     double detection;             /* s until a killed rank is detected; 1 ms                                 */
     uint64_t seed;                /* for jitter and the order of simultaneous events; 1                      */
@@ -51,6 +51,10 @@ typedef struct coll_sim {
 } coll_sim;
 
 /* ---- >>configuration ---- */
+
+/* A member with three states; in the environment on or off, or 1 or 0.  Times have the same convention: 0 is the default, and -1
+ * means never, or none. */
+enum { COLL_DEFAULT = 0, COLL_ON = 1, COLL_OFF = -1 };
 
 /* What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
@@ -75,32 +79,34 @@ typedef struct coll_tcp {
                                      public addresses allowed; "key+check", "open+check", "check": also checksums; default:
                                      COLL_SECURITY, or tls if there is a key and OpenSSL, else key          */
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
-    int         share_memory;     /* < 0: processes of one host use TCP, not shared memory; default: -1 if COLL_SHARE=0 */
-    int         hub;              /* < 0: shared memory carries messages only, not whole collectives; default: -1 if COLL_HUB=0 */
+    int         share_memory;     /* COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or
+                                     COLL_ON                                                                */
+    int         hub;              /* COLL_OFF: they use shared memory for messages only, not for whole collectives; default:
+                                     COLL_HUB, or COLL_ON                                                   */
 } coll_tcp;
 
 /* All optional: zero means the default given for each field. */
 typedef struct coll_config {
     const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
-                                     launcher's, or 0 of 1.  A size of 1 needs no network and never fails     */
-    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap);
-                                     default: COLL_ADDR, or the launcher's                                    */
-    const char *world;            /* distinguishes jobs that use one address; default: COLL_WORLD, or ""     */
-    int         start_timeout_ms; /* for all ranks to join; default: COLL_START_TIMEOUT_MS, or 60 s         */
-    int         liveness_timeout_ms;      /* a process that sends no heartbeat for this time counts as failed;
-                                             < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s            */
-    int         stall_timeout_ms; /* an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
-    int         spin_us;          /* busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us,
+                                     launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
+    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or
+                                     what the launcher says                                                 */
+    const char *world;            /* separates jobs that use one address; default: COLL_WORLD, or ""         */
+    int         start_timeout_ms; /* until all ranks have joined; -1: wait for ever; default: COLL_START_TIMEOUT_MS, or 60 s */
+    int         liveness_timeout_ms;      /* a process that sends no heartbeat for this time is dead; -1: never; default:
+                                     COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
+    int         stall_timeout_ms; /* an operation that waits longer fails; -1: never; default: COLL_STALL_TIMEOUT_MS, or never */
+    int         spin_us;          /* busy waiting before sleeping; -1: none; default: COLL_SPIN_US, or 50 us,
                                      10 us if the host has more ranks than processors, and none while other
                                      programs use the processor of a rank                                   */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* passed to log                                                          */
     const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
-    const char *tuning_file;      /* numbers for the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none */
-    int         background;       /* > 0: a thread of the library progresses operations while the program computes, < 0: none
-                                     (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0 */
+    const char *tuning_file;      /* the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none */
+    int         background;       /* COLL_ON: a thread of the library progresses operations while the program computes (see
+                                     Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1 */
     const char *dump;             /* a directory to which this rank writes its last operations if the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* options of transport tcp                                               */

@@ -68,7 +68,7 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
  *     ...
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
- *     coll_alloc_free(comm, gradients);
+ *     coll_dealloc(comm, gradients);
  *
  * Between processes of one host, the kernel copies long vectors.  Memory from coll_alloc is read in place instead, as between
  * threads.  The other processes cannot write to it.  Each rank may use it for any buffer; results do not change.  In all other
@@ -83,13 +83,13 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
 /* Allocate memory that the ranks of this host can read in place.  It has `length` bytes, at an address that is a multiple of
  * 64, not zeroed.  Returns NULL if there is no memory; coll_error(comm) has the reason.  If processes share memory and the
- * buffer fits, it does not come from the communicator's allocator.  Free it with coll_alloc_free, before this rank frees its
+ * buffer fits, it does not come from the communicator's allocator.  Free it with coll_dealloc, before this rank frees its
  * last communicator of the same coll_init, including those of coll_shrink. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
 /* Free memory of coll_alloc.  NULL is allowed.  No rank's call may still use it: that is so when the collective that used it
  * has returned on this rank. */
-COLL_API void coll_alloc_free(coll_comm *comm, void *at);
+COLL_API void coll_dealloc(coll_comm *comm, void *at);
 
 #ifdef __cplusplus
 }

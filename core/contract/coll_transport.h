@@ -176,14 +176,11 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
-/* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context.  coll_free
- * closes the context.  The struct must outlive the communicator. */
+/* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context, which
+ * coll_free closes.  The struct must outlive the communicator.  transport, rank and size of `config` are ignored.  NULL:
+ * all values are taken from the environment. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
-                                      coll_comm **out);
-
-/* coll_init_custom with a configuration, whose transport, rank and size are ignored.  NULL: as coll_init_custom. */
-COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
-                                           coll_comm **out, const coll_config *config);
+                                      coll_comm **out, const coll_config *config);
 
 #ifdef __cplusplus
 }

@@ -49,11 +49,13 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
 static coll_status coll__check_ranks(coll_comm *comm, const coll_call *call)
 {
     const bool is_message = coll__kind_is_message(call->kind), is_recv = call->kind == COLL_RECV;
+    const int rank = is_message ? call->peer : call->root;
 
-    if (is_recv && call->root == COLL_ANY_SOURCE) return COLL_OK;
-    if ((coll__kind_has_root(call->kind) || is_message) && (call->root < 0 || call->root >= comm->size))
+    if (is_message && call->root != 0) return COLL__REFUSE("root is %d, but messages have a peer: set peer", call->root);
+    if (is_recv && rank == COLL_ANY_SOURCE) return COLL_OK;
+    if ((coll__kind_has_root(call->kind) || is_message) && (rank < 0 || rank >= comm->size))
         return COLL__REFUSE("%s %d is out of range for %d ranks", !is_message ? "root" : is_recv ? "source" : "destination",
-                            call->root, comm->size);
+                            rank, comm->size);
     if (call->kind == COLL_SENDRECV && call->source != COLL_ANY_SOURCE && (call->source < 0 || call->source >= comm->size))
         return COLL__REFUSE("source %d is out of range for %d ranks", call->source, comm->size);
     return COLL_OK;
@@ -525,7 +527,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     coll__interval *list = (coll__interval *)coll__take(coll__like(comm), (2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
     for (int i = 0; i < call->list_count && status == COLL_OK; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         coll_call one = *call;
         one.kind = COLL_ALLREDUCE;
         one.send = b->send;

@@ -472,12 +472,12 @@ static inline int coll__world_rank(const coll_comm *comm, int rank) { return com
 /* Does the extension execute the current call? */
 static inline bool coll__is_extended(const coll_comm *comm) { return comm->extension && !comm->is_by_host; }
 
-/* The rank here of a rank of the session; COLL_NO_RANK: not a member. */
+/* The rank here of a rank of the session; COLL_RANK_NONE: not a member. */
 static int coll__rank_here(const coll_comm *comm, int world)
 {
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
-    return COLL_NO_RANK;
+    return COLL_RANK_NONE;
 }
 
 /* ---- >>sides ---- */
@@ -571,6 +571,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *
  *      0 magic    2 step     4 communicator       8 sequence
  *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
+ *                                                                    or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
  * the number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  If every rank knows all counts, count is
@@ -582,7 +583,7 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     const unsigned traits = coll__kinds[call->kind].traits & COLL__TRAITS_HERE;
     const bool reduces = traits & COLL__REDUCES;
     size_t count = traits & COLL__PAIRWISE ? 0 : call->count;
-    uint32_t root = traits & (COLL__ROOTED | COLL__MESSAGE) ? (uint32_t)call->root : 0;
+    uint32_t root = (uint32_t)(traits & COLL__ROOTED ? call->root : traits & COLL__MESSAGE ? call->peer : 0);
 
     if (traits & COLL__SUMMED) {
         count = 0;

@@ -132,7 +132,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.list = NULL;
     call.list_count = 0;
     call.root = root;
-    call.tag = call.source = 0;
+    call.peer = call.source = call.tag = 0;
     call.timeout_ms = 0;
     call.algorithm = call.name = NULL;
     return call;

@@ -35,7 +35,7 @@ static void coll__list_free(coll__list *list)
 }
 
 /* Elements that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
-static size_t coll__list_room(const coll_call *call, const coll_buffer *b)
+static size_t coll__list_room(const coll_call *call, const coll_list_item *b)
 {
     return coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count;
 }
@@ -44,7 +44,7 @@ static size_t coll__list_room(const coll_call *call, const coll_buffer *b)
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
     for (int i = 0; i < call->list_count; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         const size_t length = b->count * coll_type_size(b->type);
         if (length == 0 || list->offset[i] == SIZE_MAX) continue;
         unsigned char *const at = (unsigned char *)list->parts[list->part_of[i]].call.recv + list->offset[i];
@@ -66,7 +66,7 @@ static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memo
 
     for (int t = 0; t < TYPES; t++) open[t] = -1;
     for (int i = 0; i < call->list_count; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         const size_t length = coll__list_room(call, b) * coll_type_size(b->type);
         const int t = b->type < TYPES ? b->type : 0;
         list->offset[i] = SIZE_MAX;
@@ -92,7 +92,7 @@ static void coll__list_calls(coll_request *r, coll__list *list)
     const coll_call *call = &r->call;
 
     for (int i = 0; i < call->list_count; i++) {
-        const coll_buffer *b = &call->list[i];
+        const coll_list_item *b = &call->list[i];
         coll_call *part = &list->parts[list->part_of[i]].call;
         if (part->kind == 0) {
             *part = *call;

@@ -39,7 +39,7 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (!r) return;
     if (r->sending == m) r->sending = NULL;
     if (r->receiving == m) {
-        const int asked = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
+        const int asked = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
         r->receiving = NULL;
         r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
         r->got_tag = (int)m->tag;
@@ -487,8 +487,8 @@ static coll_status coll__messages_start(coll_request *r)
     const coll_call *call = &r->call;
     coll_status status = COLL_OK;
 
-    if (call->kind != COLL_RECV) status = coll__user_post(r, call->root, call->count, true);
-    if (status == COLL_OK && call->kind == COLL_RECV) status = coll__user_post(r, call->root, call->count, false);
+    if (call->kind != COLL_RECV) status = coll__user_post(r, call->peer, call->count, true);
+    if (status == COLL_OK && call->kind == COLL_RECV) status = coll__user_post(r, call->peer, call->count, false);
     if (status == COLL_OK && call->kind == COLL_SENDRECV) status = coll__user_post(r, call->source, call->recv_count, false);
     if (status < 0) return coll__session_broken(r->comm->session, status);
     if (!r->sending && !r->receiving && r->status == COLL_PENDING) coll__request_finish(r, COLL_OK);

@@ -19,7 +19,7 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
 /* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
 {
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
+    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
 

@@ -409,7 +409,7 @@ static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_stag
 static inline size_t coll__block_count_of(const coll__hierarchy *h, int rank)
 {
     const coll_call *c = &h->whole->call;
-    return rank == COLL_NO_RANK ? 0 : coll__kind_is(c->kind, COLL__SUMMED) ? c->recv_counts[rank] : c->count;
+    return rank == COLL_RANK_NONE ? 0 : coll__kind_is(c->kind, COLL__SUMMED) ? c->recv_counts[rank] : c->count;
 }
 
 /* Offset in the input of a reduce_scatter, or in the result of an allgather. */
@@ -418,7 +418,7 @@ static inline size_t coll__block_offset_of(const coll__hierarchy *h, int rank)
     const coll_call *c = &h->whole->call;
     const size_t *offsets = c->kind == COLL_REDUCE_SCATTERV ? c->send_offsets : c->recv_offsets;
 
-    if (rank == COLL_NO_RANK) return 0;
+    if (rank == COLL_RANK_NONE) return 0;
     return coll__kind_is(c->kind, COLL__SUMMED) ? offsets[rank] : (size_t)rank * c->count;
 }
 
@@ -433,7 +433,7 @@ static void coll__count_on_host(coll__hierarchy *h, int host, int turn, bool fro
 
     for (int s = 0; s < coll__host_size(t, t->host); s++) {
         const int rank = from_all ? coll__rank_at(t, host, s)
-                       : s < t->least ? coll__rank_at(t, host, turn * t->least + s) : COLL_NO_RANK;
+                       : s < t->least ? coll__rank_at(t, host, turn * t->least + s) : COLL_RANK_NONE;
         h->counts[s] = coll__block_count_of(h, rank);
         h->offsets[s] = coll__block_offset_of(h, rank);
     }

@@ -25,10 +25,10 @@ typedef struct coll__topology {
 
 static inline int coll__host_size(const coll__topology *t, int host) { return t->first[host + 1] - t->first[host]; }
 
-/* The rank at place k of a host; COLL_NO_RANK: none. */
+/* The rank at place k of a host; COLL_RANK_NONE: none. */
 static inline int coll__rank_at(const coll__topology *t, int host, int place)
 {
-    return place < coll__host_size(t, host) ? t->ranks[t->first[host] + place] : COLL_NO_RANK;
+    return place < coll__host_size(t, host) ? t->ranks[t->first[host] + place] : COLL_RANK_NONE;
 }
 
 /* The place and host of any rank. */

@@ -205,13 +205,13 @@ static int coll__tell_ended(int count, coll_request **requests, int *indices, in
     return found;
 }
 
-static coll_status coll__wait_some(int n, coll_request **requests, int *indices, int most, int *count)
+static coll_status coll__wait_some(int count, coll_request **requests, int *indices, int most, int *done)
 {
     coll_status status;
     bool is_left;
 
-    for (int looks = 0; (*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
-        const coll_status watched = coll__watch_all(n, requests, looks);
+    for (int looks = 0; (*done = coll__tell_ended(count, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
+        const coll_status watched = coll__watch_all(count, requests, looks);
         if (watched < 0) return watched;
         if (looks < INT_MAX) looks++;
     }
@@ -228,27 +228,27 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
     return coll__wait_some(count, requests, index, 1, &found);
 }
 
-COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count)
+COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done)
 {
-    if (count) *count = 0;
-    if (!count || (n > 0 && !indices))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", count ? "indices" : "count");
-    if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_wait_some", n);
-    return coll__wait_some(n, requests, indices, n, count);
+    if (done) *done = 0;
+    if (!done || (count > 0 && !indices))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", done ? "indices" : "done");
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_some", count);
+    return coll__wait_some(count, requests, indices, count, done);
 }
 
-COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index)
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
 {
     coll_status status;
     bool is_left;
 
     if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_test_any: index is NULL");
-    if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_test_any", n);
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_any", count);
     *index = -1;
-    if (coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
-    const coll_status watched = coll__watch_all(n, requests, -1);
+    if (coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
+    const coll_status watched = coll__watch_all(count, requests, -1);
     if (watched < 0) return watched;
-    return coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
+    return coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
 }
 
 /* ---- >>other calls on requests ---- */

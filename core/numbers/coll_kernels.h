@@ -370,7 +370,7 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
 
 COLL__FOR_SIZE
 
-COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
+COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count, coll_type type, coll_op op)
 {
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };

@@ -31,7 +31,7 @@ enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STAC
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
 static inline coll_status coll__background_settle(coll_config *c)
 {
-    if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
+    if (c->background == COLL_DEFAULT) c->background = c->liveness_timeout_ms < 0 ? COLL_OFF : COLL_ON;
     return COLL_OK;
 }
 
@@ -211,7 +211,7 @@ static coll_status coll__background_settle(coll_config *c)
     if (c->background > 0)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
                                   COLL__PROFILE);
-    c->background = -1;
+    c->background = COLL_OFF;
     return COLL_OK;
 }
 

@@ -14,7 +14,7 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length)
     return at;
 }
 
-COLL_API void coll_alloc_free(coll_comm *comm, void *at)
+COLL_API void coll_dealloc(coll_comm *comm, void *at)
 {
     if (comm && *comm->guard) coll__give(at);     /* a forked child frees nothing of its parent               */
 }

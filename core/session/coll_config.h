@@ -149,10 +149,10 @@ static bool coll__settle_common(coll_config *c)
         coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of %s", coll__variable("COLL_DEBUG"), coll__log_words);
         return false;
     }
-    return coll__settle_number(&c->start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)
-        && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)
-        && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)
-        && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)
+    return coll__settle_number(&c->start_timeout_ms, "COLL_START_TIMEOUT_MS", INT_MAX, 60000, "never")
+        && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", INT_MAX, 0, "never")
+        && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", INT_MAX, 5000, "never")
+        && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 1000000, 0, "none")
         && coll__settle_switch(&c->background, "COLL_BACKGROUND")
         && coll__settle_text(&c->dump, "COLL_DUMP", NULL, false)
         && coll__settle_text(&c->tuning_file, "COLL_TUNING", NULL, false)

@@ -262,7 +262,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     } else {
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
-    if (status == COLL_OK && color != COLL_NO_COLOR) {
+    if (status == COLL_OK && color != COLL_COLOR_NONE) {
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, ballots[ranks[0]].id, out);
     }

@@ -2,7 +2,7 @@
 #ifndef COLL_NEIGHBORS_H
 #define COLL_NEIGHBORS_H
 
-/* Checks a list of neighbors: `count` ranks, or COLL_NO_RANK. */
+/* Checks a list of neighbors: `count` ranks, or COLL_RANK_NONE. */
 static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
 {
     if (count < 0)
@@ -10,7 +10,7 @@ static coll_status coll__check_neighbors(coll_comm *comm, const char *name, cons
     if (count > 0 && !ranks)
         return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
     for (int i = 0; i < count; i++)
-        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
+        if (ranks[i] != COLL_RANK_NONE && (ranks[i] < 0 || ranks[i] >= comm->size))
             return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
                                        "%d ranks", name, ranks[i], i, comm->size);
     return COLL_OK;
@@ -25,10 +25,10 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     coll_request r;
 
     if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
-    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
+    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_RANK_NONE) out[graph->destination[i]]++;
     r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
     coll_status status = coll__run_by_host(comm, &r);
-    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
+    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_RANK_NONE) in[graph->source[i]]--;
     for (int i = 0; status == COLL_OK && i < comm->size; i++) {
         if (in[i] == 0) continue;
         coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),

@@ -126,9 +126,10 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
     fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
             (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
-    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ",
+    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"peer\": %d, \"name\": ",
             coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
-            coll__kind_has_root(kind) || coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
+            coll__kind_has_root(kind) ? (int)coll__get32(at->head + 20) : -1,
+            coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
     coll__json_text(file, at->name);
     if (at->head[15] <= COLL__FLAGS) coll__append_flags(flags, sizeof flags, at->head[15]);
     else coll__print(flags, sizeof flags, "options %02x", at->head[15]);

@@ -16,7 +16,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.stall_timeout_ms = session->stall_timeout_ms;
     s->config.start_timeout_ms = session->start_timeout_ms;
     s->config.dump = session->dump;
-    s->config.background = session->background.is_wanted ? 1 : -1;
+    s->config.background = session->background.is_wanted ? COLL_ON : COLL_OFF;
     s->config.log_level = session->log.level;
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         return printf("usage: RANK SIZE NOISE, of 1 to %d ranks\n", UART_RANKS), 2;
     board_begin((uint32_t)number[2], (uint32_t)world.rank + 1);
     const coll_config config = { .allocator = coll_arena_begin(memory, sizeof memory) };
-    const coll_status status = coll_init_custom_with(&uart_transport, &world, world.rank, world.size, &comm, &config);
+    const coll_status status = coll_init_custom(&uart_transport, &world, world.rank, world.size, &comm, &config);
     if (status) return printf("rank %d of %d: %s\n", world.rank, world.size, coll_error(NULL)), 1;
     const unsigned opened = (unsigned)coll_arena_most(config.allocator);       /* before its first call            */
     const int result = work(comm, &mine);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     static job jobs[64];
 
     if (size < 1 || size > 64) return printf("usage: RANKS, 1 to 64\n"), 2;
-    const int result = coll_spawn(size, worker, jobs);
+    const int result = coll_spawn(size, worker, jobs, NULL);
     return result < 0 ? printf("%s\n", coll_error(NULL)), 1 : result;
 }
 

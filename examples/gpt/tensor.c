@@ -97,15 +97,15 @@ static coll_status tensor_backward(tensor *p, int at, const float *w, float *g, 
 static coll_status tensor_sum_shared(tensor *p)
 {
     const gpt_shape *const s = &p->t->shape;
-    coll_buffer list[2 * GPT_MOST_LAYERS + 2];
+    coll_list_item list[2 * GPT_MOST_LAYERS + 2];
     float *g = p->gradient;
     int n = 0;
 
-    list[n++] = (coll_buffer){ g, g, gpt_unit_count(s, 0), COLL_F32 };
+    list[n++] = (coll_list_item){ g, g, gpt_unit_count(s, 0), COLL_F32 };
     g += gpt_unit_count(s, 0);
     for (int at = 0; at < 2 * s->layers; g += p->halves[at++ % 2].count)
-        list[n++] = (coll_buffer){ g, g, 2 * (size_t)s->width, COLL_F32 };
-    list[n++] = (coll_buffer){ g, g, gpt_unit_count(s, s->layers + 1), COLL_F32 };
+        list[n++] = (coll_list_item){ g, g, 2 * (size_t)s->width, COLL_F32 };
+    list[n++] = (coll_list_item){ g, g, gpt_unit_count(s, s->layers + 1), COLL_F32 };
     gpt_clock(p->t, GPT_WAIT);
     TRY(coll_run(p->comm, &(coll_call){ .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = n, .op = COLL_SUM,
                                         .flags = COLL_DETERMINISTIC, .name = "gradients of what is whole" }));

@@ -1,7 +1,7 @@
 /* tensors.c - sums of an engine's tensors, beside the loop that engines write first: us a call of each.
  *
  *     build/release/coll-run -n 3 build/release/inference/tensors [CALLS]          three processes of this host
- *     COLL_SHARE=0 build/release/coll-run -n 3 build/release/inference/tensors     which talk TCP, as if they were on three
+ *     COLL_SHARE=off build/release/coll-run -n 3 build/release/inference/tensors     which talk TCP, as if they were on three
  *     build/release/inference/tensors -t 3 [CALLS]                                 three threads
  *
  * ggml_coll.h is the adapter, star.h the loop, which has sockets everywhere.  Both get what a pass of the engine has written:
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (calls < 1) return fprintf(stderr, "usage: tensors [-t RANKS] [CALLS]\n"), 2;
     if (is_threads) {
-        const int result = coll_spawn_with(atoi(argv[2]), worker, &calls, &config);
+        const int result = coll_spawn(atoi(argv[2]), worker, &calls, &config);
         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
     }
     if (coll_init(&comm, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;

@@ -18,7 +18,7 @@ static int worker(coll::communicator &comm)
     right += comm.last() && !request.valid();
     request.wait();
     right += comm.last() && comm.allreduce(1) == comm.size() && !comm.last();
-    const coll::communicator none = comm.split(COLL_NO_COLOR);
+    const coll::communicator none = comm.split(COLL_COLOR_NONE);
     right += !none.valid() && none.allreduce(1) == 0 && none.last();
     coll::communicator moved = comm.dup(), to = std::move(moved);
     right += moved.allreduce(1) == 0 && moved.last() && to.allreduce(1) == comm.size();

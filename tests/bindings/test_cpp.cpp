@@ -389,8 +389,8 @@ static void values_and_options(coll::communicator &comm)
     check(comm.explain().allreduce(fine, coll::sum, ring).find("ring") != std::string::npos, comm, "explain");
 
     const coll::communicator half = comm.split(rank % 2, -rank), same_again = comm.dup();
-    check(half.size() == (size + 1 - rank % 2) / 2 && half.parent_rank(0) >= rank, comm, "split, highest first");
-    check(!comm.split(COLL_NO_COLOR).valid(), comm, "split into none");
+    check(half.size() == (size + 1 - rank % 2) / 2 && half.world_rank(0) >= rank, comm, "split, highest first");
+    check(!comm.split(COLL_COLOR_NONE).valid(), comm, "split into none");
     check(same_again.allreduce(1) == size && comm.split_host().size() > comm.local_rank(), comm, "dup and split_host");
     const std::array<int, 1> only = { { rank } };
     check(comm.create(only).allreduce(7) == 7, comm, "create");
@@ -589,7 +589,7 @@ static void lifetimes(coll::communicator &comm)
             if (what == 1) copy.start().barrier();
             if (what == 2) copy.alloc<int>(1);
             if (what == 3) copy.split(0);
-        } catch (const coll::error &wrong) { is_told = wrong.status() == COLL_ERR_ARGUMENT && wrong.rank() == COLL_NO_RANK; }
+        } catch (const coll::error &wrong) { is_told = wrong.status() == COLL_ERR_ARGUMENT && wrong.rank() == COLL_RANK_NONE; }
         check(is_told, comm, "a communicator that was moved away");
     }
     check(!copy.valid() && copy.last() && moved.allreduce(1) == size, comm, "where it was moved to");

@@ -31,7 +31,7 @@ counted "1 to 5 threads, optimised" 1 timeout 300 "$dir/fast.out"
 counted "1 to 5 simulated ranks" 1 timeout 300 env COLL_TRANSPORT=sim "$dir/fast.out"
 for ranks in 1 2 3 5; do
     counted "$ranks processes" $ranks timeout 300 "$run" -n $ranks --no-prefix "$dir/checked.out"
-    counted "$ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$dir/fast.out"
+    counted "$ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=off "$run" -n $ranks --no-prefix "$dir/fast.out"
 done
 
 # ---- no function of a kind is left out

@@ -32,7 +32,7 @@ test=$(find "$dir/target/debug/deps" -name 'contract-*' -type f ! -name '*.*' | 
 counted "the contract: 1 to 5 threads" 1 timeout 300 "$test"
 for ranks in 1 2 3 5; do
     counted "the contract: $ranks processes" $ranks timeout 300 "$run" -n $ranks --no-prefix "$test"
-    counted "the contract: $ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=0 "$run" -n $ranks --no-prefix "$test"
+    counted "the contract: $ranks processes, TCP" $ranks timeout 300 env COLL_SHARE=off "$run" -n $ranks --no-prefix "$test"
 done
 
 # ---- examples and the page

@@ -22,7 +22,7 @@ int main(void)
     static number x[8];
     coll_comm *comm;
 
-    if (coll_init_custom(&nowhere, NULL, 0, 2, &comm)) return 1;
+    if (coll_init_custom(&nowhere, NULL, 0, 2, &comm, NULL)) return 1;
     const coll_status status = coll_allreduce(comm, x, x, 8, NUMBER, COLL_SUM);
     return coll_free(comm) != COLL_OK || status != COLL_OK;
 }

@@ -16,7 +16,7 @@ int main(void)
     static float y[8];
     coll_comm *comm;
 
-    if (coll_init_custom(&nowhere, NULL, 0, 2, &comm)) return 1;
+    if (coll_init_custom(&nowhere, NULL, 0, 2, &comm, NULL)) return 1;
     bad |= coll_barrier(comm);
     bad |= coll_broadcast(comm, x, 4, COLL_I32, 0);
     bad |= coll_reduce(comm, x, x, 4, COLL_I32, COLL_SUM, 0);

@@ -100,7 +100,7 @@ static rank world[RANKS], alone;
 static coll_status open_rank(rank *me, int number, int size, const coll_allocator *memory)
 {
     const coll_config config = { .allocator = memory };
-    return coll_init_custom_with(&tasks, me, number, size, &me->comm, &config);
+    return coll_init_custom(&tasks, me, number, size, &me->comm, &config);
 }
 
 static void open_world(void)
@@ -261,7 +261,7 @@ static void test_local(void)
     int32_t a[COUNT], b[COUNT];
 
     for (int i = 0; i < COUNT; i++) a[i] = i, b[i] = 2 * i;
-    CHECK(coll_reduce_local(a, b, COUNT, COLL_I32, COLL_SUM) == COLL_OK && b[COUNT - 1] == 3 * (COUNT - 1), "%d", b[COUNT - 1]);
+    CHECK(coll_reduce_local(b, a, COUNT, COLL_I32, COLL_SUM) == COLL_OK && b[COUNT - 1] == 3 * (COUNT - 1), "%d", b[COUNT - 1]);
 }
 
 int main(void)

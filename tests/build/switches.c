@@ -182,7 +182,7 @@ static COLL__UNUSED int world_of(const char *transport)
     if (!strcmp(transport, "sim")) return 0;      /* which has no other name than that in the environment     */
 #endif
     setenv("COLL_TRANSPORT", transport, 1);
-    const int wrong = coll_spawn(size, worker, &size);
+    const int wrong = coll_spawn(size, worker, &size, NULL);
     unsetenv("COLL_TRANSPORT");
     return wrong;
 }
@@ -203,10 +203,10 @@ static int process_of(const char *address, int first, int count, int lanes)
         setenv("COLL_RANK", rank, 1);
         setenv("COLL_SIZE", "3", 1);
         setenv("COLL_ADDR", address, 1);
-        return coll_spawn(count, worker, &size);
+        return coll_spawn(count, worker, &size, NULL);
     }
     config.tcp.lanes = lanes;
-    config.tcp.share_memory = lanes > 1 ? -1 : 0;
+    config.tcp.share_memory = lanes > 1 ? COLL_OFF : COLL_DEFAULT;
     if (coll_init(&comm, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 16;
     const int wrong = worker(comm, &size);
     coll_free(comm);
@@ -294,7 +294,7 @@ static bool is_refused(coll_comm *comm, int has, coll_status status, const char 
 /* Lists, blocks of different lengths, a named algorithm, groups by agreement, and those who are left. */
 static void forms(coll_comm *comm, number *x)
 {
-    const coll_buffer buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
+    const coll_list_item buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
     const size_t count = 1;
     const int self = 0;
     coll_call named = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = 1, .type = NUMBER, .op = COLL_SUM,
@@ -435,7 +435,7 @@ static void left_out(void)
     asked = plain;
 #endif
 #if !COLL__HAS_HUB && COLL__HAS_TCP
-    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = 1 } };
+    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = COLL_ON } };
     refused("hub", &asked, 0, COLL__JOINED_WITHOUT);
 #endif
 #if !COLL__IS_WHOLE && COLL__HAS_TCP
@@ -463,7 +463,7 @@ static void left_out(void)
     asked.dump = "/tmp";
     if (!COLL__HAS_RECORDER) refused("dump", &asked, 1, "this program was compiled with " COLL__PROFILE);
     asked = plain;
-    asked.background = 1;
+    asked.background = COLL_ON;
     if (!COLL__HAS_BACKGROUND) refused("background", &asked, 1, "this program was compiled with " COLL__PROFILE);
 #if !COLL__HAS_CHOICE && COLL__HAS_ENV
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);

@@ -60,7 +60,7 @@ static int worker(coll_comm *comm, void *)
     return x == 3 ? 0 : 2;
 }
 extern "C" int use(coll_comm *comm, float *x);
-int main() { return coll_spawn(3, worker, nullptr); }
+int main() { return coll_spawn(3, worker, nullptr, nullptr); }
 CC
 cat > use.cpp <<'CC'
 #include "coll.h"
@@ -79,7 +79,7 @@ int use(coll_comm *comm, float *x)
     call.flags = COLL_DETERMINISTIC | COLL_SATURATE;
     coll_config config{};
     config.log_level = COLL_LOG_WARN;
-    const coll_buffer buffers[] = { { COLL_IN_PLACE, x, 1, COLL_F32 } };
+    const coll_list_item buffers[] = { { COLL_IN_PLACE, x, 1, COLL_F32 } };
     return coll_allreduce(comm, COLL_IN_PLACE, x, 1, COLL_F32, COLL_SUM) || coll_run(comm, &call) || config.rank
         || coll_broadcast(comm, x, 1, types[1], 0) || coll_allreduce_list(comm, buffers, 1, COLL_SUM);
 }

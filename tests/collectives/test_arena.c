@@ -236,7 +236,7 @@ static void *needs_rank(void *at)
 
     config.rank = rank;
     if (rank != n->arena_of) config.allocator = NULL;
-    n->worst[rank] = n->transport ? coll_init_custom_with(n->transport, n->context[rank], rank, n->size, &comm, &config)
+    n->worst[rank] = n->transport ? coll_init_custom(n->transport, n->context[rank], rank, n->size, &comm, &config)
                                   : coll_init(&comm, &config);
     if (n->worst[rank] < 0) CHECK(*coll_error(NULL), "%s, %d ranks: no sentence", n->world, n->size);
     else (void)needs_worker(comm, n), coll_free(comm);
@@ -288,7 +288,7 @@ static coll_status needs_run(needs *n, unsigned char *block, size_t length, size
         close(port);
     } else if (!strcmp(n->world, "custom")) needs_own(n);
     else {
-        const int result = coll_spawn_with(n->size, needs_worker, n, &n->config);
+        const int result = coll_spawn(n->size, needs_worker, n, &n->config);
         if (result < 0) n->worst[0] = result;
     }
     for (int i = 0; i < n->size; i++)

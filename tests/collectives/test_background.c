@@ -428,7 +428,7 @@ static void test_custom(bool in_background)
     coll_comm *comm;
     int number;
 
-    CHECK(coll_init_custom(&transport, &s, 0, 2, &comm) == COLL_OK, "%s", coll_error(NULL));
+    CHECK(coll_init_custom(&transport, &s, 0, 2, &comm, NULL) == COLL_OK, "%s", coll_error(NULL));
     CHECK(coll_irecv(comm, &number, 1, COLL_I32, 1, 0, &request) == COLL_OK, "%s", coll_error(comm));
     while (support_seconds() < end && s.strangers == 0) compute();
     CHECK((s.strangers > 0) == in_background, "%d calls came from another thread", s.strangers);

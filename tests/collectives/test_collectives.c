@@ -92,7 +92,8 @@ static coll_call descriptor_of(const test_rank *r, const trial *t)
     if (c->kind == COLL_BARRIER) return (coll_call){ .kind = c->kind, .algorithm = call.algorithm };
     if (c->kind == COLL_BROADCAST) call.send = NULL;
     if (c->kind == COLL_SENDRECV) {
-        call.root = dest_of(r, c);
+        call.root = 0;
+        call.peer = dest_of(r, c);
         call.source = source_of(r, c);
         call.recv_count = t->room;
         call.tag = tag_of(c);

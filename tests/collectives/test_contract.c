@@ -256,10 +256,10 @@ static void run_message(member *m, size_t count, model_style style, bool at_once
     uint32_t *expected = support_message_make(left, m->rank, tag, count);
     support_buffer send = support_buffer_make(count * sizeof *sent, 8), recv = support_buffer_make(room * sizeof *sent, 4);
     void *const from = support_place(send.data), *const to = support_place(recv.data);
-    const coll_call out = { .kind = COLL_SEND, .send = from, .count = count, .type = COLL_U32, .root = right, .tag = tag };
-    const coll_call in = { .kind = COLL_RECV, .recv = to, .count = room, .type = COLL_U32, .root = left, .tag = tag };
+    const coll_call out = { .kind = COLL_SEND, .send = from, .count = count, .type = COLL_U32, .peer = right, .tag = tag };
+    const coll_call in = { .kind = COLL_RECV, .recv = to, .count = room, .type = COLL_U32, .peer = left, .tag = tag };
     const coll_call both = { .kind = COLL_SENDRECV, .send = from, .recv = to, .count = count, .recv_count = room,
-                             .type = COLL_U32, .root = right, .source = left, .tag = tag };
+                             .type = COLL_U32, .peer = right, .source = left, .tag = tag };
     ptrdiff_t at = 0;
     const char *why = "";
 
@@ -457,12 +457,12 @@ static void run_communicators(member *m)
 
     check_made(m, coll_dup(m->comm, &copy), "coll_dup");
     if (is_over(m)) return;
-    check_made(m, coll_split(copy, odd && m->rank == 3 ? COLL_NO_COLOR : odd, -m->rank, &half), "coll_split");
+    check_made(m, coll_split(copy, odd && m->rank == 3 ? COLL_COLOR_NONE : odd, -m->rank, &half), "coll_split");
     for (int r = m->size - 1; r >= 0; r--)
         if (r != 1 || m->size < 3) ranks[n++] = r;
     if (m->rank != 1 || m->size < 3) check_made(m, coll_create(copy, ranks, n, 7, &some), "coll_create");
     if (is_over(m)) return;
-    if (some) CHECK(coll_size(some) == n && coll_parent_rank(some, 0) == m->size - 1, "%s: other ranks in it", case_name);
+    if (some) CHECK(coll_size(some) == n && coll_world_rank(some, 0) == m->size - 1, "%s: other ranks in it", case_name);
     if (half) check_made(m, coll_dup(half, &inner), "coll_dup of a split");
     run_derived(m, half, "split");
     run_derived(m, copy, "dup");

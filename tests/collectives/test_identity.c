@@ -44,13 +44,13 @@ static void use(lane *l, coll_comm *comm, int round, int count, const char *made
     if (coll_allreduce(comm, x, x, (size_t)count, COLL_U64, COLL_SUM)) complain(l, round, made, "allreduce", comm);
     for (int i = 0; i < count && is_right; i++) {
         uint64_t sum = 0;
-        for (int r = 0; r < size; r++) sum += given(l, round, coll_parent_rank(comm, r), i);
+        for (int r = 0; r < size; r++) sum += given(l, round, coll_world_rank(comm, r), i);
         is_right = x[i] == sum;
     }
     if (!is_right) complain(l, round, made, "COLL_OK and a wrong sum", comm);
     x[0] = given(l, round, l->me, -1);
     if (coll_sendrecv(comm, x, 1, next, &got, 1, last, COLL_U64, 7)) complain(l, round, made, "sendrecv", comm);
-    if (got != given(l, round, coll_parent_rank(comm, last), -1)) complain(l, round, made, "COLL_OK and a wrong message", comm);
+    if (got != given(l, round, coll_world_rank(comm, last), -1)) complain(l, round, made, "COLL_OK and a wrong message", comm);
     free(x);
 }
 
@@ -67,12 +67,12 @@ static coll_comm *make(lane *l, coll_comm *from, uint64_t draw, int round, const
     case 0: case 1: *made = "dup"; status = coll_dup(from, &out); break;
     case 2:
         *made = "split";
-        status = coll_split(from, (int)((mixed >> 2 * coll_parent_rank(from, me) & 3) % 3) - 1, -me, &out);
+        status = coll_split(from, (int)((mixed >> 2 * coll_world_rank(from, me) & 3) % 3) - 1, -me, &out);
         break;
     case 3: *made = "split_host"; status = coll_split_host(from, &out); break;
     default:
         *made = "create";
-        for (int i = size - 1; i >= 0; i--) if (mixed >> coll_parent_rank(from, i) & 3) ranks[count++] = i;
+        for (int i = size - 1; i >= 0; i--) if (mixed >> coll_world_rank(from, i) & 3) ranks[count++] = i;
         for (int i = 0; i < count; i++)
             if (ranks[i] == me) status = coll_create(from, ranks, count, (int)(mixed % 5), &out);
         break;

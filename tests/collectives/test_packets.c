@@ -332,7 +332,7 @@ static double seconds_of(int size, size_t each, const char *algorithm, const col
     const coll_config config = { .transport = "sim", .sim = machine };
     trial t = { each, algorithm, 0 };
 
-    CHECK(coll_spawn_with(size, trial_worker, &t, &config) == 0, "%d ranks, %zu bytes: not run", size, each);
+    CHECK(coll_spawn(size, trial_worker, &t, &config) == 0, "%d ranks, %zu bytes: not run", size, each);
     return t.seconds;
 }
 

@@ -182,7 +182,7 @@ static coll_call message_call(const message *t, int me)
     d.recv = t->receives ? support_place(t->recv.data) : NULL;
     d.count = t->sends ? message_count(t, me) : t->room;
     d.recv_count = t->sends ? t->room : 0;
-    d.root = t->sends ? t->dest : t->source;
+    d.peer = t->sends ? t->dest : t->source;
     d.source = t->source;
     return d;
 }
@@ -712,12 +712,12 @@ static void line_check(actor *a, const line *l, const char *what)
 {
     bool is_right = l->comm && coll_size(l->comm) == l->count && coll_rank(l->comm) == l->me;
 
-    for (int i = 0; is_right && i < l->count; i++) is_right = coll_parent_rank(l->comm, i) == l->ranks[i];
-    is_right = is_right && coll_parent_rank(l->comm, l->count) == COLL_NO_RANK && coll_parent_rank(l->comm, -1) == COLL_NO_RANK;
+    for (int i = 0; is_right && i < l->count; i++) is_right = coll_world_rank(l->comm, i) == l->ranks[i];
+    is_right = is_right && coll_world_rank(l->comm, l->count) == COLL_RANK_NONE && coll_world_rank(l->comm, -1) == COLL_RANK_NONE;
     if (!is_right) fail(a, a->step, what, "the new communicator has other ranks");
 }
 
-static int split_color(uint64_t random) { return (random >> 20) % 4 == 0 ? COLL_NO_COLOR : (random >> 20) % 4 == 1 ? 0 : 1; }
+static int split_color(uint64_t random) { return (random >> 20) % 4 == 0 ? COLL_COLOR_NONE : (random >> 20) % 4 == 1 ? 0 : 1; }
 
 /* The group that this rank gets from a split by colors and keys that all ranks can draw. */
 static void split_draw(const actor *a, const line *from, line *to, int *color, int *key)
@@ -747,8 +747,8 @@ static void split_step(actor *a, const line *from, line *to)
     split_draw(a, from, to, &color, &key);
     const coll_status status = coll_split(from->comm, color, key, &to->comm);
     if (status) fail_call(a, from, "coll_split", status);
-    else if (color != COLL_NO_COLOR) line_check(a, to, "coll_split");
-    else if (to->comm) fail(a, a->step, "coll_split", "COLL_NO_COLOR gives a communicator");
+    else if (color != COLL_COLOR_NONE) line_check(a, to, "coll_split");
+    else if (to->comm) fail(a, a->step, "coll_split", "COLL_COLOR_NONE gives a communicator");
 }
 
 /* Some ranks, in another order; the others do not call. */
@@ -790,7 +790,7 @@ static void host_step(actor *a, int of_line)
         return;
     }
     for (int i = 0; i < coll_size(host); i++)
-        if (coll_parent_rank(host, i) == a->rank) me = i;
+        if (coll_world_rank(host, i) == a->rank) me = i;
     const coll_status status = coll_allreduce(host, &sum, &sum, 1, COLL_I32, COLL_SUM);
     const bool has_hosts = model_is_simulated(a->p->world) || !strcmp(a->p->world, "rails");
     const bool shares_all = has_hosts || coll_size(host) == from->count;

@@ -120,7 +120,7 @@ static void handing_case(const coll_config *config)
     pthread_t threads[RANKS];
 
     for (int i = 0; i < RANKS; i++) CHECK(!pthread_create(&threads[i], NULL, free_all, &chutes[i]), "no thread");
-    CHECK(coll_spawn_with(RANKS, handing_rank, chutes, config) == 0, "%s", coll_error(NULL));
+    CHECK(coll_spawn(RANKS, handing_rank, chutes, config) == 0, "%s", coll_error(NULL));
     for (int i = 0; i < RANKS; i++) pthread_join(threads[i], NULL);
 }
 
@@ -143,7 +143,7 @@ static int leaving_rank(coll_comm *comm, void *arg)
 
 static void leaving_case(const coll_config *config)
 {
-    CHECK(coll_spawn_with(RANKS, leaving_rank, NULL, config) == 0, "%s", coll_error(NULL));
+    CHECK(coll_spawn(RANKS, leaving_rank, NULL, config) == 0, "%s", coll_error(NULL));
     CHECK(purse_of_all.blocks > 0, "requests that are not freed have no memory");
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < AT_ONCE; i++) {
@@ -186,7 +186,7 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int failed = check__failed;
         if (cases[i].body) cases[i].body(&config);
-        else CHECK(coll_spawn_with(RANKS, cases[i].work, NULL, &config) == 0, "%s", coll_error(NULL));
+        else CHECK(coll_spawn(RANKS, cases[i].work, NULL, &config) == 0, "%s", coll_error(NULL));
         CHECK(purse_of_all.blocks == 0, "%s: %ld blocks are lost", cases[i].name, purse_of_all.blocks);
         printf("%s - %s\n", check__failed > failed ? "FAILED" : "ok", cases[i].name);
     }

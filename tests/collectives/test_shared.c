@@ -155,7 +155,7 @@ static void test_door(bool by_turns, int rounds)
     coll_comm *comm;
 
     entered = refused = others = overlaps = 0;
-    CHECK(coll_init_custom(&lone, &count, 0, 1, &comm) == COLL_OK, "%s", coll_error(NULL));
+    CHECK(coll_init_custom(&lone, &count, 0, 1, &comm, NULL) == COLL_OK, "%s", coll_error(NULL));
     for (int i = 0; i < SIDES; i++) {
         crowds[i] = (crowd){ comm, i, rounds, by_turns, &turn };
         if (pthread_create(&threads[i], NULL, crowd_main, &crowds[i])) exit(1);

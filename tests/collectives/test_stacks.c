@@ -41,7 +41,7 @@ static void reductions(rank *r)
 static void wires(rank *r)
 {
     static const coll_type wires[] = { COLL_F16, COLL_BF16, COLL_F8E5M2, COLL_MXI8, COLL_MXF8E4M3 };
-    const coll_buffer list[] = { { .send = r->in, .recv = r->out, .count = COUNT / 2, .type = COLL_F32 },
+    const coll_list_item list[] = { { .send = r->in, .recv = r->out, .count = COUNT / 2, .type = COLL_F32 },
                                  { .send = r->in, .recv = r->out + COUNT, .count = COUNT / 3, .type = COLL_F32 } };
     coll_call call;
 
@@ -89,7 +89,7 @@ static void moves(rank *r)
     r->wrong += coll_measure(other) != COLL_OK;
     r->wrong += coll_free(other) != COLL_OK;
     r->wrong += coll_convert_stochastic(r->out, COLL_F16, r->in, COLL_F32, COUNT, 1, 2) != COLL_OK;
-    r->wrong += coll_reduce_local(r->in, r->out, COUNT, COLL_F32, COLL_SUM) != COLL_OK;
+    r->wrong += coll_reduce_local(r->out, r->in, COUNT, COLL_F32, COLL_SUM) != COLL_OK;
 }
 
 static void *rank_main(void *arg)

@@ -115,7 +115,7 @@ static int worker(coll_comm *comm, void *arg)
                     if (!strcmp(t->world, "sim") && n > 0) continue;
                     const bool has_keys = kinds[k] == COLL_SENDRECV || w == RESTARTED;      /* in blocks of a half, perhaps */
                     if (has_keys && bytes > 8 << 10 && bytes <= 128 << 10) continue;
-                    if (kinds[k] == COLL_SENDRECV) call.recv_count = counts[n], call.root = call.source = other;
+                    if (kinds[k] == COLL_SENDRECV) call.recv_count = counts[n], call.peer = call.source = other;
                     if (kinds[k] == COLL_BARRIER) call = (coll_call){ .kind = COLL_BARRIER };
                     const there_lack lack = there_call(&call);
                     if (!lack.count) repeat(comm, t, &call, (form_of_call)w);
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
         if ((argc > 1 && !support_listed(argv[1], worlds[i])) || !support_has_world(worlds[i])) continue;
         const int failed = check__failed;
         const int result = i == 2 ? support_run_config(worlds[i], RANKS, &config, worker, &t)
-                                  : coll_spawn_with(RANKS, worker, &t, &config);
+                                  : coll_spawn(RANKS, worker, &t, &config);
         CHECK(result == 0, "%s: %d", worlds[i], result);
         CHECK(t.purse.blocks == 0, "%s: %ld blocks are lost", worlds[i], t.purse.blocks);
         printf("%s - %s: %ld kinds of calls, %ld allocations in all, %ld turns to become steady\n",

@@ -136,7 +136,7 @@ static int limit_worker(coll_comm *comm, void *arg)
 {
     const int next = (coll_rank(comm) + 1) % coll_size(comm);
     int64_t x[2];
-    const coll_call patient = { .kind = COLL_RECV, .recv = &x[0], .count = 1, .type = COLL_I64, .root = next, .tag = 1 };
+    const coll_call patient = { .kind = COLL_RECV, .recv = &x[0], .count = 1, .type = COLL_I64, .peer = next, .tag = 1 };
     coll_call limited = patient;
     coll_request *r[4] = { NULL };
     int index = 0, indices[4], count = 0;

@@ -108,7 +108,7 @@ static void check_lists_work(coll_comm *comm, const char *after)
 {
     const int size = coll_size(comm);
     int32_t x[2] = { coll_rank(comm) + 1, 1 };
-    const coll_buffer list[] = { { &x[0], &x[0], 1, COLL_I32 }, { &x[1], &x[1], 1, COLL_I32 } };
+    const coll_list_item list[] = { { &x[0], &x[0], 1, COLL_I32 }, { &x[1], &x[1], 1, COLL_I32 } };
     const coll_status status = coll_allreduce_list(comm, list, 2, COLL_SUM);
 
     CHECK(status == COLL_OK && x[0] == size * (size + 1) / 2 && x[1] == size,

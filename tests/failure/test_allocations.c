@@ -130,7 +130,7 @@ static coll_status step_derived(work *w)
 
 static coll_status step_list(work *w)
 {
-    const coll_buffer list[2] = { { .send = w->in, .recv = w->out, .count = N, .type = COLL_F32 },
+    const coll_list_item list[2] = { { .send = w->in, .recv = w->out, .count = N, .type = COLL_F32 },
                                   { .send = w->in + N, .recv = w->out + N, .count = 7, .type = COLL_F32 } };
     const coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 2, .op = COLL_SUM };
 
@@ -375,7 +375,7 @@ static void run_trial(trial *t)
     if (!strcmp(t->world, "tcp")) run_two(t, &allocator, 1);
     else if (!strcmp(t->world, "joined")) run_two(t, &allocator, 2);
     else {
-        const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);
+        const int result = coll_spawn(is_alone ? 1 : 3, worker, t, &config);
         if (result < 0) t->worst[0] = result;
     }
 }

@@ -44,12 +44,12 @@ typedef struct wrong {
 #define BIG         "9223372036854775807"
 
 static const wrong wrongs[] = {
-    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, ARGUMENT,
+    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .peer = 3 }, ARGUMENT,
       { "destination 3 is out of range for 3 ranks" } },
-    { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .root = -1 }, ARGUMENT, { "-1" } },
-    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "source 3 is out" } },
-    { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .root = -7 }, ARGUMENT, { "-7" } },
-    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT,
+    { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .peer = -1 }, ARGUMENT, { "-1" } },
+    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .peer = 3 }, ARGUMENT, { "source 3 is out" } },
+    { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .peer = -7 }, ARGUMENT, { "-7" } },
+    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .peer = 99 }, ARGUMENT,
      { "99" } },
     { "sendrecv from rank -3", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .source = -3 }, ARGUMENT,
       { "source", "-3" } },
@@ -254,9 +254,10 @@ static void nulls_case(const void *arg)
     CHECK(coll_init_threads(-3, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "-3"), "coll_init_threads(-3): %s",
           coll_error(NULL));
     CHECK(coll_init_threads(INT_MAX, comms, NULL) == ARGUMENT, "coll_init_threads(INT_MAX): %s", coll_error(NULL));
-    CHECK(coll_spawn(2, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_spawn of NULL: %s", coll_error(NULL));
-    CHECK(coll_spawn(0, never, NULL) == ARGUMENT && coll_spawn(-1, never, NULL) == ARGUMENT, "coll_spawn(0): %s",
+    CHECK(coll_spawn(2, NULL, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_spawn of NULL: %s",
           coll_error(NULL));
+    CHECK(coll_spawn(0, never, NULL, NULL) == ARGUMENT && coll_spawn(-1, never, NULL, NULL) == ARGUMENT,
+          "coll_spawn(0): %s", coll_error(NULL));
     CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") &&
           !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of what there is not");
 }
@@ -477,7 +478,8 @@ static void departure_worker(coll_comm **at, void *arg)
 
     if (d->how == BY_RECV || d->how == BY_CHAIN) call.kind = COLL_RECV;
     if (d->how == BY_SEND) call.kind = COLL_SEND;
-    if (d->how == BY_CHAIN) call.root = rank - step;
+    if (call.kind >= COLL_SEND) call.root = 0, call.peer = d->leaving;
+    if (d->how == BY_CHAIN) call.peer = rank - step;
     if (d->how == BY_CHAIN) join_chain(comm, step);
     check_works(comm, "the start");
     if (rank == d->leaving) {
@@ -654,6 +656,7 @@ static void deadline_worker(coll_comm **at, void *arg)
 
     check_works(comm, "the start");
     check_lists_work(comm, "the start");
+    if (d->kind == COLL_RECV) call.root = 0, call.peer = d->late;
     if (rank == d->late) event_await(&d->over, size - 1);
     if (rank == d->late && d->kind == COLL_RECV) call = (coll_call){ .kind = COLL_BARRIER };
     const int64_t began = now_ms();

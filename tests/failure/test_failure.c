@@ -681,7 +681,7 @@ static void thread_case(const void *arg)
     for (int size = 2; size <= 8; size++)
         for (int victim = 0; victim < size; victim++) {
             int who = victim;
-            CHECK(coll_spawn(size, thread_worker, &who) == 0, "%s: %d ranks", case_name, size);
+            CHECK(coll_spawn(size, thread_worker, &who, NULL) == 0, "%s: %d ranks", case_name, size);
         }
     (void)arg;
 }

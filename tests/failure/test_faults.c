@@ -44,7 +44,7 @@ static void run_case(void (*body)(const void *arg), const void *arg, const char 
 
 typedef struct setup {
     const char *name;
-    const char *environment[7];                   /* "NAME=value"; nothing else is set                        */
+    const char *environment[8];                   /* "NAME=value"; nothing else is set                        */
     coll_config config;
     int         threads;                          /* > 0: coll_init_threads of so many; < 0: coll_spawn       */
     coll_status status;
@@ -76,9 +76,13 @@ static const setup setups[] = {
       { "\"mpi\"", "COLL_WITH_MPI" } },
     { "17 lanes, where there are none", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "tcp.lanes 17", "1 to 16" } },
-    { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "0 to 1" } },
+    { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "on, off, 1, 0" } },
+    { "COLL_HUB=-1", { "COLL_HUB=-1" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_HUB=-1", "on, off, 1, 0" } },
     { "COLL_LIVENESS_TIMEOUT_MS=-2", { "COLL_LIVENESS_TIMEOUT_MS=-2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
-      { "COLL_LIVENESS_TIMEOUT_MS=-2", "from -1" } },
+      { "COLL_LIVENESS_TIMEOUT_MS=-2", "or -1: never" } },
+    { "COLL_LIVENESS_TIMEOUT_MS=0", { "COLL_LIVENESS_TIMEOUT_MS=0" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "invalid COLL_LIVENESS_TIMEOUT_MS=0: use 1 to 2147483647, or -1: never" } },
+    { "COLL_LANES=-1", { "COLL_LANES=-1" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "invalid COLL_LANES=-1: use 1 to 16" } },
     { "COLL_BACKGROUND=yes", { "COLL_BACKGROUND=yes" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "COLL_BACKGROUND=yes", "on, off" } },
     { "io epoll", { 0 }, { .tcp = { .io = "epoll" }, .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
@@ -115,6 +119,12 @@ static const setup setups[] = {
       { "COLL_START_TIMEOUT_MS", "soon" } },
     { "COLL_STALL_TIMEOUT_MS=-5", { "COLL_STALL_TIMEOUT_MS=-5" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT,
       { "COLL_STALL_TIMEOUT_MS", "-5" } },
+    { "COLL_STALL_TIMEOUT_MS=0", { "COLL_STALL_TIMEOUT_MS=0" }, { 0 }, 2, COLL_ERR_ARGUMENT,
+      { "invalid COLL_STALL_TIMEOUT_MS=0: use 1 to 2147483647, or -1: never" } },
+    { "COLL_START_TIMEOUT_MS=0", { "COLL_START_TIMEOUT_MS=0" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "invalid COLL_START_TIMEOUT_MS=0: use 1 to 2147483647, or -1: never" } },
+    { "COLL_SPIN_US=0", { "COLL_SPIN_US=0" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "invalid COLL_SPIN_US=0: use 1 to 1000000, or -1: none" } },
     { "COLL_SPIN_US=much", { "COLL_SPIN_US=much" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_SPIN_US", "much" } },
     { "two launchers", { "COLL_RANK=0", "COLL_SIZE=2", "RANK=0", "WORLD_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
       { "2 ranks", "WORLD_SIZE=4" } },
@@ -158,6 +168,8 @@ static const setup setups[] = {
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
     { "variables that are empty", { "COLL_TRANSPORT=", "COLL_IO=", "COLL_LANES=", "COLL_SPIN_US=", "COLL_TUNING=",
       "COLL_BACKGROUND=" }, { 0 }, 0, COLL_OK, { 0 } },
+    { "switches and times, none and never", { "COLL_SHARE=off", "COLL_HUB=0", "COLL_BACKGROUND=1", "COLL_SPIN_US=-1",
+      "COLL_START_TIMEOUT_MS=-1", "COLL_STALL_TIMEOUT_MS=-1", "COLL_LIVENESS_TIMEOUT_MS=-1" }, { .size = 1 }, 0, COLL_OK, { 0 } },
     { "fields that are empty", { "COLL_DUMP=/nowhere" }, { .transport = "", .dump = "", .tuning_file = "", .tcp = { .io = "" },
       .size = 1 }, 0, COLL_OK, { 0 } },
     { "two simulated ranks in a job of 4", { "COLL_TRANSPORT=sim", "COLL_SIZE=4", "COLL_RANK=3" }, { 0 }, 2, COLL_OK, { 0 } },
@@ -186,7 +198,7 @@ static void setup_case(const void *arg)
 
     clearenv(), putenv("COLL_DEBUG=none");
     for (int i = 0; s->environment[i]; i++) putenv((char *)(uintptr_t)s->environment[i]);
-    if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL);
+    if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL, NULL);
     else if (s->threads > 0) status = coll_init_threads(s->threads, comms, &s->config);
     else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
     CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,
@@ -213,7 +225,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, int
     g->config.start_timeout_ms = timeout_ms;
     g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
-    g->config.tcp.hub = -1;                       /* faults in a hub are for test_hub                         */
+    g->config.tcp.hub = COLL_OFF;                 /* faults in a hub are for test_hub                         */
     if (g->config.log_context) g->config.log = journal_line;
     joiner_run(g);
 }
@@ -626,7 +638,7 @@ static void dying_rank(const death *d, int rank)
 {
     const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
                                  .tcp = { .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
-                                          .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0, .hub = -1 } };
+                                          .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0, .hub = COLL_OFF } };
     report *r = &shared->ranks[rank];
     float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
     coll_comm *comm = NULL;

@@ -113,7 +113,7 @@ static bool world_of_one(int cycle)
     return coll_init(&comm, &config) == COLL_OK && adds(comm, NULL) == 0 && coll_free(comm) == COLL_OK;
 }
 
-static bool world_of_threads(int cycle) { (void)cycle; return coll_spawn(2, adds, NULL) == 0; }
+static bool world_of_threads(int cycle) { (void)cycle; return coll_spawn(2, adds, NULL, NULL) == 0; }
 
 static int does_nothing(coll_comm *comm, void *arg) { (void)comm, (void)arg; return 0; }
 

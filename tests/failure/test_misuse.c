@@ -88,7 +88,7 @@ static float x[64], y[64];                        /* never touched by a wrong ca
 static const size_t twos[] = { 2, 2, 2 }, apart[] = { 0, 2, 4 }, overlapping[] = { 0, 1, 4 }, bytes[] = { 0, 8, 16 },
                     overlapping_bytes[] = { 0, 4, 16 }, huge[] = { 2, SIZE_MAX / 2, 2 };
 static float kept[64];
-static const coll_buffer list_of_groups[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 8, 4, COLL_MXI8 } };
+static const coll_list_item list_of_groups[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 8, 4, COLL_MXI8 } };
 static const coll_type floats[] = { COLL_F32, COLL_F32, COLL_F32 }, no_types[] = { COLL_F32, 99, COLL_F32 },
                        wire_types[] = { COLL_F32, COLL_MXF8E5M2, COLL_F32 };
 
@@ -105,17 +105,17 @@ typedef struct wrong {
 #define FOUR        .count = 4, .type = COLL_F32
 #define LISTS       .send_counts = twos, .send_offsets = apart, .recv_counts = twos, .recv_offsets = apart
 
-static const coll_buffer list_overlaps[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 2, 4, COLL_F32 } },
+static const coll_list_item list_overlaps[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 2, 4, COLL_F32 } },
                          list_without_type[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 8, 4, 99 } },
                          list_with_bits[] = { { x, y, 4, COLL_I32 }, { x + 8, y + 8, 4, COLL_F32 } };
 
 static const wrong wrongs[] = {
-    { "send to COLL_ANY_SOURCE", { .kind = COLL_SEND, .send = x, FOUR, .root = COLL_ANY_SOURCE }, ARGUMENT, { "send", "-2" } },
+    { "send to COLL_ANY_SOURCE", { .kind = COLL_SEND, .send = x, FOUR, .peer = COLL_ANY_SOURCE }, ARGUMENT, { "send", "-2" } },
     { "send with COLL_ANY_TAG", { .kind = COLL_SEND, .send = x, FOUR, .tag = COLL_ANY_TAG }, ARGUMENT, { "tag", "-2" } },
     { "send with tag -1", { .kind = COLL_SEND, .send = x, FOUR, .tag = -1 }, ARGUMENT, { "tag", "-1" } },
     { "recv with tag -3", { .kind = COLL_RECV, .recv = y, FOUR, .tag = -3 }, ARGUMENT, { "tag", "-3" } },
-    { "recv from -3", { .kind = COLL_RECV, .recv = y, FOUR, .root = -3 }, ARGUMENT, { "-3" } },
-    { "sendrecv to COLL_ANY_SOURCE", { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .root = COLL_ANY_SOURCE }, ARGUMENT,
+    { "recv from -3", { .kind = COLL_RECV, .recv = y, FOUR, .peer = -3 }, ARGUMENT, { "-3" } },
+    { "sendrecv to COLL_ANY_SOURCE", { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .peer = COLL_ANY_SOURCE }, ARGUMENT,
       { "-2" } },
     { "gather to root 3", { .kind = COLL_GATHER, BOTH, FOUR, .root = 3 }, ARGUMENT, { "gather", "root", "3" } },
     { "gatherv to root -1", { .kind = COLL_GATHERV, BOTH, FOUR, LISTS, .root = -1 }, ARGUMENT, { "gatherv", "root", "-1" } },
@@ -296,7 +296,7 @@ static const size_t threes[] = { 3, 3, 3, 3, 3 }, fours[] = { 4, 4, 4, 4, 4 };
 static const coll_type integers[] = { COLL_I32, COLL_I32, COLL_I32, COLL_I32, COLL_I32 },
                        wide_floats[] = { COLL_F32, COLL_F32, COLL_F32, COLL_F32, COLL_F32 };
 static const size_t places[] = { 0, 16, 32, 48, 64 };
-static const coll_buffer list_a[] = { { in, NULL, 4, COLL_F32 }, { in, NULL, 2, COLL_F32 } },
+static const coll_list_item list_a[] = { { in, NULL, 4, COLL_F32 }, { in, NULL, 2, COLL_F32 } },
                          list_b[] = { { in, NULL, 4, COLL_F32 }, { in, NULL, 2, COLL_I32 } },
                          list_c[] = { { in, NULL, 4, COLL_F32 }, { in, NULL, 3, COLL_F32 } };
 
@@ -408,7 +408,7 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     const int rank = coll_rank(comm);
     coll_call call = rank == run->odd ? run->row->odd : run->row->usual;
     float out[64];
-    coll_buffer list[2];
+    coll_list_item list[2];
 
     if (call.kind >= COLL_NEIGHBOR_ALLGATHER && call.kind <= COLL_NEIGHBOR_ALLTOALLW) make_neighbors(comm);
     for (int i = 0; i < call.list_count; i++) {
@@ -630,8 +630,8 @@ static int groups_worker(coll_comm *comm, void *arg)
     check_wrong_neighbors(comm);
     CHECK(coll_failed_ranks(comm, ranks, 2) == 0 && ranks[0] == -7 && coll_failed_ranks(comm, NULL, 0) == 0, "%s: failed ranks",
           case_name);
-    CHECK(coll_parent_rank(comm, -1) == COLL_NO_RANK && coll_parent_rank(comm, THREE) == COLL_NO_RANK &&
-          coll_parent_rank(comm, 1) == 1, "%s: coll_parent_rank", case_name);
+    CHECK(coll_world_rank(comm, -1) == COLL_RANK_NONE && coll_world_rank(comm, THREE) == COLL_RANK_NONE &&
+          coll_world_rank(comm, 1) == 1, "%s: coll_world_rank", case_name);
     return 0;
 }
 

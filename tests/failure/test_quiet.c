@@ -89,8 +89,8 @@ static void recovery_case(const void *arg)
     for (int i = 0; i < RANKS; i++) {
         joiners[i] = (joiner){ .body = fail_and_shrink, .arg = &s,
                                .config = { .rank = i, .size = RANKS, .address = address,
-                                           .tcp = { .key = s.key, .security = s.security, .io = s.io, .share_memory = -1 },
-                                           .background = -1, .liveness_timeout_ms = s.liveness_ms,
+                                           .tcp = { .key = s.key, .security = s.security, .io = s.io, .share_memory = COLL_OFF },
+                                           .background = COLL_OFF, .liveness_timeout_ms = s.liveness_ms,
                                            .log = journal_line, .log_context = &said } };
         joiner_run(&joiners[i]);
     }

@@ -20,7 +20,7 @@ static float x[64], y[64];
 
 static const size_t twos[] = { 2, 2, 2 }, nones[] = { 0, 0, 0 }, bytes[] = { 0, 8, 16 };
 static const coll_type floats[] = { COLL_F32, COLL_F32, COLL_F32 }, integers[] = { COLL_I32, COLL_I32, COLL_I32 };
-static const coll_buffer overlapping[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 2, 4, COLL_F32 } };
+static const coll_list_item overlapping[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 2, 4, COLL_F32 } };
 
 #define ONE_OF_THREE "rank 0 of 3: "
 #define BOTH  .send = x, .recv = y
@@ -38,9 +38,11 @@ static const struct { coll_call call; const char *sentence; } refused[] = {
     { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .op = COLL_USER }, "allreduce: op is COLL_USER, but fn is NULL: give the function" },
     { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .scale = 1e300 }, "allreduce: scale 1e+300 is not finite in f32" },
     { { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = 9 }, "broadcast: root 9 is out of range for 3 ranks" },
-    { { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, "send: destination 3 is out of range for 3 ranks" },
-    { { .kind = COLL_RECV, .recv = y, FOUR, .root = -5 }, "recv: source -5 is out of range for 3 ranks" },
+    { { .kind = COLL_SEND, .send = x, FOUR, .peer = 3 }, "send: destination 3 is out of range for 3 ranks" },
+    { { .kind = COLL_RECV, .recv = y, FOUR, .peer = -5 }, "recv: source -5 is out of range for 3 ranks" },
     { { .kind = COLL_SENDRECV, BOTH, FOUR, .recv_count = 4, .source = 7 }, "sendrecv: source 7 is out of range for 3 ranks" },
+    { { .kind = COLL_SEND, .send = x, FOUR, .root = 2 }, "send: root is 2, but messages have a peer: set peer" },
+    { { .kind = COLL_RECV, .recv = y, FOUR, .root = COLL_ANY_SOURCE }, "recv: root is -2, but messages have a peer: set peer" },
     { { .kind = COLL_SEND, .send = x, FOUR, .tag = -7 }, "send: tag -7 is out of range: 0 or more" },
     { { .kind = COLL_RECV, .recv = y, FOUR, .tag = -7 }, "recv: tag -7 is out of range: 0 or more, or COLL_ANY_TAG" },
     { { .kind = COLL_SEND, .send = COLL_IN_PLACE, FOUR },
@@ -95,7 +97,7 @@ static void refuse_all(coll_comm *comm)
     }
 #define SAYS(call, sentence)                                                                                       \
     CHECK((call) == COLL_ERR_ARGUMENT && !strcmp(coll_error(comm), ONE_OF_THREE sentence), "%s: \"%s\"", world, coll_error(comm))
-    SAYS(coll_split(comm, -5, 0, &out), "split: color -5 is out of range: 0 or more, or COLL_NO_COLOR");
+    SAYS(coll_split(comm, -5, 0, &out), "split: color -5 is out of range: 0 or more, or COLL_COLOR_NONE");
     SAYS(coll_create(comm, ranks, 2, 0, &out), "create: rank 0, at 1 of the list, is named twice");
     SAYS(coll_create(comm, far, 1, 0, &out), "create: rank 9, at 0 of the list, is out of range");
     SAYS(coll_create(comm, ranks, 0, 0, &out), "create: count 0 is out of range: 1 or more");

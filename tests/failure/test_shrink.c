@@ -568,7 +568,7 @@ static void sim_case(const void *arg)
                 snprintf(case_name, sizeof case_name, "sim, %s", text);
                 setenv("COLL_SIM", text, 1);
                 memset(board, 0, sizeof *board);
-                (void)coll_spawn(SIM_RANKS, sim_rank, NULL);
+                (void)coll_spawn(SIM_RANKS, sim_rank, NULL, NULL);
                 for (int i = 0; i < SIM_RANKS; i++) {
                     done += board->ranks[i].is_done;
                     agreed += board->ranks[i].is_done && board->ranks[i].shrunk == COLL_OK;

@@ -255,7 +255,7 @@ static double run_world(int size, const char *faults, uint64_t seed)
     memset(ranks, 0, sizeof ranks);
     snprintf(text, sizeof text, "seed=%u per_host=%d jitter=1us %s", (unsigned)(seed % 100000), 1 + (int)(seed % 3), faults);
     setenv("COLL_SIM", text, 1);
-    const int result = coll_spawn(size, run_program, NULL);
+    const int result = coll_spawn(size, run_program, NULL, NULL);
     CHECK(result == 0, "%s: coll_spawn: %d: %s", case_name, result, coll_error(NULL));
     for (int i = 0; i < size; i++) time = fmax(time, ranks[i].time);
     return time;
@@ -355,7 +355,7 @@ static void run_derived(void)
     memset(ranks, 0, sizeof ranks);
     snprintf(case_name, sizeof case_name, "derived communicators");
     setenv("COLL_SIM", "kill=1@90", 1);
-    CHECK(coll_spawn(DERIVED_SIZE, derived_rank, NULL) == 0, "%s: %s", case_name, coll_error(NULL));
+    CHECK(coll_spawn(DERIVED_SIZE, derived_rank, NULL, NULL) == 0, "%s: %s", case_name, coll_error(NULL));
     for (int i = 0; i < DERIVED_SIZE; i++) CHECK(ranks[i].is_over == (i != DERIVED_VICTIM), "%s: rank %d", case_name, i);
 }
 

@@ -20,7 +20,7 @@ failed=0
 # 113 sequences in batches of 6: the last batch of a round has 5, and 7 ranks do not all have one in each.
 tiny="--layers 2 --width 16 --heads 2 --context 16 --batch 6 --letters 1820 --steps 30 --json --log $out"
 one=$bin/gpt/data
-over_tcp="env COLL_SHARE=0 timeout 60 $bin/coll-run --no-prefix"
+over_tcp="env COLL_SHARE=off timeout 60 $bin/coll-run --no-prefix"
 together="timeout 60 $bin/coll-run --no-prefix"
 
 # ---- >>helpers ----

@@ -34,10 +34,10 @@ for ranks in 2 3 8; do
     {
     check "tensors: $ranks threads" 3 "$sums" "$bin/inference/tensors" -t $ranks 20
     check "tensors: $ranks processes" 3 "$sums" $together "$bin/inference/tensors" 20
-    check "tensors: $ranks processes, TCP" 3 "$sums" env COLL_SHARE=0 $together "$bin/inference/tensors" 20
+    check "tensors: $ranks processes, TCP" 3 "$sums" env COLL_SHARE=off $together "$bin/inference/tensors" 20
     check "workers: $ranks threads" 4 "$logits" "$bin/inference/workers" -t $ranks 24
     check "workers: $ranks processes" 4 "$logits" $together "$bin/inference/workers" 24
-    check "workers: $ranks processes, TCP" 4 "$logits" env COLL_SHARE=0 $together "$bin/inference/workers" 24
+    check "workers: $ranks processes, TCP" 4 "$logits" env COLL_SHARE=off $together "$bin/inference/workers" 24
     }
 done
 check "workers: more ranks than heads" 4 "$logits" "$bin/inference/workers" -t 11 8

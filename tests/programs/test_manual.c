@@ -206,9 +206,9 @@ static void test_overlaps(void)
         }
     }
     float x[20] = { 1, 2, 3 }, y[3] = { 1, 2, 3 };
-    CHECK(coll_reduce_local(x, x + 1, 3, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "sums that overlap");
+    CHECK(coll_reduce_local(x + 1, x, 3, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "sums that overlap");
     CHECK(coll_reduce_local(x, x, 3, COLL_F32, COLL_SUM) == COLL_OK && x[2] > 5, "%g", (double)x[2]);
-    CHECK(coll_reduce_local(y, x + 3, 3, COLL_F32, COLL_SUM) == COLL_OK, "sums apart");
+    CHECK(coll_reduce_local(x + 3, y, 3, COLL_F32, COLL_SUM) == COLL_OK, "sums apart");
 }
 
 int main(int argc, char **argv)

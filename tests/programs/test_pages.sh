@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_pages.sh - the programs and commands of docs/sockets.md, docs/boards.md and docs/debugging.md do what the pages say.  Those
-# of the other pages are in test_readme.sh.
+# test_pages.sh - the programs and commands of docs/sockets.md, docs/boards.md, docs/debugging.md and docs/versions.md do what the
+# pages say.  Those of the other pages are in test_readme.sh.
 #
 #   usage: [CC=cc] sh tests/programs/test_pages.sh COLL-RUN
 #
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         if (!comm) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
         return coll_barrier(comm) || coll_free(comm);
     }
-    return coll_spawn(3, worker, NULL) || coll_free(join_list(0, 1, "127.0.0.1:4000"));
+    return coll_spawn(3, worker, NULL, NULL) || coll_free(join_list(0, 1, "127.0.0.1:4000"));
 }
 END
 } > sockets.c
@@ -116,7 +116,7 @@ static int exercise(void)
 
     b = (board){ .rank = me, .size = count, .last_ms = line_ms() };
     board_meet(&b);
-    if (coll_init_custom_with(&board_transport, &b, me, count, &comm, &config)) return 1;
+    if (coll_init_custom(&board_transport, &b, me, count, &comm, &config)) return 1;
     for (int turn = 0; turn < 5; turn++) {
         mine = me * 10 + turn;
         for (int i = 0; i < 3000; i++) x[i] = (float)(me + i + turn);
@@ -161,6 +161,12 @@ for program in tiny full; do
     check "boards.md: boards that disagree, $program" "./$program" 2 disagree
 done
 
+# ---- versions.md: a program for 0.3, converted
+check "versions.md: sed converts a program for 0.3" \
+    sh -c 'sed -E -f "$0/tools/from_0_3.sed" "$0/tests/from_0_3.c" > converted.c' "$top"
+built converted.c converted
+check "versions.md: the converted program runs" ./converted
+
 # ---- debugging.md: its commands, as they stand there
 cp "$top/coll.c" "$top/single/coll.h" . && ln -s "$run" coll-run
 awk '/^```c$/ { inside = 1; next } /^```/ { if (inside) exit } inside' "$top/README.md" > hello.c
@@ -178,7 +184,7 @@ static int worker(coll_comm *comm, void *arg)
     explain_failure(comm, &call);
     return 0;
 }
-int main(void) { return coll_spawn(1, worker, NULL); }
+int main(void) { return coll_spawn(1, worker, NULL, NULL); }
 END
 } > explain.c
 check "debugging.md: explain_failure compiles" "${CC:-cc}" explain.c coll.o -pthread -o explain

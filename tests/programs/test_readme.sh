@@ -89,7 +89,7 @@ int main(int argc, char **argv)
 {
     coll_comm *comm = NULL;
     (void)argv;
-    if (argc > 1) (void)coll_spawn(2, worker, NULL);
+    if (argc > 1) (void)coll_spawn(2, worker, NULL, NULL);
     else (void)coll_init(&comm, NULL);
     coll_free(comm);
     return 0;
@@ -182,9 +182,9 @@ $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
     echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3'
     echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : mixed(comm) ? 6 : 0; }'
     echo 'int main(int argc, char **argv) { (void)argv;'
-    echo '    if (argc > 1) return coll_spawn(4, survive, NULL) || restored != 9;'
-    echo '    const int wrong = coll_spawn(4, worker, NULL); return wrong ? wrong : threads() ? 7 : alone() ? 8'
-    echo '        : coll_spawn(4, leave, NULL) ? 9 : 0; }'
+    echo '    if (argc > 1) return coll_spawn(4, survive, NULL, NULL) || restored != 9;'
+    echo '    const int wrong = coll_spawn(4, worker, NULL, NULL); return wrong ? wrong : threads() ? 7 : alone() ? 8'
+    echo '        : coll_spawn(4, leave, NULL, NULL) ? 9 : 0; }'
 } > pieces.c
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"
 check 'the survivors go on' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@3" ./pieces survive > out 2>&1; echo $?)"
@@ -208,7 +208,7 @@ check 'the manual lists its sections' "$(echo "$sections" | sort | xargs)" "$({ 
         case $section in COMPILING|SIMULATION|MPI|GPUS) ;; *) piece "$section" ;; esac
     done
     echo '    return y[0] != 4 || all[12] != 1; }'
-    echo 'int main(void) { return coll_spawn(4, worker, NULL); }'
+    echo 'int main(void) { return coll_spawn(4, worker, NULL, NULL); }'
 } | sed 's/a second thread may use .*//' > sections.c
 for section in $(echo "$sections" | tr ' ' _); do
     name=$(echo "$section" | tr _ ' ')

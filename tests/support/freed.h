@@ -37,7 +37,7 @@ static coll_status derive(coll_comm *comm, kind k, coll_comm **out)
 /* What rank `world` of the world is called in a communicator. */
 static int called(coll_comm *comm, int in_world)
 {
-    for (int i = 0; i < SIZE; i++) if (coll_parent_rank(comm, i) == in_world) return i;
+    for (int i = 0; i < SIZE; i++) if (coll_world_rank(comm, i) == in_world) return i;
     return -1;
 }
 

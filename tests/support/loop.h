@@ -91,7 +91,7 @@ static bool loop_open(loop_world *w, int size, const coll_transport *transport)
     w->size = size;
     for (int i = 0; i < size; i++) {
         w->ranks[i] = (loop_rank){ i, w->ends };
-        if (coll_init_custom(transport, &w->ranks[i], i, size, &w->comms[i]) != COLL_OK) return false;
+        if (coll_init_custom(transport, &w->ranks[i], i, size, &w->comms[i], NULL) != COLL_OK) return false;
     }
     return true;
 }

@@ -13,7 +13,7 @@
 
 enum { MODEL_BLOCKS_MOST = 56, MODEL_EDGES_MOST = 48, MODEL_LIST_MOST = 9, MODEL_REDUCED = -1, MODEL_NOBODY = -2 };
 
-/* The neighbours of a communicator: edges in one common order.  An end that is COLL_NO_RANK is a slot without a partner. */
+/* The neighbours of a communicator: edges in one common order.  An end that is COLL_RANK_NONE is a slot without a partner. */
 typedef struct model_graph {
     int count, from[MODEL_EDGES_MOST], to[MODEL_EDGES_MOST];
 } model_graph;
@@ -63,7 +63,7 @@ typedef struct model_part {
     size_t         send_counts[MODEL_BLOCKS_MOST], send_offsets[MODEL_BLOCKS_MOST];
     size_t         recv_counts[MODEL_BLOCKS_MOST], recv_offsets[MODEL_BLOCKS_MOST];
     coll_type      send_types[MODEL_BLOCKS_MOST], recv_types[MODEL_BLOCKS_MOST];
-    coll_buffer    list[MODEL_LIST_MOST];
+    coll_list_item    list[MODEL_LIST_MOST];
     model_user     user;
     unsigned      *arrivals;                      /* barriers count themselves here; may be NULL              */
     uint64_t      *agreed;                        /* where ranks compare inexact results; may be NULL         */
@@ -158,8 +158,8 @@ SUPPORT model_graph model_graph_make(uint64_t seed, int size)
         const uint64_t random = support_mix(seed + (uint64_t)i + 1);
         g.from[i] = (int)(random % (uint64_t)size);
         g.to[i] = (int)((random >> 20) % (uint64_t)size);
-        if ((random >> 40) % 8 == 0) g.from[i] = COLL_NO_RANK;
-        else if ((random >> 40) % 8 == 1) g.to[i] = COLL_NO_RANK;
+        if ((random >> 40) % 8 == 0) g.from[i] = COLL_RANK_NONE;
+        else if ((random >> 40) % 8 == 1) g.to[i] = COLL_RANK_NONE;
     }
     return g;
 }
@@ -404,7 +404,7 @@ SUPPORT void model_describe_list(model_part *p)
     for (int i = 0; i < p->outs; i++) {
         const bool in_recv = model_in_recv(p, i);
         unsigned char *recv = p->recv.data + p->in[i].at;
-        p->list[i] = (coll_buffer){ .send = support_place(in_recv ? recv : p->send.data + p->out[i].at),
+        p->list[i] = (coll_list_item){ .send = support_place(in_recv ? recv : p->send.data + p->out[i].at),
                                     .recv = support_place(recv), .count = p->in[i].count, .type = p->in[i].type };
         if (in_recv && i % 3 == 0) p->list[i].send = COLL_IN_PLACE;
     }

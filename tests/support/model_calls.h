@@ -57,10 +57,10 @@ SUPPORT coll_status model_plain(coll_comm *m, const coll_call *d)
         return coll_neighbor_alltoallw(m, d->send, d->send_counts, d->send_offsets, d->send_types, d->recv, d->recv_counts,
                                        d->recv_offsets, d->recv_types);
     case COLL_ALLREDUCE_LIST:  return coll_allreduce_list(m, d->list, d->list_count, d->op);
-    case COLL_SEND:            return coll_send(m, d->send, d->count, d->type, d->root, d->tag);
-    case COLL_RECV:            return coll_recv(m, d->recv, d->count, d->type, d->root, d->tag);
+    case COLL_SEND:            return coll_send(m, d->send, d->count, d->type, d->peer, d->tag);
+    case COLL_RECV:            return coll_recv(m, d->recv, d->count, d->type, d->peer, d->tag);
     default:
-        return coll_sendrecv(m, d->send, d->count, d->root, d->recv, d->recv_count, d->source, d->type, d->tag);
+        return coll_sendrecv(m, d->send, d->count, d->peer, d->recv, d->recv_count, d->source, d->type, d->tag);
     }
 }
 
@@ -104,10 +104,10 @@ SUPPORT coll_status model_request(coll_comm *m, const coll_call *d, coll_request
         return coll_ineighbor_alltoallw(m, d->send, d->send_counts, d->send_offsets, d->send_types, d->recv, d->recv_counts,
                                         d->recv_offsets, d->recv_types, out);
     case COLL_ALLREDUCE_LIST:  return coll_iallreduce_list(m, d->list, d->list_count, d->op, out);
-    case COLL_SEND:            return coll_isend(m, d->send, d->count, d->type, d->root, d->tag, out);
-    case COLL_RECV:            return coll_irecv(m, d->recv, d->count, d->type, d->root, d->tag, out);
+    case COLL_SEND:            return coll_isend(m, d->send, d->count, d->type, d->peer, d->tag, out);
+    case COLL_RECV:            return coll_irecv(m, d->recv, d->count, d->type, d->peer, d->tag, out);
     default:
-        return coll_isendrecv(m, d->send, d->count, d->root, d->recv, d->recv_count, d->source, d->type, d->tag, out);
+        return coll_isendrecv(m, d->send, d->count, d->peer, d->recv, d->recv_count, d->source, d->type, d->tag, out);
     }
 }
 
@@ -155,7 +155,7 @@ SUPPORT int model_run(const char *name, int size, const coll_config *config, int
     const bool has_sites = !strcmp(name, "sim-sites");
     const coll_sim machine = { .ranks_per_host = has_sites ? 2 : 3, .hosts_per_site = has_sites ? 2 : 0 };
     const coll_config simulated = { .transport = "sim", .sim = &machine };
-    return coll_spawn_with(size, worker, arg, &simulated);
+    return coll_spawn(size, worker, arg, &simulated);
 }
 
 /* Why a world cannot be had here; NULL: it can. */

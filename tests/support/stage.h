@@ -87,7 +87,7 @@ static bool stage_run(stage *s)
     s->turn = 0;
     s->is_over = false;
     *s->error = 0;
-    const int result = s->records ? coll_spawn_with(s->size, stage_rank, s, &config) : 1;
+    const int result = s->records ? coll_spawn(s->size, stage_rank, s, &config) : 1;
     if (result && !*s->error) coll__print(s->error, sizeof s->error, "%s", coll_error(NULL));
     free(s->records);
     s->records = NULL;

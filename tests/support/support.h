@@ -373,7 +373,7 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_config config = { .transport = "sim" };
-    const int result = coll_spawn_with(size, worker, arg, &config);
+    const int result = coll_spawn(size, worker, arg, &config);
 
     if (result) fprintf(stderr, "a simulated world ends with %d: %s\n", result, coll_error(NULL));
     return result != 0;
@@ -418,10 +418,10 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.size = size;
         ranks[i].config.address = address;
         ranks[i].config.tcp.io = is_joined || is_hub ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
-        if (!is_joined && !is_hub) ranks[i].config.tcp.hub = -1;
+        if (!is_joined && !is_hub) ranks[i].config.tcp.hub = COLL_OFF;
         if (is_joined) ranks[i].config.transport = NULL;
         /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
-        if (!is_hub && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = -1;
+        if (!is_hub && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = COLL_OFF;
     }
     if (is_joined && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)

@@ -86,7 +86,7 @@ static void budget_case(const void *arg)
 
     for (int i = 0; i < RANKS; i++)
         joiners[i] = (joiner){ .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address,
-                                           .tcp = { .key = KEY, .security = "key", .share_memory = -1 },
+                                           .tcp = { .key = KEY, .security = "key", .share_memory = COLL_OFF },
                                            .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
     const int64_t began = coll__now(), enough = began + 2000 * (int64_t)COLL__MS;
     joiner_run(&joiners[0]);
@@ -164,7 +164,7 @@ static void busy_case(const void *unused)
     for (int i = 0; i < RANKS; i++)
         joiners[i] = (joiner){ .body = work_or_call, .arg = &o,
                                .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address,
-                                           .tcp = { .key = KEY, .security = "key", .share_memory = -1 },
+                                           .tcp = { .key = KEY, .security = "key", .share_memory = COLL_OFF },
                                            .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
     for (int i = 0; i < RANKS; i++) joiner_run(&joiners[i]);
     for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);

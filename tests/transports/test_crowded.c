@@ -138,7 +138,7 @@ static void street_case(const void *arg)
         joiners[i].config.rank = i;
         joiners[i].config.size = RANKS;
         joiners[i].config.address = address;
-        joiners[i].config.tcp.share_memory = -1;
+        joiners[i].config.tcp.share_memory = COLL_OFF;
         joiners[i].config.start_timeout_ms = 20000;
         joiners[i].config.log = journal_line;
         joiners[i].config.log_context = &said;

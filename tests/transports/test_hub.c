@@ -254,7 +254,7 @@ static void calls_case(const void *arg)
 
     world_run(size, NULL, calls_rank, &with);
     world_run(size, &(coll_config){ .spin_us = -1 }, calls_rank, &with);
-    world_run(size, &(coll_config){ .tcp = { .hub = -1 } }, calls_rank, &without);
+    world_run(size, &(coll_config){ .tcp = { .hub = COLL_OFF } }, calls_rank, &without);
 }
 
 /* ---- >>buffers: memory that is read in place, on all ranks or on some ---- */
@@ -271,15 +271,15 @@ static int buffers_rank(coll_comm *comm, const void *arg)
     }
     float *const in = which & 1 || me % 2 ? shares[0] : plain[0], *const out = which & 2 || me % 3 == 0 ? shares[1] : plain[1];
     MUST(check_calls(comm, in, out) == 0);
-    coll_alloc_free(comm, shares[0]);
+    coll_dealloc(comm, shares[0]);
     MUST((again = coll_alloc(comm, ROOM * sizeof(float))) == (void *)shares[0] || !COLL__HAS_HUB);    /* it is used again   */
     MUST(check_calls(comm, again, out) == 0);
-    coll_alloc_free(comm, again);
-    coll_alloc_free(comm, shares[1]);
-    coll_alloc_free(comm, NULL);
+    coll_dealloc(comm, again);
+    coll_dealloc(comm, shares[1]);
+    coll_dealloc(comm, NULL);
     MUST(coll_alloc(comm, SIZE_MAX / 4) == NULL && strstr(coll_error(comm), "coll_alloc: no memory for "));
     MUST((again = coll_alloc(comm, 0)) != NULL);
-    coll_alloc_free(comm, again);
+    coll_dealloc(comm, again);
     for (int i = 0; i < 2; i++) free(plain[i]);
     return 0;
 }
@@ -519,8 +519,8 @@ static int dying_rank(coll_comm *comm, const void *arg)
     MUST(is_in_hub(fresh, d->count, text, sizeof text));
     for (int k = 0; k < 20; k++) MUST(check_allreduce(fresh, in, out, d->count) == 0);
     if (d->has_buffers) {
-        coll_alloc_free(comm, in);
-        coll_alloc_free(comm, out);
+        coll_dealloc(comm, in);
+        coll_dealloc(comm, out);
     } else {
         free(in);
         free(out);

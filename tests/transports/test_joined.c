@@ -316,7 +316,7 @@ static void sleep_case(const void *arg)
     const layout *l = arg;
 
     run_world(l, &(coll_config){ .spin_us = -1 }, token_worker, NULL);
-    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .hub = -1 } }, token_worker, NULL);
+    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .hub = COLL_OFF } }, token_worker, NULL);
     run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, token_worker, NULL);
 }
 
@@ -338,7 +338,7 @@ static int go_on(coll_comm *comm, coll_comm *from, const death *d)
     if (coll_size(left) != size || coll_allgather(left, &me, named, 1, COLL_I32))
         return fprintf(stderr, "rank %d is one of %d, not %d: %s\n", me, coll_size(left), size, coll_error(left)), 1;
     for (int i = 0; i < coll_size(from); i++) {
-        const int rank = coll_parent_rank(from, i);
+        const int rank = coll_world_rank(from, i);
         if (rank >= first && rank < behind) continue;
         if (named[at++] != rank)
             return fprintf(stderr, "rank %d: number %d is rank %d, not %d\n", me, at - 1, named[at - 1], rank), 1;
@@ -524,7 +524,7 @@ static void spawn_case(const void *arg)
         setenv(names[0], number, 1);
         setenv(names[1], counts_ranks ? "6" : "3", 1);
         setenv("COLL_START_TIMEOUT_MS", "20000", 1);
-        exit(coll_spawn(2, spawned, NULL) != 0);
+        exit(coll_spawn(2, spawned, NULL, NULL) != 0);
     }
     for (int p = 0; p < 3; p++) await_process(pids[p], p);
     close(port);

@@ -29,7 +29,7 @@ static void joiners_run(joiner *joiners, int size, const char *io, const int *la
 
     for (int i = 0; i < size; i++) {
         joiners[i] = (joiner){ .body = body, .arg = arg, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = lanes[i],
-            .share_memory = -1 }, .rank = i, .size = size,
+            .share_memory = COLL_OFF }, .rank = i, .size = size,
                                .address = address,
                                      .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                                .log = ignore_line } };
@@ -98,9 +98,9 @@ static coll_status pass_on(joiner *g, uint64_t *random, uint32_t *in, uint32_t *
         counts[k] = support_random(random) % (support_random(random) & 1 ? 200 : WORDS_MOST / AT_ONCE);
     for (int k = 0; k < AT_ONCE && status >= 0; at += counts[k++]) {
         for (size_t i = 0; i < counts[k]; i++) out[at + i] = word_of(me, next, k, i);
-        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .root = last,
+        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .peer = last,
                 .tag = k };
-        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .root = next,
+        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .peer = next,
                 .tag = k };
         status = coll_start(g->comm, &receive, &requests[2 * k]);
         if (status >= 0) status = coll_start(g->comm, &give, &requests[2 * k + 1]);
@@ -424,7 +424,7 @@ static void long_case(const void *arg)
     for (int i = 0; i < 3; i++) {
         trip t = { i ? other : first, 0 };
         setenv("COLL_SIM", links[i], 1);
-        CHECK(!coll_spawn(*size, travel, &t), "%s: %s", case_name, links[i]);
+        CHECK(!coll_spawn(*size, travel, &t, NULL), "%s: %s", case_name, links[i]);
         CHECK(!i || !memcmp(first, other, LONG_COUNT * sizeof *first), "%s: other bits with %s", case_name, links[i]);
         const double bytes = LONG_COUNT * 4.0 * 2 * (*size - 1) / *size, rate = i == 2 ? 5e8 : 1.25e8;
         const double ramp = 2 * (*size - 1) * (i == 0 ? 12e-6 : i == 1 ? 5e-3 : 20e-3);

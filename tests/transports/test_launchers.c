@@ -371,7 +371,7 @@ static void started_case(const void *arg)
         snprintf(text[0], sizeof text[0], "PMI_RANK=%d", rank);
         snprintf(text[1], sizeof text[1], "PMI_FD=%d", pair[1]);
         putenv(text[0]), putenv(text[1]), putenv("TMPDIR=/tmp"), putenv("PMI_SIZE=3"), putenv("MPI_LOCALNRANKS=3");
-        const bool is_right = has_threads ? coll_spawn(2, count_off, &ranks) == 0
+        const bool is_right = has_threads ? coll_spawn(2, count_off, &ranks, NULL) == 0
                               : coll_init(&comm, NULL) == COLL_OK && coll_rank(comm) == rank && count_off(comm, &ranks) == 0;
         coll_free(comm);
         _exit(is_right ? 0 : 1);

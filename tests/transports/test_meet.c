@@ -103,7 +103,7 @@ static void address_case(const void *arg)
         snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
         comers[i].config.address = texts[i];
         comers[i].config.size = size;
-        comers[i].config.tcp.hub = -1;            /* so that ranks connect to one another                     */
+        comers[i].config.tcp.hub = COLL_OFF;      /* so that ranks connect to one another                     */
     }
     close(held);                                  /* it is of one family and one address: rank 0 may want more */
     for (int i = size - 1; i >= 0; i--) comer_start(&comers[i]);

@@ -97,7 +97,7 @@ static void scene_plays(scene *s)
     for (int i = 0; i < 2; i++) {
         s->joiners[i] = (joiner){ .body = meet_and_talk, .arg = s, .config = {
             .transport = "tcp", .rank = i, .size = 2, .address = i == 1 && !s->is_data ? s->between : address,
-            .tcp = { .key = KEY, .security = s->security, .io = s->io, .share_memory = -1 }, .start_timeout_ms = start_ms,
+            .tcp = { .key = KEY, .security = s->security, .io = s->io, .share_memory = COLL_OFF }, .start_timeout_ms = start_ms,
             .stall_timeout_ms = 5000,
             .liveness_timeout_ms = 1500, .log = journal_line, .log_context = &s->said } };
         if (s->is_data || s->man.does == MAN_FORWARDS || s->man.most > 0)

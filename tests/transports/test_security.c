@@ -125,7 +125,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, jou
     g->config.size = size;
     if (address) g->config.address = address;
     g->config.tcp.io = "poll";
-    g->config.tcp.share_memory = -1;                  /* what is tested here happens on the wire              */
+    g->config.tcp.share_memory = COLL_OFF;            /* what is tested here happens on the wire              */
     if (!g->config.start_timeout_ms) g->config.start_timeout_ms = 20000;
     g->config.log = journal_line;
     g->config.log_context = j;
@@ -412,7 +412,7 @@ static void two_meet(const coll_config *config, coll_status (*body)(joiner *g))
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
-    alone.background = -1;
+    alone.background = COLL_OFF;
     for (int i = 0; i < 2; i++) {
         joiners[i] = (joiner){ .config = alone, .body = body, .arg = &s };
         joiner_start(&joiners[i], i, 2, address, &said);
@@ -651,7 +651,7 @@ static uint64_t call_one(coll_comm *comm, int kind, size_t count)
         types[i] = T;
         at += 4 * mine[i];
     }
-    coll_buffer list[2] = { { send, recv, c, T }, { send + c, recv + c, c / 2 + 1, T } };
+    coll_list_item list[2] = { { send, recv, c, T }, { send + c, recv + c, c / 2 + 1, T } };
     switch (kind) {
     case 0: s = coll_barrier(comm); break;
     case 1: memcpy(recv, send, c * 4); s = coll_broadcast(comm, recv, c, T, n - 1); break;

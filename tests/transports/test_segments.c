@@ -268,13 +268,13 @@ static int lent_rank(coll_comm *comm, const void *arg)
     }
     MUST((late = coll_alloc(l->keeps_old ? first : comm, COUNT * sizeof *late)) != NULL);
     MUST(check_sums(comm, was, members, in, late) == 0);
-    coll_alloc_free(comm, in);
+    coll_dealloc(comm, in);
     MUST((in = coll_alloc(comm, COUNT * sizeof *in)) != NULL && check_sums(comm, was, members, in, late) == 0);
-    coll_alloc_free(l->keeps_old ? first : comm, late);
+    coll_dealloc(l->keeps_old ? first : comm, late);
     while (old > 0) coll_free(olds[--old]);
     MUST(check_sums(comm, was, members, in, out) == 0);
-    coll_alloc_free(comm, out);
-    coll_alloc_free(comm, in);
+    coll_dealloc(comm, out);
+    coll_dealloc(comm, in);
     coll_free(comm);
     if (l->each == 1 && mapped("") != 0) return fprintf(stderr, "%s: %zu bytes stay mapped\n", case_name, mapped("")), 1;
     return 0;
@@ -321,8 +321,8 @@ static int late_rank(coll_comm *comm, const void *arg)
     me = -1;
     if (was != victim) {
         MUST(status == COLL_ERR_PEER && coll_shrink(comm, &fresh) == COLL_OK);
-        coll_alloc_free(comm, in);
-        coll_alloc_free(comm, out);
+        coll_dealloc(comm, in);
+        coll_dealloc(comm, out);
         coll_free(comm);                          /* and the segment that coll_alloc made                     */
         comm = fresh;
         MUST((in = coll_alloc(comm, COUNT * sizeof *in)) != NULL && (out = coll_alloc(comm, COUNT * sizeof *out)) != NULL);
@@ -484,7 +484,7 @@ static int limits_rank(coll_comm *comm, const void *arg)
              && out[COUNT - 1] == out[0]);
         MUST((end = (char *)coll_alloc(comm, BUFFER)) != NULL);
         memset(end, 1, BUFFER);
-        coll_alloc_free(comm, at);
+        coll_dealloc(comm, at);
         at = end;
     }
     const size_t accessible = mapped("") - mapped("---s");
@@ -493,10 +493,10 @@ static int limits_rank(coll_comm *comm, const void *arg)
         void *const own = malloc((size_t)512 << 20);
         MUST(own != NULL);
     }
-    coll_alloc_free(comm, at);
-    coll_alloc_free(comm, more);
+    coll_dealloc(comm, at);
+    coll_dealloc(comm, more);
     MUST((at = (char *)coll_alloc(comm, (size_t)900 << 20)) != NULL);     /* more than can be shared              */
-    coll_alloc_free(comm, at);
+    coll_dealloc(comm, at);
     coll_free(comm);
     return 0;
 }
@@ -522,8 +522,8 @@ static int short_rank(coll_comm *comm, const void *arg)
     float *in = (float *)coll_alloc(comm, COUNT * sizeof *in), *out = (float *)coll_alloc(comm, COUNT * sizeof *out);
 
     MUST(in && out && is_in_hub(comm, 1) == *(const bool *)arg && check_sums(comm, coll_rank(comm), 7, in, out) == 0);
-    coll_alloc_free(comm, in);
-    coll_alloc_free(comm, out);
+    coll_dealloc(comm, in);
+    coll_dealloc(comm, out);
     coll_free(comm);
     return 0;
 }

@@ -114,7 +114,7 @@ static void short_call_case(const void *arg)
 
     (void)arg;
     comers_make(comers, 3, where);
-    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = -1;        /* a hub needs no connections                       */
+    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = COLL_OFF;  /* a hub needs no connections                       */
     pthread_barrier_init(&barrier, NULL, 4);
     for (int i = 0; i < 3; i++) {
         ranks[i] = (short_rank){ &comers[i], &barrier };
@@ -155,7 +155,7 @@ static void short_door_case(const void *arg)
 
     (void)arg;
     comers_make(comers, 2, where);
-    comers[0].config.tcp.hub = comers[1].config.tcp.hub = -1;
+    comers[0].config.tcp.hub = comers[1].config.tcp.hub = COLL_OFF;
     comers[1].config.log = more_files, comers[1].config.liveness_timeout_ms = -1;       /* connected to in calls only */
     const pid_t other = fork();
     if (other == 0) {

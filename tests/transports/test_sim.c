@@ -12,7 +12,7 @@ static uint64_t seed_now;
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim)
 {
     const coll_config config = { .transport = "sim", .sim = sim };
-    return coll_spawn_with(count, fn, arg, &config);
+    return coll_spawn(count, fn, arg, &config);
 }
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b) + 1e-18; }
@@ -417,7 +417,7 @@ static int waits_in_circles(coll_comm *comm, void *arg)
 static int two_limits(coll_comm *comm, void *arg)
 {
     float x;
-    coll_call call = { .kind = COLL_RECV, .recv = &x, .count = 1, .type = COLL_F32, .root = 1 - coll_rank(comm) };
+    coll_call call = { .kind = COLL_RECV, .recv = &x, .count = 1, .type = COLL_F32, .peer = 1 - coll_rank(comm) };
     call.timeout_ms = coll_rank(comm) == 0 ? 2500 : 0;
     note(arg, comm, coll_run(comm, &call));
     return 0;
@@ -523,8 +523,32 @@ static void test_stall_limit(void)
     const coll_sim sim = { .faults = &fault, .fault_count = 1 };
     const coll_config config = { .transport = "sim", .sim = &sim, .stall_timeout_ms = 500 };
 
-    CHECK(coll_spawn_with(3, barriers, &o, &config) == 0, "stall limit");
+    CHECK(coll_spawn(3, barriers, &o, &config) == 0, "stall limit");
     for (int i = 0; i < 3; i += 2) expect(&o, i, COLL_ERR_TIMEOUT, "in 0.5 s", "stall limit");
+}
+
+/* -1 in a call is no limit, whatever the communicator has. */
+static int limited(coll_comm *comm, void *arg)
+{
+    const coll_status expected = *(const int *)arg < 0 ? COLL_OK : COLL_ERR_TIMEOUT;
+    float x = 1;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &x, .count = 1, .type = COLL_F32,
+                             .timeout_ms = *(const int *)arg };
+    const coll_status status = coll_run(comm, &call);
+    return coll_rank(comm) == 0 && status != expected;            /* rank 1 gets what it needs in time            */
+}
+
+static void test_no_limit(void)
+{
+    const coll_sim_fault fault = { .kind = COLL_SIM_LATE, .rank = 1, .peer = -1, .amount = 1 };
+    const coll_sim sim = { .faults = &fault, .fault_count = 1 };
+    const coll_config short_limit = { .transport = "sim", .sim = &sim, .stall_timeout_ms = 500 };
+    const coll_config no_limit = { .transport = "sim", .sim = &sim, .stall_timeout_ms = -1 };
+
+    CHECK(coll_spawn(2, limited, &(int){ 0 }, &short_limit) == 0, "the limit of the communicator");
+    CHECK(coll_spawn(2, limited, &(int){ 500 }, &no_limit) == 0, "the limit of the call");
+    CHECK(coll_spawn(2, limited, &(int){ -1 }, &short_limit) == 0, "no limit of the call");
+    CHECK(coll_spawn(2, limited, &(int){ -1 }, &no_limit) == 0, "no limit at all");
 }
 
 /* What the survivors of a drawn fault are told. */
@@ -669,14 +693,15 @@ static void test_programs(void)
     CHECK(run_sim(5, dives, NULL, &(coll_sim){ .stack = 8 << 20 }) == 0, "deep stacks");
     setenv("COLL_TRANSPORT", "sim", 1);
     setenv("COLL_SIM", "latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 capacity=any seed=7 kill=3@1e+9s", 1);
-    CHECK(coll_spawn(16, ring, &wrong) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "capacity=any"), "%s", coll_error(NULL));
+    CHECK(coll_spawn(16, ring, &wrong, NULL) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "capacity=any"), "%s",
+          coll_error(NULL));
     setenv("COLL_SIM", "latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@900000s", 1);
-    CHECK(coll_spawn(16, ring, &wrong) == 0 && wrong == 0, "%d wrong; %s", wrong, coll_error(NULL));
+    CHECK(coll_spawn(16, ring, &wrong, NULL) == 0 && wrong == 0, "%d wrong; %s", wrong, coll_error(NULL));
     setenv("COLL_SIM", "latency=12us,kill=3@5", 1);
-    CHECK(coll_spawn(3, ring, &wrong) == COLL_ERR_ARGUMENT, "a rank that is not there is killed");
+    CHECK(coll_spawn(3, ring, &wrong, NULL) == COLL_ERR_ARGUMENT, "a rank that is not there is killed");
     unsetenv("COLL_SIM");
     const int many = support_scale() < 1 ? 200 : 1000;
-    CHECK(coll_spawn(many, ring, &wrong) == 0 && wrong == 0, "%d ranks: %d wrong; %s", many, wrong, coll_error(NULL));
+    CHECK(coll_spawn(many, ring, &wrong, NULL) == 0 && wrong == 0, "%d ranks: %d wrong; %s", many, wrong, coll_error(NULL));
     coll_comm *comm = NULL;
     CHECK(coll_init(&comm, &(coll_config){ .size = 2, .rank = 0, .address = "127.0.0.1:1" }) == COLL_ERR_ARGUMENT, "two of sim");
     CHECK(coll_init(&comm, NULL) == COLL_OK && coll_barrier(comm) == COLL_OK, "one of sim");
@@ -811,6 +836,7 @@ int main(int argc, char **argv)
     test_faults();
     test_pieces();
     test_stall_limit();
+    test_no_limit();
     test_drawn_faults(seed);
     test_seeds(seed);
     test_data(seed);

@@ -54,7 +54,7 @@ static support_buffer stores_buffer(coll_comm *comm, const stores_case *c, size_
 
 static void stores_buffer_free(coll_comm *comm, const stores_case *c, support_buffer *buffer)
 {
-    if (c->is_allocated) coll_alloc_free(comm, buffer->block);
+    if (c->is_allocated) coll_dealloc(comm, buffer->block);
     if (c->is_allocated) buffer->block = NULL;
     support_buffer_free(buffer);
 }

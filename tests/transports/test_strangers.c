@@ -185,7 +185,7 @@ static void joiner_settle(joiner *g, const scene *s, int rank, int size, const c
     g->config.tcp.security = s->manner.security;
     g->config.tcp.io = s->manner.io;
     g->config.liveness_timeout_ms = (int)support_patience(LIVENESS_MS);
-    g->config.tcp.share_memory = -1;
+    g->config.tcp.share_memory = COLL_OFF;
     g->config.log = journal_line;
     g->config.log_context = j;
 }

@@ -56,11 +56,11 @@ static int close_and_work(int mask, int rank, const char *address)
     const bool has_hub = strcmp(world, "tcp-hub") == 0;
     const coll_config config = { .transport = "tcp", .rank = rank, .size = RANKS, .address = address,
                                  .tcp = { .io = strcmp(world, "tcp-uring") == 0 ? "uring" : "poll",
-                                          .hub = has_hub ? 1 : -1, .share_memory = has_hub ? 1 : -1 } };
+                                          .hub = has_hub ? COLL_ON : COLL_OFF, .share_memory = has_hub ? COLL_ON : COLL_OFF } };
     coll_comm *comm = NULL;
 
     for (int fd = 0; fd < 3; fd++) if (mask >> fd & 1) close(fd);
-    if (strcmp(world, "threads") == 0) return coll_spawn(RANKS, work, &mask) != 0 || !are_closed(mask);
+    if (strcmp(world, "threads") == 0) return coll_spawn(RANKS, work, &mask, NULL) != 0 || !are_closed(mask);
     if (coll_init(&comm, &config) != COLL_OK) return 2;
     const int wrong = work(comm, &mask);
     coll_free(comm);
@@ -136,7 +136,7 @@ static void unwritable_case(const void *arg)
         sigemptyset(&none);
         spoil_stderr(is_file);
         if (coll_init(&comm, &wrong) >= 0) _exit(4);
-        coll_status status = coll_spawn_with(RANKS, fail, NULL, &config);
+        coll_status status = coll_spawn(RANKS, fail, NULL, &config);
         if (status != COLL_OK) _exit(5);
         if (is_pending(SIGPIPE) || is_pending(SIGXFSZ)) _exit(6);
         /* The program's own signals are as they were. */

@@ -231,7 +231,7 @@ typedef struct desk {
 static void desk_start(desk *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
 {
     void *buffer = calloc(count, coll_type_size(type));
-    const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .root = peer,
+    const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .peer = peer,
                              .tag = tag };
 
     d->buffers[d->count] = buffer;
@@ -244,7 +244,7 @@ static void desk_open(desk *d, bool is_busy)
     *d = (desk){ .count = 0 };
     memset(awaited, 0, sizeof awaited);
     is_leaving = false;
-    (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm);
+    (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm, NULL);
     if (!d->comm || !is_busy) return;
     desk_start(d, COLL_RECV, 64, COLL_U8, 0, 1);
     desk_start(d, COLL_RECV, 4, COLL_F32, 0, 2);
@@ -614,7 +614,7 @@ static void test_heads(void)
         { { .kind = COLL_BROADCAST, .count = 5, .type = COLL_I8, .wire = COLL_I8, .root = 3 }, "broadcast #7 of 5 x i8 root 3" },
         { { .kind = COLL_REDUCE, .count = 0xffffffff, .type = COLL_U64, .wire = COLL_U64, .op = COLL_MAX, .root = 1 },
           "reduce #7 of 4294967295 x u64 (max) root 1" },
-        { { .kind = COLL_RECV, .count = 9, .type = COLL_F64, .wire = COLL_F64, .root = 2 }, "recv of 9 x f64 with rank 2" },
+        { { .kind = COLL_RECV, .count = 9, .type = COLL_F64, .wire = COLL_F64, .peer = 2 }, "recv of 9 x f64 with rank 2" },
     };
 
     for (size_t n = 0; n < sizeof calls / sizeof *calls; n++) {

@@ -123,8 +123,8 @@ static void test_neighbors(const coll__algorithm *a, int size)
     memset(lists, 0, sizeof lists);
     for (int e = random_below(EDGES_MOST); e > 0; e--) {
         const int from = random_below(size), to = random_below(size);
-        if (!random_below(4)) destination[from][lists[from][1]++] = COLL_NO_RANK;
-        if (!random_below(4)) source[to][lists[to][0]++] = COLL_NO_RANK;
+        if (!random_below(4)) destination[from][lists[from][1]++] = COLL_RANK_NONE;
+        if (!random_below(4)) source[to][lists[to][0]++] = COLL_RANK_NONE;
         destination[from][lists[from][1]++] = to;
         source[to][lists[to][0]++] = from;
     }
@@ -136,7 +136,7 @@ static void test_neighbors(const coll__algorithm *a, int size)
             int nth = 0, j = 0;
             const int from = source[v][i];
             const cell *c = cell_of(&w, v, COLL__RESULT, i);
-            if (from == COLL_NO_RANK) {
+            if (from == COLL_RANK_NONE) {
                 if (c->state != NOTHING) fault(&w, "rank %d has got something from nobody", v);
                 continue;
             }

@@ -372,7 +372,7 @@ static void test_storm(uint64_t seed)
         storm s = { .seed = seed + (uint64_t)i, .count = (int)(1500 * support_scale()) + 100, .goes_back = i % 2 };
         const int size = 2 + i / 2;
         CHECK(run_sim(size, storm_worker, &s) == 0, "seed %llu, %d simulated ranks", (unsigned long long)s.seed, size);
-        CHECK(coll_spawn(size, storm_worker, &s) == 0, "seed %llu, %d threads", (unsigned long long)s.seed, size);
+        CHECK(coll_spawn(size, storm_worker, &s, NULL) == 0, "seed %llu, %d threads", (unsigned long long)s.seed, size);
     }
 }
 

@@ -589,13 +589,13 @@ static int run_list(coll_comm *comm, void *arg)
     const model_type t = model_type_of(p->call.type);
     const int me = coll_rank(comm);
     unsigned char *const send = support_need(malloc(p->count * t.size)), *const recv = support_need(malloc(p->count * t.size));
-    coll_buffer list[4];
+    coll_list_item list[4];
     coll_call call = p->call;
     size_t at = 0;
 
     fill_terms(&t, send, p->count, me, p->seed);
     for (int i = 0; i < 4; at += counts[i++])
-        list[i] = (coll_buffer){ send + at * t.size, recv + at * t.size, counts[i], p->call.type };
+        list[i] = (coll_list_item){ send + at * t.size, recv + at * t.size, counts[i], p->call.type };
     call.list = list;
     call.list_count = 4;
     const coll_status status = coll_run(comm, &call);
@@ -704,7 +704,7 @@ static void count_overflow(coll_comm *comm, coll_kind kind, coll_type type, size
 static void count_others(coll_comm *comm, uint64_t *total)
 {
     float a[3] = { 1, INFINITY, 0 }, b[2] = { NAN, 1 }, c[2] = { 0, 0 }, *big = support_need(calloc(40000, sizeof *big));
-    const coll_buffer list[4] = { { COLL_IN_PLACE, a, 3, COLL_F32 }, { COLL_IN_PLACE, b, 2, COLL_F32 },
+    const coll_list_item list[4] = { { COLL_IN_PLACE, a, 3, COLL_F32 }, { COLL_IN_PLACE, b, 2, COLL_F32 },
                                   { COLL_IN_PLACE, c, 2, COLL_F32 }, { COLL_IN_PLACE, big, 40000, COLL_F32 } };
     coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 4, .flags = COLL_DETECT_OVERFLOW };
     coll_request *request = NULL;

@@ -486,7 +486,7 @@ typedef struct place {
     size_t         result_at, result_count;       /* which of the expected elements                           */
     float         *residual;
     coll_call      call;
-    coll_buffer    list[8];
+    coll_list_item    list[8];
 } place;
 
 static void place_make(place *p, const example *e, int rank)
@@ -511,7 +511,7 @@ static void place_make(place *p, const example *e, int rank)
     p->call.list_count = e->blocks;
     p->call.algorithm = NULL;
     for (size_t at = 0, b = 0; b < (size_t)e->blocks; at += e->counts[b++])
-        p->list[b] = (coll_buffer){ e->form == 2 ? COLL_IN_PLACE : p->send + at * unit, p->recv + at * unit, e->counts[b],
+        p->list[b] = (coll_list_item){ e->form == 2 ? COLL_IN_PLACE : p->send + at * unit, p->recv + at * unit, e->counts[b],
                                     e->type };
 }
 
@@ -630,7 +630,7 @@ static void test_calls(const char *world, int size, int count)
     for (int k = 0; k < count; k++) example_make(&s.examples[k], size, ++number);
     if (!strcmp(world, "sim")) {
         const coll_config config = { .transport = "sim" };
-        failed = coll_spawn_with(size, play, &s, &config);
+        failed = coll_spawn(size, play, &s, &config);
         if (failed) fprintf(stderr, "%s\n", coll_error(NULL));
     } else failed = support_run(world, size, play, &s);
     CHECK(failed == 0, "%s, %d ranks: %d failed", world, size, failed);
@@ -652,7 +652,7 @@ enum { LIST_COUNT = 5 };
 static int restart(coll_comm *comm, void *arg)
 {
     float x[2][LIST_COUNT], y[2][LIST_COUNT];
-    const coll_buffer list[2] = { { x[0], y[0], LIST_COUNT, COLL_F32 }, { x[1], y[1], LIST_COUNT, COLL_F32 } };
+    const coll_list_item list[2] = { { x[0], y[0], LIST_COUNT, COLL_F32 }, { x[1], y[1], LIST_COUNT, COLL_F32 } };
     const coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 2, .wire = COLL_MXF8E4M3 };
     coll_request *request;
     int wrong = 0;

@@ -403,7 +403,7 @@ static void test_undefined_cells(void)
                       coll_op_name((coll_op)op), coll_type_name(t));
             }
             const coll_status expected = is_defined && op != COLL_AVG && op != COLL_USER ? COLL_OK : COLL_ERR_UNSUPPORTED;
-            CHECK(coll_reduce_local(in, out, 1, t, (coll_op)op) == expected, "local: %s", sentence);
+            CHECK(coll_reduce_local(out, in, 1, t, (coll_op)op) == expected, "local: %s", sentence);
         }
         CHECK(coll__codec_move(&codec, t) && codec.same && codec.type_size == coll_type_size(t)
               && codec.wire_size == codec.type_size && codec.acc_size == codec.type_size, "move of %s", coll_type_name(t));
@@ -538,7 +538,7 @@ static void test_repack(void)
     do {                                                                                          \
         const T in = a;                                                                           \
         T out = b;                                                                                \
-        const coll_status status = coll_reduce_local(&in, &out, 1, type, op);                     \
+        const coll_status status = coll_reduce_local(&out, &in, 1, type, op);                     \
         CHECK(there_type(type) ? !status && (holds) : status == COLL_ERR_UNSUPPORTED, "%s of %s", \
               coll_op_name(op), coll_type_name(type));                                            \
     } while (0)
@@ -720,15 +720,15 @@ static void test_reduce_local(void)
         in[i] = (float)i;
         inout[i] = 0.5f;
     }
-    CHECK(coll_reduce_local(in, inout, 4999, COLL_F32, COLL_SUM) == COLL_OK, "%s", "sum");
+    CHECK(coll_reduce_local(inout, in, 4999, COLL_F32, COLL_SUM) == COLL_OK, "%s", "sum");
     for (int i = 0; i < 5000; i++) wrong += inout[i] != (i < 4999 ? (float)i + 0.5f : 0.5f);
     CHECK(wrong == 0, "%zu sums", wrong);
     CHECK(coll_reduce_local(in, in, 5000, COLL_F32, COLL_SUM) == COLL_OK && in[7] == 14, "itself %g", (double)in[7]);
-    CHECK(coll_reduce_local(in, inout, 1, COLL_F32, (coll_op)14) == COLL_ERR_ARGUMENT, "op %d", 14);
-    CHECK(coll_reduce_local(in, inout, 1, 24, COLL_AVG) == COLL_ERR_ARGUMENT, "avg of %d", 24);
-    CHECK(coll_reduce_local(in, inout, 1, 24, COLL_SUM) == COLL_ERR_ARGUMENT, "type %d", 24);
-    CHECK(coll_reduce_local(NULL, inout, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "in");
-    CHECK(coll_reduce_local(in, NULL, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "inout");
+    CHECK(coll_reduce_local(inout, in, 1, COLL_F32, (coll_op)14) == COLL_ERR_ARGUMENT, "op %d", 14);
+    CHECK(coll_reduce_local(inout, in, 1, 24, COLL_AVG) == COLL_ERR_ARGUMENT, "avg of %d", 24);
+    CHECK(coll_reduce_local(inout, in, 1, 24, COLL_SUM) == COLL_ERR_ARGUMENT, "type %d", 24);
+    CHECK(coll_reduce_local(inout, NULL, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "in");
+    CHECK(coll_reduce_local(NULL, in, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "inout");
     CHECK(coll_reduce_local(NULL, NULL, 0, COLL_F32, COLL_SUM) == COLL_OK, "no %s", "elements");
 }
 

@@ -36,7 +36,7 @@ enum { BLOCK = COUNT / RANKS };
 /* to += from, each sum rounded to 16 bits. */
 static int add(const sample *s, const uint16_t *from, uint16_t *to, size_t count)
 {
-    return coll_reduce_local(from, to, count, s->type, COLL_SUM) != COLL_OK;
+    return coll_reduce_local(to, from, count, s->type, COLL_SUM) != COLL_OK;
 }
 
 /* p - 1 rounds: pass a block on, add ours to the one that comes. */
@@ -191,7 +191,7 @@ int main(void)
     for (int i = 0; i < 3; i++) {
         sample_fill(&samples[i], &state);
         setenv("COLL_TRANSPORT", "sim", 1);
-        CHECK(coll_spawn(RANKS, run_sample, &samples[i]) == 0, "%s", samples[i].name);
+        CHECK(coll_spawn(RANKS, run_sample, &samples[i], NULL) == 0, "%s", samples[i].name);
         unsetenv("COLL_TRANSPORT");
         for (int which = 0; which < SCHEMES; which++) f[i][which] = figures_of(&samples[i], (scheme)which);
         check_figures(&samples[i], f[i], references[i]);

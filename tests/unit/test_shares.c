@@ -29,7 +29,7 @@ static void machine_make(machine *m, int size, uint64_t *state)
 static int spawn_on(const machine *m, int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_config config = { .transport = "sim", .sim = &m->sim };
-    return coll_spawn_with(size, worker, arg, &config);
+    return coll_spawn(size, worker, arg, &config);
 }
 
 /* ---- >>shares ---- */
@@ -170,7 +170,7 @@ static void test_bits(uint64_t seed)
                 const coll_config simulated = { .transport = "sim", .tuning_file = file };
                 if (i > 0 && !support_has_world(worlds[i])) continue;
                 const int result = i ? support_run_config(worlds[i], size, &config, bits_worker, &t)
-                                     : coll_spawn_with(size, bits_worker, &t, &simulated);
+                                     : coll_spawn(size, bits_worker, &t, &simulated);
                 CHECK(result == 0, "%s, %d ranks, %s", worlds[i], size, texts[k]);
             }
     }

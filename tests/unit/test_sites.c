@@ -57,7 +57,7 @@ static void test_measured(void)
     setenv("COLL_SIM", "per_host=2 sites=2 far_latency=500us", 1);
     for (int i = 0; i < 2; i++) {
         write_file(texts[i]);
-        CHECK(coll_spawn_with(8, measured_worker, (void *)(uintptr_t)(i ? " site=4" : ""), &config) == 0, "%s", coll_error(NULL));
+        CHECK(coll_spawn(8, measured_worker, (void *)(uintptr_t)(i ? " site=4" : ""), &config) == 0, "%s", coll_error(NULL));
     }
     unsetenv("COLL_SIM");
 }
@@ -101,7 +101,7 @@ static void test_files(void)
         refused(wrong[i], "makes no sense: site is the first rank of another site than the first, in rising order");
     refused("site=1", "site= names ranks beyond the 1 that there are");
     write_file("far_latency=5ms far_gbit=1 site=4");
-    CHECK(coll_spawn_with(7, told_worker, (void *)(uintptr_t)"by sites: 2 sites of 3 to 4 ranks, 3 rails", &simulated) == 0, "%s",
+    CHECK(coll_spawn(7, told_worker, (void *)(uintptr_t)"by sites: 2 sites of 3 to 4 ranks, 3 rails", &simulated) == 0, "%s",
           coll_error(NULL));
     CHECK(support_run_config("tcp-poll", 7, &tcp, told_worker, (void *)(uintptr_t)"by sites: 2 sites of 3 to 4 ranks, 3 rails")
           == 0, "%s", coll_error(NULL));
@@ -131,7 +131,7 @@ static void test_shrunk(void)
 
     write_file("site=4");
     setenv("COLL_SIM", "kill=1@2ms", 1);
-    CHECK(coll_spawn_with(8, shrunk_worker, NULL, &config) == 0, "%s", coll_error(NULL));
+    CHECK(coll_spawn(8, shrunk_worker, NULL, &config) == 0, "%s", coll_error(NULL));
     unsetenv("COLL_SIM");
 }
 

@@ -62,7 +62,7 @@ static void check_world(const int *homes, int size, int me, const char *what)
         const int host = host_of(homes, i), place = place_of(homes, i);
         int there = -1;
         wrong += coll__host_size(t, host) != live_with(homes, size, i) || coll__rank_at(t, host, place) != i
-              || coll__rank_at(t, host, live_with(homes, size, i)) != COLL_NO_RANK
+              || coll__rank_at(t, host, live_with(homes, size, i)) != COLL_RANK_NONE
               || coll__place_of_rank(t, i, &there) != place || there != host;
     }
     CHECK(are_fields && wrong == 0, "%s, %d ranks, as rank %d sees it: %d hosts of %d to %d ranks, ordered %d; is host %d place "
@@ -176,6 +176,6 @@ int main(void)
     check_work();
     setenv("COLL_TRANSPORT", "sim", 1);
     setenv("COLL_SIM", "per_host=3", 1);
-    CHECK(coll_spawn(RANKS, comm_worker, NULL) == 0, "%s", coll_error(NULL));
+    CHECK(coll_spawn(RANKS, comm_worker, NULL, NULL) == 0, "%s", coll_error(NULL));
     return CHECK_DONE();
 }

@@ -238,7 +238,7 @@ static void test_crowds(void)
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim, const char *file)
 {
     const coll_config config = { .transport = "sim", .sim = sim, .tuning_file = file };
-    return coll_spawn_with(count, fn, arg, &config);
+    return coll_spawn(count, fn, arg, &config);
 }
 
 static bool explains(coll_comm *comm, const char *words)
@@ -524,7 +524,7 @@ static void test_files(void)
     test_file_over_tcp();
     CHECK(run_sim(3, told_by_file, NULL, &sim, file_good) == 0, "a file beats what is simulated");
     setenv("COLL_TUNING", file_good, 1);
-    CHECK(coll_spawn(2, told_by_file, NULL) == 0, "COLL_TUNING");
+    CHECK(coll_spawn(2, told_by_file, NULL, NULL) == 0, "COLL_TUNING");
     check_refused("/nowhere/at/all", "No such file");
     check_refused(file_bad, "\"oberhead=1us\" begins with an unknown name; there is: latency, overhead, wire, gbit, reduce, "
                   "barrier, faster");
@@ -567,7 +567,7 @@ static void test_forced(void)
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);
     for (int i = 0; i < 2; i++) {
         setenv("COLL_TRANSPORT", over[i], 1);
-        CHECK(coll_spawn(4, forced_worker, (void *)(uintptr_t)over[i]) == 0, "COLL_ALGORITHM over %s", over[i]);
+        CHECK(coll_spawn(4, forced_worker, (void *)(uintptr_t)over[i], NULL) == 0, "COLL_ALGORITHM over %s", over[i]);
     }
     unsetenv("COLL_TRANSPORT");
     unsetenv("COLL_ALGORITHM");

@@ -132,7 +132,7 @@ static void check_read(const char *text, int ranks)
 {
     const coll_config config = { .transport = "sim", .tuning_file = file };
 
-    CHECK(coll_spawn_with(ranks, reading_worker, (void *)(uintptr_t)text, &config) == 0, "%s\"%s\"", text, coll_error(NULL));
+    CHECK(coll_spawn(ranks, reading_worker, (void *)(uintptr_t)text, &config) == 0, "%s\"%s\"", text, coll_error(NULL));
 }
 
 /* ---- >>decided ---- */
@@ -366,7 +366,7 @@ static void check_time(const char *sim, int ranks)
 
     setenv("COLL_SIM", sim, 1);
     CHECK(support_run_simulated(ranks, timed_worker, &known) == 0, "%s", sim);
-    CHECK(coll_spawn_with(ranks, timed_worker, &told, &config) == 0, "%s: %s", sim, coll_error(NULL));
+    CHECK(coll_spawn(ranks, timed_worker, &told, &config) == 0, "%s: %s", sim, coll_error(NULL));
     unsetenv("COLL_SIM");
     CHECK(known.seconds > 0 && told.seconds < 1.05 * known.seconds, "%s: %.4f s, and %.4f where the machine is known", sim,
           told.seconds, known.seconds);

@@ -24,9 +24,9 @@ static bool coll__tcp_defaults(coll_config *c)
             && coll__settle_text(&t->network, "COLL_NETWORK", NULL, true)
             && coll__settle_text(&t->ports, "COLL_PORTS", NULL, true)
             && coll__settle_text(&t->security, "COLL_SECURITY", NULL, false)
-            && coll__settle_number(&t->lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, 0)
-            && coll__settle_number(&t->share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE)
-            && coll__settle_number(&t->hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE);
+            && coll__settle_number(&t->lanes, "COLL_LANES", COLL__LANES_MOST, 0, NULL)
+            && coll__settle_switch(&t->share_memory, "COLL_SHARE")
+            && coll__settle_switch(&t->hub, "COLL_HUB");
     return false;
 }
 
@@ -235,10 +235,9 @@ static coll_status coll__settle_left_out(const coll_config *of)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is asked for, but this program was "
                                   "compiled with COLL_NO_NETWORKS");
     if (c->share_memory > 0 && !COLL__HAS_SHM)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
-                                  c->share_memory);
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is on, but this program was compiled with COLL_NO_SHM");
     if (c->hub > 0 && !COLL__HAS_HUB)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is %d, but this program was compiled with %s", c->hub,
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is on, but this program was compiled with %s",
                                   COLL__JOINED_WITHOUT);
     if (c->lanes > 1 && !COLL__IS_WHOLE)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,

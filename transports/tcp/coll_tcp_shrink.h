@@ -117,7 +117,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
                                     .is_open = old->is_open };
-    if (old->room.fd < 0) settings.config.tcp.hub = -1;       /* no segment was possible                      */
+    if (old->room.fd < 0) settings.config.tcp.hub = COLL_OFF; /* no segment was possible                      */
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 

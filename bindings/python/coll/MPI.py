@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _abi, world
 from .buffers import Buffer, look
-from .comm import ANY_SOURCE, ANY_TAG, NO_COLOR
+from .comm import ANY_SOURCE, ANY_TAG, COLOR_NONE
 from .comm import Comm as _Comm
 from .requests import Received
 from .requests import Request as _Request
@@ -33,7 +33,7 @@ UNSIGNED_LONG = UINT64_T = 'u64'
 FLOAT, DOUBLE, C_BOOL = 'f32', 'f64', 'bool'
 COMPLEX, DOUBLE_COMPLEX = 'c64', 'c128'
 FLOAT_INT, DOUBLE_INT, TWOINT = 'f32_i32', 'f64_i32', 'i32_i32'
-UNDEFINED = NO_COLOR
+UNDEFINED = COLOR_NONE
 PROC_NULL = -3
 Wtime = time.perf_counter
 

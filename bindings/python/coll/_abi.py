@@ -108,8 +108,8 @@ COLL_SEND = 24
 COLL_RECV = 25
 COLL_SENDRECV = 26
 
-COLL_NO_RANK = -1
-COLL_NO_COLOR = -1
+COLL_RANK_NONE = -1
+COLL_COLOR_NONE = -1
 COLL_ANY_SOURCE = -2
 COLL_ANY_TAG = -2
 
@@ -121,6 +121,10 @@ COLL_SIM_LOSE = 4
 COLL_SIM_LATE = 5
 COLL_SIM_PIECES = 6
 COLL_SIM_SLOW = 7
+
+COLL_DEFAULT = 0
+COLL_ON = 1
+COLL_OFF = -1
 
 # coll_log_level
 COLL_LOG_NONE = -1
@@ -251,8 +255,8 @@ class coll_config(Structure):
     ]
 
 
-class coll_buffer(Structure):
-    """One buffer of a coll_allreduce_list."""
+class coll_list_item(Structure):
+    """One item of a coll_allreduce_list."""
     _fields_ = [
         ('send', c_void_p),
         ('recv', c_void_p),
@@ -289,11 +293,12 @@ class coll_call(Structure):
         ('flags', c_uint),
         ('seed', c_uint64),
         ('residual', POINTER(c_float)),
-        ('list', POINTER(coll_buffer)),
+        ('list', POINTER(coll_list_item)),
         ('list_count', c_int),
         ('root', c_int),
-        ('tag', c_int),
+        ('peer', c_int),
         ('source', c_int),
+        ('tag', c_int),
         ('timeout_ms', c_int),
         ('algorithm', c_char_p),
         ('name', c_char_p),
@@ -313,7 +318,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_split_host': (c_int, [c_void_p, POINTER(c_void_p)]),
     'coll_dup': (c_int, [c_void_p, POINTER(c_void_p)]),
     'coll_create': (c_int, [c_void_p, POINTER(c_int), c_int, c_int, POINTER(c_void_p)]),
-    'coll_parent_rank': (c_int, [c_void_p, c_int]),
+    'coll_world_rank': (c_int, [c_void_p, c_int]),
     'coll_abort': (c_int, [c_void_p, c_char_p]),
     'coll_shrink': (c_int, [c_void_p, POINTER(c_void_p)]),
     'coll_failed_ranks': (c_int, [c_void_p, POINTER(c_int), c_int]),
@@ -328,7 +333,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_reduce': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int]),
     'coll_allreduce': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
     'coll_allreduce_mixed': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int]),
-    'coll_allreduce_list': (c_int, [c_void_p, POINTER(coll_buffer), c_int, c_int]),
+    'coll_allreduce_list': (c_int, [c_void_p, POINTER(coll_list_item), c_int, c_int]),
     'coll_reduce_scatter': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
     'coll_reduce_scatterv': (c_int, [c_void_p, c_void_p, c_void_p, POINTER(c_size_t), c_int, c_int]),
     'coll_scan': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
@@ -360,7 +365,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_ireduce': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_void_p)]),
     'coll_iallreduce': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_void_p)]),
     'coll_iallreduce_mixed': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, POINTER(c_void_p)]),
-    'coll_iallreduce_list': (c_int, [c_void_p, POINTER(coll_buffer), c_int, c_int, POINTER(c_void_p)]),
+    'coll_iallreduce_list': (c_int, [c_void_p, POINTER(coll_list_item), c_int, c_int, POINTER(c_void_p)]),
     'coll_ireduce_scatter': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_void_p)]),
     'coll_ireduce_scatterv': (c_int, [c_void_p, c_void_p, c_void_p, POINTER(c_size_t), c_int, c_int, POINTER(c_void_p)]),
     'coll_iscan': (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, POINTER(c_void_p)]),
@@ -427,7 +432,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_arena_used': (c_size_t, [POINTER(coll_allocator)]),
     'coll_arena_most': (c_size_t, [POINTER(coll_allocator)]),
     'coll_alloc': (c_void_p, [c_void_p, c_size_t]),
-    'coll_alloc_free': (None, [c_void_p, c_void_p]),
+    'coll_dealloc': (None, [c_void_p, c_void_p]),
 }
 
 KINDS: Dict[str, Kind] = {

@@ -13,7 +13,7 @@ from .buffers import _dtype, Buffer, Shape, look, numpy, size_of, type_of, writa
 from .requests import Received, Request
 
 IN_PLACE = ctypes.c_void_p(-1).value
-NO_RANK, NO_COLOR, ANY_SOURCE, ANY_TAG = (_abi.COLL_NO_RANK, _abi.COLL_NO_COLOR, _abi.COLL_ANY_SOURCE, _abi.COLL_ANY_TAG)
+RANK_NONE, COLOR_NONE, ANY_SOURCE, ANY_TAG = (_abi.COLL_RANK_NONE, _abi.COLL_COLOR_NONE, _abi.COLL_ANY_SOURCE, _abi.COLL_ANY_TAG)
 KEPT = 256                                                      # calls that a communicator remembers
 
 _ndarray = numpy.ndarray if numpy is not None else ()
@@ -457,7 +457,7 @@ class Comm(Calls):
                 made.is_number = one.is_number
         else:
             results = [self._matching(writable(one, None, 'out'), like, like.shape) for one, like in zip(out, given)]
-        call.struct.list = call.list_of(_abi.coll_buffer, [(one.address, made.address, one.count, one.type)
+        call.struct.list = call.list_of(_abi.coll_list_item, [(one.address, made.address, one.count, one.type)
                                                            for one, made in zip(given, results)])
         call.struct.list_count = len(given)
         call.keep += [given, results]
@@ -466,7 +466,7 @@ class Comm(Calls):
     # ---- messages
 
     def _message(self, number: int, send: Any, recv: Any, peer: int, source: int, tag: int, options: dict) -> Call:
-        call = Call(number, peer)
+        call = Call(number)
         struct, dtype = call.struct, options.pop('dtype', None)
         if self._handle is None:
             raise ValueError('this communicator was freed')
@@ -479,7 +479,7 @@ class Comm(Calls):
                 struct.type = buffer.type
                 setattr(struct, 'recv_count' if send is not None and what == 'recv' else 'count', buffer.count)
                 call.keep.append(buffer)
-        struct.source, struct.tag = source, tag
+        struct.peer, struct.source, struct.tag = peer, source, tag
         call.is_receive = recv is not None
         for key, value in options.items():
             call.option(key, value)
@@ -527,7 +527,7 @@ class Comm(Calls):
         return type(self)(out.value, self._keep) if out.value else None
 
     def split(self, color: int, key: int = 0) -> 'Optional[Comm]':
-        """The ranks that give the same color, ordered by key and then by rank.  NO_COLOR: None for this rank."""
+        """The ranks that give the same color, ordered by key and then by rank.  COLOR_NONE: None for this rank."""
         return self._made(lib.coll_split, color, key)
 
     def split_host(self) -> 'Comm':
@@ -605,9 +605,9 @@ class Comm(Calls):
         """Move all operations on without waiting."""
         self._check(lib.coll_progress(self._handle))
 
-    def parent_rank(self, rank: int) -> int:
-        """What this rank is called in the communicator of init; NO_RANK: there is no such rank."""
-        return lib.coll_parent_rank(self._handle, rank)
+    def world_rank(self, rank: int) -> int:
+        """What this rank is called in the communicator of init; RANK_NONE: there is no such rank."""
+        return lib.coll_world_rank(self._handle, rank)
 
     @property
     def local_rank(self) -> int:
@@ -665,7 +665,7 @@ class Comm(Calls):
 
     def free_array(self, x: Any) -> None:
         """Give back what alloc gave; no call uses it any more, and nobody looks at x again."""
-        lib.coll_alloc_free(self._handle, look(x).address)
+        lib.coll_dealloc(self._handle, look(x).address)
 
     @property
     def mpi(self) -> Any:

@@ -33,6 +33,8 @@ def _config(settings: Dict[str, Any]) -> Any:
             value = _hook(fields[key], value)
         elif isinstance(value, str):
             value = value.encode()
+        elif isinstance(value, bool):
+            value = _abi.COLL_ON if value else _abi.COLL_OFF
         elif key == 'sim':
             value = ctypes.pointer(_abi.coll_sim(**value))
         setattr(of, key, value)

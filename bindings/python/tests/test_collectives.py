@@ -221,7 +221,7 @@ class Collectives(unittest.TestCase):
                 Check(half).everything(('f32',))
             with comm.create([3, 1], 5) if comm.rank in (1, 3) else _Nothing() as pair:
                 if pair is not None:
-                    assert pair.allreduce(comm.rank) == 4 and pair.parent_rank(0) == 3
+                    assert pair.allreduce(comm.rank) == 4 and pair.world_rank(0) == 3
         coll.spawn(5, rank)
 
     def test_simulated(self):

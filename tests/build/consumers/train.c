@@ -13,7 +13,7 @@ static int worker(coll_comm *comm, void *arg)
 
 int main(void)
 {
-    if (coll_spawn(4, worker, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_spawn(4, worker, NULL, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
     printf("taken in: %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
     return 0;
 }

@@ -16,7 +16,7 @@ static int worker(coll_comm *comm, void *)
 
 int main()
 {
-    if (coll_spawn(4, worker, nullptr) != 0) return 1;
+    if (coll_spawn(4, worker, nullptr, nullptr) != 0) return 1;
     std::printf("taken in: %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
     return 0;
 }

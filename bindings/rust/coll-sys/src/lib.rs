@@ -120,8 +120,8 @@ pub const COLL_SEND: coll_kind = 24;
 pub const COLL_RECV: coll_kind = 25;
 pub const COLL_SENDRECV: coll_kind = 26;
 
-pub const COLL_NO_RANK: c_int = -1;
-pub const COLL_NO_COLOR: c_int = -1;
+pub const COLL_RANK_NONE: c_int = -1;
+pub const COLL_COLOR_NONE: c_int = -1;
 pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
@@ -141,6 +141,10 @@ pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
 pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
 /// from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
+
+pub const COLL_DEFAULT: c_int = 0;
+pub const COLL_ON: c_int = 1;
+pub const COLL_OFF: c_int = -1;
 
 /// What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results
 pub type coll_log_level = c_int;
@@ -207,7 +211,7 @@ pub struct coll_sim {
     pub local_seconds_per_byte: f64,
     /// ranks that share a NIC; 1
     pub ranks_per_host: c_int,
-    /// messages between two ranks that may wait for their receive; 0: any number; < 0: none: a program that needs buffering by coll_send deadlocks
+    /// messages between two ranks that may wait for their receive; 0: any number; -1: none: a program that needs buffering by coll_send deadlocks
     pub capacity: c_int,
     /// s that a message may take longer, at random; none
     pub jitter: f64,
@@ -249,9 +253,9 @@ pub struct coll_tcp {
     pub security: *const c_char,
     /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
     pub lanes: c_int,
-    /// < 0: processes of one host use TCP, not shared memory; default: -1 if COLL_SHARE=0
+    /// COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or COLL_ON
     pub share_memory: c_int,
-    /// < 0: shared memory carries messages only, not whole collectives; default: -1 if COLL_HUB=0
+    /// COLL_OFF: they use shared memory for messages only, not for whole collectives; default: COLL_HUB, or COLL_ON
     pub hub: c_int,
 }
 
@@ -276,17 +280,17 @@ pub struct coll_config {
     pub rank: c_int,
     /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
     pub size: c_int,
-    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or the launcher's
+    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
     pub address: *const c_char,
-    /// distinguishes jobs that use one address; default: COLL_WORLD, or ""
+    /// separates jobs that use one address; default: COLL_WORLD, or ""
     pub world: *const c_char,
-    /// for all ranks to join; default: COLL_START_TIMEOUT_MS, or 60 s
+    /// until all ranks have joined; -1: wait for ever; default: COLL_START_TIMEOUT_MS, or 60 s
     pub start_timeout_ms: c_int,
-    /// a process that sends no heartbeat for this time counts as failed; < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    /// a process that sends no heartbeat for this time is dead; -1: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
     pub liveness_timeout_ms: c_int,
-    /// an operation that waits longer fails; default: COLL_STALL_TIMEOUT_MS, or no limit
+    /// an operation that waits longer fails; -1: never; default: COLL_STALL_TIMEOUT_MS, or never
     pub stall_timeout_ms: c_int,
-    /// busy waiting before sleeping; < 0: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
+    /// busy waiting before sleeping; -1: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
     pub spin_us: c_int,
     /// default: COLL_DEBUG, or COLL_LOG_WARN
     pub log_level: coll_log_level,
@@ -296,9 +300,9 @@ pub struct coll_config {
     pub log_context: *mut c_void,
     /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
     pub sim: *const coll_sim,
-    /// numbers for the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
+    /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
     pub tuning_file: *const c_char,
-    /// > 0: a thread of the library progresses operations while the program computes, < 0: none (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
+    /// COLL_ON: a thread of the library progresses operations while the program computes (see Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1
     pub background: c_int,
     /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
     pub dump: *const c_char,
@@ -310,10 +314,10 @@ pub struct coll_config {
     pub site: *const c_char,
 }
 
-/// One buffer of a coll_allreduce_list
+/// One item of a coll_allreduce_list
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct coll_buffer {
+pub struct coll_list_item {
     pub send: *const c_void,
     pub recv: *mut c_void,
     pub count: usize,
@@ -372,14 +376,17 @@ pub struct coll_call {
     /// error feedback if the wire has fewer bits: as long as send, added to the input, and replaced by the part that the wire cannot represent; NULL = none
     pub residual: *mut f32,
     /// allreduce_list
-    pub list: *const coll_buffer,
+    pub list: *const coll_list_item,
     pub list_count: c_int,
-    /// send: the destination; recv: the source; sendrecv: the destination
+    /// of broadcast, reduce, gather and scatter
     pub root: c_int,
-    pub tag: c_int,
+    /// send, sendrecv: the destination; recv: the source
+    pub peer: c_int,
     /// sendrecv: the rank to receive from
     pub source: c_int,
-    /// 0 = the communicator's stall_timeout_ms
+    /// of messages
+    pub tag: c_int,
+    /// 0 = the communicator's stall_timeout_ms; -1: never
     pub timeout_ms: c_int,
     /// an algorithm by name, with its radix or number of blocks: "circulant:4" (see coll_explain); NULL = COLL_ALGORITHM, or the library's choice. Equal on all ranks
     pub algorithm: *const c_char,
@@ -415,7 +422,7 @@ extern "C" {
         comm: *mut coll_comm, ranks: *const c_int, count: c_int, tag: c_int, out: *mut *mut coll_comm,
     ) -> coll_status;
     /// Return the rank that a rank of `comm` has in the communicator of coll_init
-    pub fn coll_parent_rank(comm: *const coll_comm, rank: c_int) -> c_int;
+    pub fn coll_world_rank(comm: *const coll_comm, rank: c_int) -> c_int;
     /// End a communicator on every rank, with COLL_ERR_ABORTED and this sentence
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
     /// Make a communicator of the ranks that are left after a failure
@@ -457,8 +464,8 @@ extern "C" {
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
         op: coll_op,
     ) -> coll_status;
-    /// Combine each of `n` buffers of all ranks on every rank
-    pub fn coll_allreduce_list(comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op) -> coll_status;
+    /// Combine each of `count` buffers of all ranks on every rank
+    pub fn coll_allreduce_list(comm: *mut coll_comm, list: *const coll_list_item, count: c_int, op: coll_op) -> coll_status;
     /// Combine the elements of all ranks, and leave block r of the result on rank r
     pub fn coll_reduce_scatter(
         comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
@@ -579,7 +586,7 @@ extern "C" {
     ) -> coll_status;
     /// coll_allreduce_list that does not wait
     pub fn coll_iallreduce_list(
-        comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op, out: *mut *mut coll_request,
+        comm: *mut coll_comm, list: *const coll_list_item, count: c_int, op: coll_op, out: *mut *mut coll_request,
     ) -> coll_status;
     /// coll_reduce_scatter that does not wait
     pub fn coll_ireduce_scatter(
@@ -699,9 +706,11 @@ extern "C" {
     /// Wait for one of several requests
     pub fn coll_wait_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
     /// Wait for at least one of several requests, and report all that are finished
-    pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
+    pub fn coll_wait_some(
+        count: c_int, requests: *mut *mut coll_request, indices: *mut c_int, done: *mut c_int,
+    ) -> coll_status;
     /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
-    pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    pub fn coll_test_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
     /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
     /// Free a request
@@ -745,7 +754,7 @@ extern "C" {
     ) -> coll_status;
     /// Combine two buffers of this rank: inout[i] = in[i] op inout[i], `in` being the lower rank's part
     pub fn coll_reduce_local(
-        r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        inout: *mut c_void, r#in: *const c_void, count: usize, r#type: coll_type, op: coll_op,
     ) -> coll_status;
     /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
@@ -770,5 +779,5 @@ extern "C" {
     /// Allocate memory that the ranks of this host can read in place
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
     /// Free memory of coll_alloc
-    pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
+    pub fn coll_dealloc(comm: *mut coll_comm, at: *mut c_void);
 }

@@ -131,7 +131,7 @@ impl Comm {
         if color.map_or(false, |color| color < 0) {
             return Err(self.mistake("split: a color is 0 or more".into()));
         }
-        self.derived(|out| unsafe { sys::coll_split(self.raw(), color.unwrap_or(sys::COLL_NO_COLOR), key, out) })
+        self.derived(|out| unsafe { sys::coll_split(self.raw(), color.unwrap_or(sys::COLL_COLOR_NONE), key, out) })
     }
 
     /// The ranks that share the host with this one.
@@ -243,8 +243,8 @@ impl Comm {
     }
 
     pub(crate) fn receiving<T: Element>(&self, room: usize, from: Option<usize>, tag: Option<i32>) -> coll_call {
-        let (root, tag) = (from.map_or(sys::COLL_ANY_SOURCE, int), tag.unwrap_or(sys::COLL_ANY_TAG));
-        coll_call { root, tag, ..self.call::<T>(sys::COLL_RECV, room) }
+        let (peer, tag) = (from.map_or(sys::COLL_ANY_SOURCE, int), tag.unwrap_or(sys::COLL_ANY_TAG));
+        coll_call { peer, tag, ..self.call::<T>(sys::COLL_RECV, room) }
     }
 
     /// # Safety
@@ -311,8 +311,8 @@ impl Comm {
 
     /// Each of these buffers, in place; small ones travel together.
     pub fn allreduce_list<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<()> {
-        let list: Vec<sys::coll_buffer> = buffers.iter_mut()
-            .map(|buffer| sys::coll_buffer { send: IN_PLACE, recv: write(buffer), count: buffer.len(), r#type: T::TYPE })
+        let list: Vec<sys::coll_list_item> = buffers.iter_mut()
+            .map(|buffer| sys::coll_list_item { send: IN_PLACE, recv: write(buffer), count: buffer.len(), r#type: T::TYPE })
             .collect();
         self.checked(unsafe { sys::coll_allreduce_list(self.raw(), list.as_ptr(), int(list.len()), op as sys::coll_op) })
     }
@@ -483,7 +483,7 @@ impl Comm {
 impl Comm {
     /// Returns when the buffer may be used again; long messages wait for the receiver.
     pub fn send<T: Element>(&self, buffer: &[T], to: usize, tag: i32) -> Result<()> {
-        let call = coll_call { tag, ..self.rooted::<T>(sys::COLL_SEND, buffer.len(), to) };
+        let call = coll_call { peer: int(to), tag, ..self.call::<T>(sys::COLL_SEND, buffer.len()) };
         unsafe { self.run(call, read(buffer), ptr::null_mut()) }
     }
 
@@ -498,12 +498,13 @@ impl Comm {
         &self, send: &[T], to: usize, recv: &mut [T], from: Option<usize>, tag: i32,
     ) -> Result<Received> {
         let call = coll_call {
+            peer: int(to),
             tag,
             source: from.map_or(sys::COLL_ANY_SOURCE, int),
             send: read(send),
             recv_count: recv.len(),
             recv: write(recv),
-            ..self.rooted::<T>(sys::COLL_SENDRECV, send.len(), to)
+            ..self.call::<T>(sys::COLL_SENDRECV, send.len())
         };
         unsafe { crate::request::run_received(self, &call) }
     }

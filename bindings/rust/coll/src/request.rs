@@ -1,4 +1,4 @@
-use crate::comm::{zeros, Comm, Received};
+use crate::comm::{int, zeros, Comm, Received};
 use crate::sys::{self, coll_call, coll_request};
 use crate::{Element, Result};
 use std::mem::ManuallyDrop;
@@ -265,7 +265,7 @@ impl Comm {
 
     /// [`Comm::send`], not waited for; gives the buffer back when it may be used again.
     pub fn isend<T: Element>(&self, buffer: Vec<T>, to: usize, tag: i32) -> Result<Request<'_, T>> {
-        let call = coll_call { tag, ..self.rooted::<T>(sys::COLL_SEND, buffer.len(), to) };
+        let call = coll_call { peer: int(to), tag, ..self.call::<T>(sys::COLL_SEND, buffer.len()) };
         unsafe { Request::start(self, call, buffer, None) }
     }
 
