@@ -467,9 +467,9 @@ COLL_API coll_status coll_restart(coll_request *request)
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
-    if (request->status == COLL_PENDING)
-        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it is still running: wait for it "
-                                                     "before it is started again"));
+    if (!request->is_known)
+        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "its end has not been reported: "
+                                                     "call coll_wait before coll_restart"));
     if (coll__kind_is(request->call.kind, COLL__NEIGHBORS) && request->graph_version != comm->graph_version)
         return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it was prepared for neighbours "
                                                      "that coll_neighbors has replaced"));

@@ -252,6 +252,37 @@ static int dump_worker(coll_comm *comm, void *arg)
     return coll_barrier(comm);
 }
 
+/* ---- >>log: the end of a communicator is a warning, once a rank ---- */
+
+static int ends_said;
+
+static void count_end(void *context, coll_log_level level, const char *line)
+{
+    (void)context;
+    if (level == COLL_LOG_WARN && strstr(line, "rank 1 gave up: enough")) __atomic_fetch_add(&ends_said, 1, __ATOMIC_RELAXED);
+}
+
+/* The program looks at no status. */
+static int ending_worker(coll_comm *comm, void *arg)
+{
+    coll_comm *twin = NULL;
+
+    (void)arg;
+    (void)coll_dup(comm, &twin);
+    if (coll_rank(comm) == 1) (void)coll_abort(comm, "enough");
+    for (int i = 0; i < 3; i++) (void)coll_barrier(comm), (void)coll_barrier(twin);
+    coll_free(twin);
+    return 0;
+}
+
+static void check_end_is_said(void)
+{
+    const coll_config config = { .log = count_end };
+
+    CHECK(coll_spawn_with(3, ending_worker, NULL, &config) == 0, "threads: a program that looks at no status");
+    CHECK(ends_said == 3, "threads: the end was said %d times, to 3 ranks", ends_said);
+}
+
 /* ---- >>main ---- */
 
 static void run(const char *what, int (*worker)(coll_comm *comm, void *arg), const void *arg)
@@ -269,5 +300,6 @@ int main(int argc, char **argv)
         run("dumps", dump_worker, NULL);
         for (int k = 0; k < MISMATCHES; k++) run("mismatch", mismatch_worker, &mismatches[k]);
     }
+    check_end_is_said();
     return CHECK_DONE();
 }
