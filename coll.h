@@ -415,6 +415,7 @@
  * memory, after any rank has returned the error.  After an error recv is undefined.
  *   The sentence of coll_error says which rank, which call, which address and why.  For programs that ignore the status, it is
  * also logged: as an error if a communicator cannot be made, as a warning, once on each rank, if one ends.
+ * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
  *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms < 0, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
  *

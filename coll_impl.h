@@ -396,7 +396,8 @@ COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->sessio
 COLL_API const char *coll_error(const coll_comm *comm)
 {
     if (!comm) return coll__start_error;
-    return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
+    if (!*comm->guard) return coll__forked_text;
+    return coll__has_own_sentence(comm) ? coll__start_error : coll__sentence_of(comm);
 }
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
