@@ -192,7 +192,8 @@
  * scans, whose result depends on the order of the ranks, it means COLL_DETERMINISTIC; in all other calls its guarantee holds
  * anyway.
  *   A user-defined operation (COLL_USER) may be regrouped.  It may also be reordered unless not_commutative is set.  It and the
- * log hook must not call functions on communicators, except coll_abort: such a call returns COLL_ERR_ARGUMENT.
+ * log hook must not call functions on communicators, except coll_abort: such a call returns COLL_ERR_ARGUMENT.  Every function
+ * of the program that the library calls must return: it must not throw an exception (coll.hpp catches it) or call longjmp.
  *   With COLL_DETECT_OVERFLOW, a reducing call of floats or complex numbers whose result on this rank contains an infinity or a
  * NaN is counted; coll_overflows returns the number.  Calls that reduce nothing are not examined.
  *
@@ -413,8 +414,9 @@
  * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
  * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
  * memory, after any rank has returned the error.  After an error recv is undefined.
- *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, the
- * sentence is also logged (unless COLL_DEBUG=none), for programs that ignore the status.
+ *   The sentence of coll_error says which rank, which call, which address and why.  For programs that ignore the status, it is
+ * also logged: as an error if a communicator cannot be made, as a warning, once on each rank, if one ends.
+ * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
  *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms is -1, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
  *
@@ -1102,8 +1104,9 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
 
 /* Check and plan a call once, to start it many times.  All ranks must prepare in the same order as they start other calls, and
  * may then restart in any order (see Prepared calls for the exception).  The request is not running yet: call coll_restart,
- * then coll_wait, many times.  Restarting a request that is still running returns COLL_ERR_ARGUMENT.  In sentences "allreduce
- * #3 (prepared call 2)" is the third start of the second call that was prepared on the communicator. */
+ * then coll_wait, many times.  coll_restart returns COLL_ERR_ARGUMENT unless coll_wait, coll_test, or a wait for several has
+ * reported the end of the last start.  In sentences "allreduce #3 (prepared call 2)" is the third start of the second call that
+ * was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 

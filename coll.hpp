@@ -25,9 +25,10 @@
 //     errors      coll::error is thrown: status(), rank(), what().  Where exceptions are off (-fno-exceptions, or
 //                 COLL_CPP_NO_EXCEPTIONS), and for a communicator with throwing(false), results are empty after an error
 //                 instead, and comm.last() is the error, or false
-#ifndef COLL_HPP
+#if __cplusplus < 201703L
+#error "coll.hpp is C++17: compile with -std=c++17 or later; coll.h is C++11"
+#elif !defined(COLL_HPP)
 #define COLL_HPP
-
 #include "coll.h"
 
 #include <complex>
@@ -62,7 +63,6 @@ inline namespace throwing {
 // A float of 16 or 8 bits: its bits, which convert from and to float as the library does, rounding to nearest even.
 template <coll_type Type, class Bits, Bits (*Round)(float), float (*Widen)(Bits)> struct small_float {
     Bits bits;
-
     small_float() = default;
     small_float(float value) : bits(Round(value)) {}
     operator float() const { return Widen(bits); }
@@ -74,10 +74,7 @@ using f8e4m3 = small_float<COLL_F8E4M3, std::uint8_t, coll_f32_to_f8e4m3, coll_f
 using f8e5m2 = small_float<COLL_F8E5M2, std::uint8_t, coll_f32_to_f8e5m2, coll_f8e5m2_to_f32>;
 
 // An element of coll::minloc and coll::maxloc.
-template <class Value, class Index> struct located {
-    Value value;
-    Index index;
-};
+template <class Value, class Index> struct located { Value value; Index index; };
 
 namespace detail {
 
@@ -918,9 +915,9 @@ public:
     // Return when every rank has called it.
     auto barrier(const options &with = {}) const { return make<COLL_BARRIER>(detail::none(), {}, with); }
 
-    // Every rank gets the root's elements, in x.  One that is moved in is returned.
+    // Every rank gets the root's elements, in x, which may be in_place(x).  One that is moved in is returned.
     template <class X> auto broadcast(X &&x, int root = 0, const options &with = {}) const
-    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), { {}, {}, root }, with); }
+    { return make<COLL_BROADCAST>(output(std::forward<X>(x)), { {}, {}, root }, with); }
 
     // The root gets x of all ranks, combined by op.  Nothing comes to the others.
     template <class X, class Op = coll_op> auto reduce(X &&x, Op op = Op(), int root = 0, const options &with = {}) const
@@ -1001,7 +998,7 @@ public:
     { return make<COLL_SEND>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag }, with); }
     // x is room for what comes.  One that is moved in is returned, no longer than what has come (as a std::vector).
     template <class X> auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
-    { return make<COLL_RECV>(into(std::forward<X>(x)), { {}, {}, source, detail::unknown, tag }, with); }
+    { return make<COLL_RECV>(output(std::forward<X>(x)), { {}, {}, source, detail::unknown, tag }, with); }
     // Both at once.  Without an output there is room for as many elements as x has.
     template <class X> auto sendrecv(X &&x, int dest, int source, int tag = 0, const options &with = {}) const
     { return make<COLL_SENDRECV>(std::forward<X>(x), { {}, {}, dest, detail::unknown, tag, source }, with); }
@@ -1010,6 +1007,13 @@ protected:
     using nothing = detail::nothing;
 
     // The one place in which a call is put together: the kind, its buffers, its operation, and what else it is told.
+    template <class X> static auto output(X &&x) { return into(std::forward<X>(x)); }
+    template <class A, class Y> static auto output(detail::placed<A, Y> x)
+    {
+        static_assert(std::is_base_of<detail::kept<detail::absent>, detail::kept<A>>::value,
+                      "coll: this call has one buffer: give x, in_place(x) or into(x)");
+        return x;
+    }
     template <coll_kind K, class X, class Op>
     auto make(X &&x, Op &&op, detail::details &&more, const options &with) const
     {
@@ -1148,10 +1152,7 @@ public:
 private:
     template <class F> friend struct detail::crew;
     template <class F> bool ask(F &&fn) const
-    {
-        detail::state &comm = detail::of(comm_);
-        return comm.handle && comm.check(fn(comm.handle));
-    }
+    { return detail::of(comm_).handle && detail::of(comm_).check(fn(detail::of(comm_).handle)); }
     template <class F> communicator derived(F &&make) const
     {
         detail::state &comm = detail::of(comm_);
@@ -1176,7 +1177,6 @@ inline communicator init(const coll_config &settings = {}, error *why = nullptr)
 }
 
 namespace detail {
-
 // Those who work under spawn, and what they bring back.
 template <class F> struct crew {
     using R = std::invoke_result_t<F &, communicator &>;

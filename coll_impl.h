@@ -391,7 +391,8 @@ COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->sessio
 COLL_API const char *coll_error(const coll_comm *comm)
 {
     if (!comm) return coll__start_error;
-    return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
+    if (!*comm->guard) return coll__forked_text;
+    return coll__has_own_sentence(comm) ? coll__start_error : coll__sentence_of(comm);
 }
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
@@ -457,9 +458,9 @@ COLL_API coll_status coll_restart(coll_request *request)
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
-    if (request->status == COLL_PENDING)
-        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it is still running: wait for it "
-                                                     "before it is started again"));
+    if (!request->is_known)
+        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "its end has not been reported: "
+                                                     "call coll_wait before coll_restart"));
     if (coll__kind_is(request->call.kind, COLL__NEIGHBORS) && request->graph_version != comm->graph_version)
         return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it was prepared for neighbours "
                                                      "that coll_neighbors has replaced"));

@@ -76,6 +76,22 @@ static inline bool coll__can_choose(const coll__query *query)
     return false;
 }
 
+/* Why the algorithm that is named cannot carry out the call; NULL: the kind has none of that name. */
+static inline const char *coll__why_not(const coll__query *query)
+{
+    const size_t length = strcspn(query->algorithm, ":");
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        if (a->kind != query->kind || strlen(a->name) != length || memcmp(a->name, query->algorithm, length) != 0) continue;
+        if (a->needs_exact && !query->is_exact) return "it is only for operations that are exact";
+        if (!a->keeps_order && !query->is_commutative) return "it does not keep the order of the ranks (not_commutative)";
+        if (!coll__may_be_used(a, query)) return "its bits are not those of COLL_DETERMINISTIC or COLL_REPRODUCIBLE";
+        return "what follows the colon is not a number that it takes";
+    }
+    return NULL;
+}
+
 /* ---- >>packets: blocks whose length only sender and receiver know ---- */
 
 /* With lists of counts a rank knows only the blocks that it sends and receives.  Ranks that forward a block do not know its

@@ -9,6 +9,9 @@
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
+#elif !defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L
+#define COLL__REFUSED 1
+#error "the implementation of coll.h is C11: compile this file with -std=c11 or later"
 #elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && COLL__HAS_OS
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for Linux, for other systems that have POSIX, and for none (COLL_TINY)"

@@ -139,12 +139,16 @@ static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_st
 /* What coll_error(NULL) returns: the last one of this thread. */
 static COLL__THREAD_LOCAL char coll__start_error[COLL__START_ROOM];
 
+/* The communicator that it is about, which this thread could not enter; NULL: about none. */
+static COLL__THREAD_LOCAL const void *coll__start_comm;
+
 /* Write it; returns the status. */
 static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
     vsnprintf(coll__start_error, sizeof coll__start_error, format, list);
+    coll__start_comm = NULL;
     va_end(list);
     return status;
 }

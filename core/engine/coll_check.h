@@ -111,8 +111,8 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     if (call->accumulate && !coll_type_size(call->accumulate))
         return COLL__REFUSE("invalid type %d to accumulate in (see coll_type)", call->accumulate);
     if (call->op == COLL_AVG && coll__kind_scans(call->kind))
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no avg in a %s: ranks would divide by different "
-                                   "numbers", coll_kind_name(call->kind));
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "avg is not defined for scans: ranks would divide by "
+                                   "different numbers");
     if (call->flags & ~(unsigned)COLL__FLAGS)
         return COLL__REFUSE("unknown flags 0x%x (see COLL_DETERMINISTIC and those below it)",
                             call->flags & ~(unsigned)COLL__FLAGS);
@@ -287,7 +287,11 @@ static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, co
     if (list != few) coll__give(list);
     if (!clash) return COLL_OK;
     if (send->is_used && !is_in_place && !coll__is_listed(recv)) return coll__refuse_overlap(comm, call);
-    return COLL__REFUSE("blocks that are received overlap one another, or what is sent: keep them apart");
+    const int place = coll__kind_shape_of(call->kind)->in_place;
+    const char *const here = is_in_place || place == COLL__IN_PLACE_NEVER ? "" : place == COLL__IN_PLACE_BLOCK
+                             ? "; in place, send is COLL_IN_PLACE or this rank's block of recv"
+                             : "; in place, send is COLL_IN_PLACE";
+    return COLL__REFUSE("blocks that are received overlap one another, or what is sent: keep them apart%s", here);
 }
 
 static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
@@ -432,11 +436,13 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
         if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
     if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
+    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
+    const char *const why = coll__why_not(&query);
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
-        if (coll__algorithms[i].kind == call->kind)
+        if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call; those of a %s are: %s",
-                               call->algorithm, coll_kind_name(call->kind), known);
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call%s%s; use %s",
+                               call->algorithm, why ? ": " : "", why ? why : "", known);
 }
 
 /* ---- >>kinds ---- */

@@ -119,10 +119,11 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 {
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
-    if (coll__is_called_back(comm))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: an operation or a log hook must not use communicators",
-                                  comm->rank);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
+    coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: %s", comm->rank, coll__is_called_back(comm)
+                       ? "an operation or a log hook must not use communicators"
+                       : "another thread is inside a call on this communicator");
+    coll__sentence_is_ours(comm);
+    return COLL_ERR_ARGUMENT;
 }
 
 static inline coll_status coll__enter(coll_comm *comm)

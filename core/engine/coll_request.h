@@ -231,7 +231,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     memcpy(session->failure.text, agreed->text, sizeof session->failure.text);
     __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, because other threads read it */
     for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
-    if (session->comms) coll__say(&session->log, COLL_LOG_INFO, "%s", session->comms->ending);
+    if (session->comms) coll__say(&session->log, COLL_LOG_WARN, "%s", session->comms->ending);
     if (session->observer) session->observer->failed(session);
     for (coll_comm *comm = session->comms; comm; comm = comm->next) if (comm->extension) comm->extension->end(comm);
     coll__session_end(session, session->failure.status);

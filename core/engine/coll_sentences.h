@@ -4,6 +4,13 @@
 
 #if COLL__HAS_TEXT
 
+/* This thread was kept out: the sentence of its call is its own, for the communicator's is that of the thread inside. */
+static inline void coll__sentence_is_ours(const coll_comm *comm) { coll__start_comm = comm; }
+static inline bool coll__has_own_sentence(const coll_comm *comm)
+{
+    return coll__start_comm == comm && comm->session->failure.status == COLL_OK;
+}
+
 /* The program may read one sentence while another thread writes the other one. */
 static inline const char *coll__sentence_of(const coll_comm *comm)
 {
@@ -123,6 +130,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
 {
     va_list list;
 
+    coll__start_comm = NULL;
     coll__print_self(comm, comm->error);
     if (call) coll__append(comm->error, sizeof comm->error, "%s", coll_kind_name(call->kind));
     if (call && call->name) coll__append(comm->error, sizeof comm->error, " \"%.64s\"", call->name);
@@ -178,6 +186,8 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
 }
 
+static inline void coll__sentence_is_ours(const coll_comm *comm) { (void)comm; }
+static inline bool coll__has_own_sentence(const coll_comm *comm) { return (void)comm, false; }
 static inline const char *coll__sentence_of(const coll_comm *comm) { return comm->told ? coll_status_text(comm->told) : ""; }
 static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { comm->told = from->told; }
 static coll_status coll__explain_status(coll_comm *comm, coll_status status) { return comm->told = status; }

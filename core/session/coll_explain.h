@@ -7,7 +7,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
     coll__choice others[8];
     coll__query query = coll__query_of(r->comm, r->order->numbers, &r->call, &r->codec);
-    const char *before = "; then";
+    const char *before = r->call.algorithm ? "; it is named, and not chosen beside" : "; then";
 
     if (!COLL__HAS_CHOICE) return;
     query.algorithm = NULL;

@@ -173,6 +173,10 @@ template <class T> static void rooted(const coll::communicator &comm, std::size_
         comm.broadcast(z, root);
         check(same(z, mine<T>(root, count)), comm, "broadcast");
         check(same(comm.broadcast(mine<T>(rank, count), root), mine<T>(root, count)), comm, "broadcast moved in");
+        std::vector<T> placed = mine<T>(rank, count);
+        comm.broadcast(coll::in_place(placed), root);
+        check(same(placed, mine<T>(root, count)), comm, "broadcast in place");
+        check(same(comm.broadcast(coll::into(mine<T>(rank, count)), root), mine<T>(root, count)), comm, "broadcast into");
         std::vector<T> got = comm.gather(x, root);
         check(same(got, is_root ? all : none), comm, "gather");
         z = is_root ? std::vector<T>(count * ranks) : x;

@@ -15,11 +15,7 @@ rows() { # file
     tr -d '\n' < "$1" | grep -oE "$2\([A-Z_]+,[^)]*\)" | sed -E 's/^[^(]*\(//; s/\)$//; s/"[a-z_]*",//; s/ +//g'
 }
 rows coll.hpp COLL__CPP_SHAPE | grep -v '^kind,' | sort > "$dir/here"
-{
-    rows core/contract/coll_shape.h '  COLL__KIND' | cut -d , -f 1-8
-    rows core/contract/coll_shape.h '  COLL__NEIGHBOR' \
-        | awk -F , '{ print "NEIGHBOR_" $1 ",ALL," $2 "," $3 ",ALL,SOURCES," $4 ",NEVER" }'
-} | sort > "$dir/there"
+rows core/contract/coll_shape.h '  X' | cut -d , -f 1-8 | sort > "$dir/there"
 check "there are rows" test "$(grep -c . "$dir/there")" -eq 26
 check "the shapes of coll.hpp are those of coll_shape.h" diff "$dir/there" "$dir/here"
 
@@ -32,6 +28,17 @@ for compiler in g++ clang++; do
     done
 done
 
+# ---- an older language is told so, once
+printf '#include "coll.hpp"\n' > "$dir/old.cpp"
+for compiler in g++ clang++; do
+    command -v $compiler > /dev/null 2>&1 || continue
+    for standard in c++11 c++14; do
+        $compiler -std=$standard -I. -fsyntax-only "$dir/old.cpp" 2> "$dir/why"
+        check "$compiler -std=$standard says what to do, in one error" \
+            sh -c "[ \$(grep -c 'error:' '$dir/why') -eq 1 ] && grep -q 'std=c++17' '$dir/why'"
+    done
+done
+
 # ---- what does not compile says why
 compiles() { # call
     printf '#include "coll.hpp"\nvoid f(coll::communicator &comm, std::vector<float> &x) { %s; }\n' "$1" > "$dir/call.cpp"
@@ -41,6 +48,10 @@ says() { ! compiles "$2" && grep -q "coll: $1" "$dir/why"; }
 check "a matrix is gathered" compiles 'comm.allgather(coll::matrix_view(x, 2, 3))'
 check "and not reduced" says 'a matrix_view is for' 'comm.allreduce(coll::matrix_view(x, 2, 3))'
 check "nor has it counts" says 'a matrix_view is for' 'comm.gatherv(coll::matrix_view(x, 2, 3), {})'
+check "what is only written may be said to be in place" compiles 'comm.broadcast(coll::in_place(x), 0)'
+check "or an output" compiles 'comm.broadcast(coll::into(x), 0); comm.recv(coll::into(x)); comm.recv(x)'
+check "a broadcast has no input of its own" says 'this call has one buffer' 'comm.broadcast(coll::from_to(x, x), 0)'
+check "nor has a receive" says 'this call has no form in place' 'comm.recv(coll::in_place(x), 0)'
 check "nor is it const as an output" \
     says 'an output is not const' 'const auto &y = x; comm.broadcast(coll::matrix_view(y, 2, 3))'
 

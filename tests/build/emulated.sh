@@ -62,7 +62,8 @@ count() { # name machine: what the log says
 contract="-O0 -DCOLL__ONE_TIER coll.c tests/collectives/test_contract.c"
 emulate convert aarch64 "-O1 tests/unit/test_convert.c" -- 8009 &     # fewer floats than elsewhere, for qemu is slow
 emulate numbers aarch64 "-O1 tests/unit/test_numbers.c" --
-for machine in $machines; do emulate contract.$machine $machine "$contract" -- threads,tcp-poll 2; done
+traps() { [ "$1" != i386 ] || echo -fsanitize=undefined -fno-sanitize=alignment -fsanitize-undefined-trap-on-error; }
+for machine in $machines; do emulate contract.$machine $machine "$(traps $machine) $contract" -- threads,tcp-poll 2; done
 wait
 for name in convert numbers; do count $name aarch64; done
 for machine in $machines; do count contract.$machine $machine; done

@@ -197,6 +197,9 @@ for from in "$top" "$top/single"; do
     check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
     for c in gcc clang; do
+        for std in c99 gnu99; do
+            says "$what: $c -std=$std says what to do" "this file with -std=c11" $c -std=$std -I "$from" -fsyntax-only impl.c
+        done
         for flags in -ffast-math -Ofast -ffinite-math-only; do
             says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 $WC $flags -I "$from" \
                 -c impl.c -o bad.o

@@ -471,7 +471,7 @@ static void message_case(const void *arg)
 /* Rank 0 restarts twice while the others have not begun. */
 static void check_restart_twice(coll_comm *comm)
 {
-    const char *const words[] = { "running", NULL, NULL };
+    const char *const words[] = { "coll_wait", NULL, NULL };
     int32_t mine = coll_rank(comm) + 1, sum = 0, go = 0;
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = &mine, .recv = &sum, .count = 1, .type = COLL_I32, .name = "again" };
     coll_request *r = NULL;
@@ -491,6 +491,24 @@ static void check_restart_twice(coll_comm *comm)
     mine = 1;
     CHECK(coll_restart(r) == COLL_OK && coll_wait(r) == COLL_OK && sum == 3, "%s: again: %d", case_name, sum);
     coll_request_free(r);
+}
+
+/* Of a rank alone a call is over at once; it is refused as well. */
+static void check_restart_unseen(coll_comm *comm)
+{
+    const char *const words[] = { "coll_wait", NULL, NULL };
+    int32_t mine = 5, sum = 0;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = &mine, .recv = &sum, .count = 1, .type = COLL_I32 };
+    coll_comm *alone = NULL;
+    coll_request *r = NULL;
+
+    CHECK(coll_split(comm, coll_rank(comm), 0, &alone) == COLL_OK, "%s: coll_split: %s", case_name, coll_error(comm));
+    CHECK(coll_prepare(alone, &call, &r) == COLL_OK && coll_restart(r) == COLL_OK, "%s: %s", case_name, coll_error(alone));
+    check_said(alone, coll_restart(r), ARGUMENT, words, "a restart of a request that nobody has waited for");
+    CHECK(coll_test(r) == COLL_OK && coll_restart(r) == COLL_OK && coll_wait(r) == COLL_OK && sum == 5, "%s: %s", case_name,
+          coll_error(alone));
+    coll_request_free(r);
+    coll_free(alone);
 }
 
 /* Restarts of what was never prepared: such a request may outlive its communicator, so the sentence is the thread's. */
@@ -551,6 +569,7 @@ static int requests_worker(coll_comm *comm, void *arg)
 {
     (void)arg;
     check_restart_twice(comm);
+    check_restart_unseen(comm);
     check_works(comm, "a restart of a running request");
     check_restart_others(comm);
     check_works(comm, "a restart of what was not prepared");

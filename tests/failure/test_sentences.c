@@ -27,6 +27,11 @@ static const coll_list_item overlapping[] = { { x, y, 4, COLL_F32 }, { x + 8, y 
 #define FOUR  .count = 4, .type = COLL_F32
 #define WIDE  .kind = COLL_ALLTOALLW, BOTH, .send_offsets = bytes, .recv_offsets = bytes
 
+static void nothing(const void *in, void *inout, size_t count, coll_type type, void *context)
+{
+    (void)in, (void)inout, (void)count, (void)type, (void)context;
+}
+
 static const struct { coll_call call; const char *sentence; } refused[] = {
     { { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = 77 }, "allreduce: invalid type 77 (see coll_type)" },
     { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .op = (coll_op)50 }, "allreduce: invalid op 50 (see coll_op)" },
@@ -77,7 +82,24 @@ static const struct { coll_call call; const char *sentence; } refused[] = {
     { { .kind = COLL_BROADCAST, .recv = y, FOUR, .residual = x }, "broadcast: there is a residual, but nothing is rounded: leave "
       "it NULL" },
     { { .kind = COLL_SCAN, BOTH, FOUR, .algorithm = "magic" },
-      "scan: no algorithm \"magic\" for this call; those of a scan are: gather, transposed, census, chain" },
+      "scan: no algorithm \"magic\" for this call; use gather, transposed, census, chain" },
+    { { .kind = COLL_REDUCE_SCATTER, BOTH, FOUR, .flags = COLL_DETERMINISTIC, .algorithm = "ring" },
+      "reduce_scatter: no algorithm \"ring\" for this call: its bits are not those of COLL_DETERMINISTIC or "
+      "COLL_REPRODUCIBLE; use gather, tree, direct" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .op = COLL_USER, .fn = nothing, .not_commutative = true, .algorithm = "ring" },
+      "allreduce: no algorithm \"ring\" for this call: it does not keep the order of the ranks (not_commutative); "
+      "use gather, direct, shares, tree, dbtree" },
+    { { .kind = COLL_ALLREDUCE, BOTH, FOUR, .algorithm = "ring:x" },
+      "allreduce: no algorithm \"ring:x\" for this call: what follows the colon is not a number that it takes; use gather, "
+      "direct, shares, circulant, ring, tree, dbtree" },
+    { { .kind = COLL_EXSCAN, BOTH, FOUR, .op = COLL_AVG },
+      "exscan: avg is not defined for scans: ranks would divide by different numbers" },
+    { { .kind = COLL_ALLGATHERV, .send = y + 2, .recv = y, .count = 2, .recv_counts = twos, .type = COLL_F32 },
+      "allgatherv: blocks that are received overlap one another, or what is sent: keep them apart; in place, send is "
+      "COLL_IN_PLACE or this rank's block of recv" },
+    { { .kind = COLL_ALLTOALLV, .send = y + 1, .recv = y, .send_counts = twos, .recv_counts = twos, .type = COLL_F32 },
+      "alltoallv: blocks that are received overlap one another, or what is sent: keep them apart; in place, send is "
+      "COLL_IN_PLACE" },
     { { .kind = (coll_kind)99 }, "invalid kind 99 (see coll_kind)" },
 };
 
@@ -239,6 +261,10 @@ static int dump_worker(coll_comm *comm, void *arg)
     CHECK(coll_explain(comm, &call, text, sizeof text) > 0
           && strstr(text, "allreduce of 4 x f32 (sum) with COLL_DETERMINISTIC|COLL_SATURATE on 3 ranks"), "%s: \"%s\"", world,
           text);
+    call.algorithm = "ring", call.flags = 0;
+    CHECK(!COLL__HAS_CHOICE || (coll_explain(comm, &call, text, sizeof text) > 0
+                                && strstr(text, "; it is named, and not chosen beside ")), "%s: \"%s\"", world, text);
+    call.algorithm = NULL, call.flags = COLL_DETERMINISTIC | COLL_SATURATE;
     CHECK(coll_prepare(comm, &call, &r[0]) == COLL_OK, "%s: %s", world, coll_error(comm));
     call.recv = two;
     CHECK(coll_prepare(comm, &call, &r[1]) == COLL_OK, "%s: %s", world, coll_error(comm));
@@ -252,6 +278,84 @@ static int dump_worker(coll_comm *comm, void *arg)
     CHECK(dumped(comm, "(sum) with options "), "%s: a scale", world);
     for (int i = 0; i < 3; i++) coll_request_free(r[i]);
     return coll_barrier(comm);
+}
+
+/* ---- >>log: the end of a communicator is a warning, once a rank ---- */
+
+static int ends_said;
+
+static void count_end(void *context, coll_log_level level, const char *line)
+{
+    (void)context;
+    if (level == COLL_LOG_WARN && strstr(line, "rank 1 gave up: enough")) __atomic_fetch_add(&ends_said, 1, __ATOMIC_RELAXED);
+}
+
+/* The program looks at no status. */
+static int ending_worker(coll_comm *comm, void *arg)
+{
+    coll_comm *twin = NULL;
+
+    (void)arg;
+    (void)coll_dup(comm, &twin);
+    if (coll_rank(comm) == 1) (void)coll_abort(comm, "enough");
+    for (int i = 0; i < 3; i++) (void)coll_barrier(comm), (void)coll_barrier(twin);
+    coll_free(twin);
+    return 0;
+}
+
+/* ---- >>threads: who is inside is told to the other one ---- */
+
+static coll_comm *entered;
+
+static void enter_twice(const void *in, void *inout, size_t count, coll_type type, void *context)
+{
+    int32_t one = 1;
+
+    (void)in, (void)inout, (void)count, (void)type;
+    *(coll_status *)context = coll_allreduce(entered, &one, &one, 1, COLL_I32, COLL_SUM);
+}
+
+static int twice_worker(coll_comm *comm, void *arg)
+{
+    coll_status status = COLL_OK;
+    float in = 1, out;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = &in, .recv = &out, .count = 1, .type = COLL_F32, .op = COLL_USER,
+                             .fn = enter_twice, .fn_context = &status };
+
+    (void)arg;
+    CHECK(!*coll_error(comm), "a communicator without an error: \"%s\"", coll_error(comm));
+    if (coll_rank(comm) == 0) entered = comm;
+    CHECK(coll_barrier(comm) == COLL_OK && coll_run(comm, &call) == COLL_OK, "%s", coll_error(comm));
+    if (status) CHECK(status == COLL_ERR_ARGUMENT && strstr(coll_error(entered), "must not use communicators"), "\"%s\"",
+                      coll_error(entered));
+    return coll_barrier(comm);
+}
+
+/* ---- >>variables ---- */
+
+static void check_variables(void)
+{
+    const coll_config shut = { .log_level = COLL_LOG_NONE };
+    coll_config wrong = { .size = 2, .rank = 1, .address = "127.0.0.1:70000", .log_level = COLL_LOG_NONE };
+    coll_comm *comm = NULL;
+
+    setenv("COLL_SPIN_US", "-1", 1);
+    CHECK(coll_init_threads(1, &comm, &shut) == COLL_OK, "COLL_SPIN_US=-1: %s", coll_error(NULL));
+    coll_free(comm);
+    unsetenv("COLL_SPIN_US");
+    CHECK(coll_init(&comm, &wrong) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "its port is out of range: 1 to 65535"),
+          "a port of 70000: \"%s\"", coll_error(NULL));
+    wrong.address = "127.0.0.1:seven";
+    CHECK(coll_init(&comm, &wrong) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "not of the form host:port"), "\"%s\"",
+          coll_error(NULL));
+}
+
+static void check_end_is_said(void)
+{
+    const coll_config config = { .log = count_end };
+
+    CHECK(coll_spawn_with(3, ending_worker, NULL, &config) == 0, "threads: a program that looks at no status");
+    CHECK(ends_said == 3, "threads: the end was said %d times, to 3 ranks", ends_said);
 }
 
 /* ---- >>main ---- */
@@ -271,5 +375,8 @@ int main(int argc, char **argv)
         run("dumps", dump_worker, NULL);
         for (int k = 0; k < MISMATCHES; k++) run("mismatch", mismatch_worker, &mismatches[k]);
     }
+    check_end_is_said();
+    check_variables();
+    CHECK(coll_spawn(2, twice_worker, NULL) == 0, "two of them");
     return CHECK_DONE();
 }

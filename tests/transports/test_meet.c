@@ -396,7 +396,7 @@ static void other_world_case(const void *arg)
     stranger.config.world = NULL;
     stranger.config.size = 3;
     comer_start(&stranger);
-    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another number of ranks", where);
+    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "job size 3 at rank 1, and 2 at rank 0", where);
     comer_start(&comers[1]);
     expect_world(comers, 2);
     close(held);
@@ -502,7 +502,7 @@ static void gone_root_case(const void *arg)
         comer_start(&comers[i]);
     }
     expect_failure(&comers[0], COLL_ERR_TIMEOUT, 1500, "have not come: 1", "");
-    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "another number of ranks");
+    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "job size");
     CHECK(rmdir(directory) == 0, "%s: something is left in %s", case_name, directory);
 }
 

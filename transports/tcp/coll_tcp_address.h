@@ -152,7 +152,7 @@ static const char *coll__resolve(const char *text, bool is_to_listen, coll__addr
 
     *may_come = false;
     *count = 0;
-    if (!coll__address_split(text, host, sizeof host, &port)) return "it is not of the form host:port";
+    if (!coll__address_split(text, host, sizeof host, &port)) return coll__address_fault(text);
     if (port == 0 && !is_to_listen) return "port 0 stands for any port, of the form host:port that rank 0 tells when it listens";
     coll__print(service, sizeof service, "%d", port);
     const int error = getaddrinfo(*host ? host : NULL, service, &want, &found);

@@ -93,8 +93,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
                                                   : "its byte order is not big-endian, and here it is";
     const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
     if (count != (uint32_t)size) {
-        coll__print(hello->why, sizeof hello->why, "it counts another number of ranks: %u, and this rank %d", (unsigned)count,
-                    size);
+        coll__print(hello->why, sizeof hello->why, "job size %u at rank %u, and %d at rank %d: start all ranks with one size",
+                    (unsigned)count, (unsigned)rank, size, (int)to);
         return hello->why;
     }
     if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
@@ -367,6 +367,16 @@ static bool coll__address_split(const char *text, char *host, size_t room, int *
     memcpy(host, start, (size_t)(end - start));
     host[end - start] = '\0';
     return true;
+}
+
+/* Why it could not be split. */
+static const char *coll__address_fault(const char *text)
+{
+    const char *const colon = strrchr(text, ':');
+
+    return colon && colon[1] && !colon[1 + strspn(colon + 1, "0123456789")] && (colon == text || colon[-1] == ']'
+                                                                                || strchr(text, ':') == colon)
+        ? "its port is out of range: 1 to 65535" : "it is not of the form host:port";
 }
 
 #endif /* COLL_TCP_WIRE_H */

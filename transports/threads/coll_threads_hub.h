@@ -163,7 +163,7 @@ static inline bool coll__is_apart(const coll__member *m) { return COLL__HAS_HUB 
 
 static inline void *coll__hub_at(const coll__hub *hub, int64_t place)
 {
-    return place ? (unsigned char *)(uintptr_t)hub + place : NULL;
+    return place ? (void *)((uintptr_t)hub + (uintptr_t)place) : NULL;
 }
 
 static inline int64_t coll__hub_place(const coll__hub *hub, const void *at)

@@ -45,10 +45,28 @@ class _InPlace:
 
 IN_PLACE = _InPlace()
 
+
+def _minloc(a: Any, b: Any) -> Any:
+    """Of (value, index): the smaller value; of equal values the smaller index."""
+    return min(a, b) if a[0] == b[0] else a if a[0] < b[0] else b
+
+
+def _maxloc(a: Any, b: Any) -> Any:
+    return min(a, b) if a[0] == b[0] else a if a[0] > b[0] else b
+
+
 _OBJECTS: Dict[str, Callable[[Any, Any], Any]] = {
     'sum': operator.add, 'prod': operator.mul, 'min': min, 'max': max, 'band': operator.and_, 'bor': operator.or_,
     'bxor': operator.xor, 'land': lambda a, b: bool(a) and bool(b), 'lor': lambda a, b: bool(a) or bool(b),
-    'lxor': lambda a, b: bool(a) != bool(b)}
+    'lxor': lambda a, b: bool(a) != bool(b), 'minloc': _minloc, 'maxloc': _maxloc, 'avg': operator.add}
+
+
+def _folded(found: Sequence[Any], op: Any) -> Any:
+    fold = _OBJECTS.get(op) if isinstance(op, str) else op
+    if not callable(fold):
+        raise TypeError(f'there is no operation {op!r}; there are {", ".join(_OBJECTS)}, and functions (low, high)')
+    result = functools.reduce(fold, found)
+    return result / len(found) if op == AVG else result
 
 
 class Status:
@@ -71,17 +89,18 @@ class Status:
 
 
 class Request:
-    def __init__(self, request: _Request):
+    """None: a message to or from PROC_NULL, which is over."""
+    def __init__(self, request: Optional[_Request]):
         self.request = request
 
     def Wait(self, status: Optional[Status] = None) -> bool:
-        got = self.request.wait()
+        got = self.request.wait() if self.request is not None else Received(PROC_NULL, ANY_TAG, 0)
         if status is not None and isinstance(got, Received):
             status.received = got
         return True
 
     def Test(self, status: Optional[Status] = None) -> bool:
-        return self.request.test() and self.Wait(status)
+        return (self.request is None or self.request.test()) and self.Wait(status)
 
     wait, test = Wait, Test
 
@@ -109,7 +128,7 @@ def _flat(spec: Any, blocks: Optional[int]) -> Tuple[Optional[Buffer], Any, Any]
     seen = look(array, kind)
     length = seen.count
     if isinstance(counts, int):
-        if counts > length:
+        if not 0 <= counts <= length:
             raise ValueError(f'a count of {counts}, and the buffer has {length} elements')
         length, counts = counts, None
     shape: Tuple[int, ...] = (length,)
@@ -207,13 +226,13 @@ class Comm:
         self.Isend(buf, dest, tag).Wait()
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        return Request(self.coll.isend(_flat(buf, None)[0], dest, tag))
+        return Request(self.coll.isend(_flat(buf, None)[0], dest, tag) if dest != PROC_NULL else None)
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Optional[Status] = None) -> None:
         self.Irecv(buf, source, tag).Wait(status)
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        return Request(self.coll.irecv(_flat(buf, None)[0], source, tag))
+        return Request(self.coll.irecv(_flat(buf, None)[0], source, tag) if source != PROC_NULL else None)
 
     def Sendrecv(self, sendbuf: Any, dest: int, sendtag: int = 0, recvbuf: Any = None, source: int = ANY_SOURCE,
                  recvtag: Optional[int] = None, status: Optional[Status] = None) -> None:
@@ -278,18 +297,23 @@ class Comm:
 
     def reduce(self, sendobj: Any, op: Any = SUM, root: int = 0) -> Any:
         found = self.gather(sendobj, root)
-        return functools.reduce(_OBJECTS.get(op, op), found) if found is not None else None
+        return _folded(found, op) if found is not None else None
 
     def allreduce(self, sendobj: Any, op: Any = SUM) -> Any:
-        return functools.reduce(_OBJECTS.get(op, op), self.allgather(sendobj))
+        return _folded(self.allgather(sendobj), op)
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """As two messages: how long it is, and what it is."""
+        if dest == PROC_NULL:
+            return
         text = pickle.dumps(obj)
         self.coll.send(len(text), dest, tag)
         self.coll.send(text, dest, tag)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Optional[Status] = None) -> Any:
+        if source == PROC_NULL:
+            Request(None).Wait(status)
+            return None
         length = _array('q', [0])
         got = self.coll.recv(length, source, tag)
         space = bytearray(length[0])

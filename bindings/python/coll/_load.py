@@ -9,6 +9,7 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 import tempfile
 from typing import Iterator, Optional
 
@@ -42,6 +43,7 @@ def _compile(header: str) -> str:
     if os.path.exists(path):
         return path
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    print(f'coll: compiling {header} with {compiler[0]}, once; this may take 15 s', file=sys.stderr, flush=True)
     handle, made = tempfile.mkstemp(dir=folder, suffix='.so')   # many ranks may do so at once: the last one's is the one
     os.close(handle)
     try:
@@ -69,7 +71,9 @@ def _open() -> ctypes.CDLL:
                 continue
     header = _header()
     if not header:
-        raise ImportError(f'coll: there is no {NAME} and no coll.h; set COLL_LIBRARY to the path of the library')
+        package = f'libcoll{_abi.VERSION[0]}.{_abi.VERSION[1]}'
+        raise ImportError(f'coll: found neither {NAME} nor coll.h; install the library (make install, or the package {package}), '
+                          f'or copy single/coll.h into {HERE}, or set COLL_LIBRARY to the path of the library')
     return ctypes.CDLL(_compile(header))
 
 

@@ -5,7 +5,7 @@ after a millisecond."""
 import asyncio
 import ctypes
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from . import _abi
 from ._load import lib
@@ -15,7 +15,7 @@ EVERY_S = 0.001
 
 
 class _Watcher:
-    """The requests of one coll_init that an event loop waits for."""
+    """The requests of one coll_init that an event loop waits for.  The loop owns it, while it listens."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int):
         self.loop, self.fd = loop, fd
@@ -90,13 +90,15 @@ class _Watcher:
         self.free.clear()
 
 
-_watchers: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Dict[Any, _Watcher]]' = weakref.WeakKeyDictionary()
+# A watcher refers to its loop, so that both are only known by weak references.
+_watchers: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakValueDictionary[Any, _Watcher]]' = (
+    weakref.WeakKeyDictionary())
 
 
 def finished(request: Request) -> 'asyncio.Future[None]':
     """A future that is done when the request is; called inside an event loop."""
     loop = asyncio.get_running_loop()
-    mine = _watchers.setdefault(loop, {})
+    mine = _watchers.setdefault(loop, weakref.WeakValueDictionary())
     fd = request._comm.fileno()
     key = fd if fd >= 0 else request._comm
     watcher = mine.get(key)
@@ -114,4 +116,3 @@ def freed(comm: Any) -> None:
                 watcher.end(at, _abi.COLL_ERR_ABORTED)
             if ended and len(watcher.waiting) == len(watcher.free):
                 watcher.stop()
-        mine.pop(comm, None)

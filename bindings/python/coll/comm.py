@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _abi, _interrupt, errors
 from ._calls import Calls
+from ._integers import fits, integers, store
 from ._load import lib
 from .buffers import _dtype, Buffer, Shape, look, numpy, size_of, type_of, writable
 from .requests import Received, Request
@@ -25,8 +26,8 @@ class Call:
     """A coll_call, what it points to, and what the caller gets."""
     __slots__ = ('struct', 'keep', 'returns', 'is_receive', 'errors', 'in_place', 'made')
 
-    def __init__(self, number: int, root: int = 0):
-        self.struct = _abi.coll_call(kind=number, root=root)
+    def __init__(self, number: int, root: int = 0, what: str = 'root'):
+        self.struct = _abi.coll_call(kind=number, root=fits(root, what))
         self.keep: List[Any] = []
         self.returns: Any = None
         self.is_receive = False
@@ -37,7 +38,8 @@ class Call:
         self.made: Any = False
 
     def list_of(self, kind: Any, numbers: Sequence[Any]) -> Any:
-        made = (kind * max(len(numbers), 1))(*numbers)
+        made = (kind * max(len(numbers), 1))(*numbers) if issubclass(kind, ctypes.Structure) else \
+            integers(numbers, 'number', kind)
         self.keep.append(made)
         return made
 
@@ -56,11 +58,11 @@ class Call:
         if key in _abi.FLAGS:
             struct.flags |= _abi.FLAGS[key] if value else 0
         elif key in ('wire', 'accumulate'):
-            setattr(struct, key, type_of(value) if value is not None else 0)
+            store(struct, key, type_of(value) if value is not None else 0)
         elif key in ('algorithm', 'name'):
             setattr(struct, key, value.encode() if value is not None else None)
         elif key in ('scale', 'seed', 'timeout_ms', 'not_commutative'):
-            setattr(struct, key, value)
+            store(struct, key, value)
         elif key == 'residual':
             buffer = writable(value, None, 'residual')
             if buffer.type != _abi.COLL_F32:
@@ -479,7 +481,9 @@ class Comm(Calls):
                 struct.type = buffer.type
                 setattr(struct, 'recv_count' if send is not None and what == 'recv' else 'count', buffer.count)
                 call.keep.append(buffer)
-        struct.peer, struct.source, struct.tag = peer, source, tag
+        store(struct, 'peer', peer, 'rank')
+        store(struct, 'source', source)
+        store(struct, 'tag', tag)
         call.is_receive = recv is not None
         for key, value in options.items():
             call.option(key, value)
@@ -528,7 +532,7 @@ class Comm(Calls):
 
     def split(self, color: int, key: int = 0) -> 'Optional[Comm]':
         """The ranks that give the same color, ordered by key and then by rank.  COLOR_NONE: None for this rank."""
-        return self._made(lib.coll_split, color, key)
+        return self._made(lib.coll_split, fits(color, 'color'), fits(key, 'key'))
 
     def split_host(self) -> 'Comm':
         """The ranks that share memory, or at least the host, with this one."""
@@ -540,7 +544,7 @@ class Comm(Calls):
 
     def create(self, ranks: Sequence[int], tag: int = 0) -> 'Comm':
         """The given ranks, in that order; called by these only."""
-        return self._made(lib.coll_create, (ctypes.c_int * len(ranks))(*ranks), len(ranks), tag)  # type: ignore[return-value]
+        return self._made(lib.coll_create, integers(ranks, 'rank'), len(ranks), fits(tag, 'tag'))  # type: ignore[return-value]
 
     def shrink(self) -> 'Comm':
         """After a failure: those who are left, numbered anew in the same order.  PeerError: too few are left."""
@@ -548,8 +552,8 @@ class Comm(Calls):
 
     def neighbors(self, sources: Sequence[int], destinations: Sequence[int]) -> None:
         """The graph of the neighbor calls: from whom and to whom this rank exchanges.  Called by all ranks."""
-        self._waiting(lib.coll_neighbors, (ctypes.c_int * max(len(sources), 1))(*sources), len(sources),
-                      (ctypes.c_int * max(len(destinations), 1))(*destinations), len(destinations))
+        self._waiting(lib.coll_neighbors, integers(sources, 'source'), len(sources), integers(destinations, 'destination'),
+                      len(destinations))
         self._graph = (len(sources), len(destinations))
         self._plans.clear()
 
@@ -607,7 +611,7 @@ class Comm(Calls):
 
     def world_rank(self, rank: int) -> int:
         """What this rank is called in the communicator of init; RANK_NONE: there is no such rank."""
-        return lib.coll_world_rank(self._handle, rank)
+        return lib.coll_world_rank(self._handle, fits(rank, 'rank'))
 
     @property
     def local_rank(self) -> int:
@@ -655,7 +659,7 @@ class Comm(Calls):
         code = type_of(dtype)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         length = max(_product(shape) * size_of(code), 1)
-        at = lib.coll_alloc(self._handle, length)
+        at = lib.coll_alloc(self._handle, fits(length, 'bytes', ctypes.c_size_t))
         if not at:
             raise errors.error_of(_abi.COLL_ERR_MEMORY, lib.coll_error(self._handle), self.rank)
         if numpy is None:

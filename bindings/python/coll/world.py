@@ -5,6 +5,7 @@ import threading
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _abi, _interrupt, errors
+from ._integers import fits, store
 from ._load import lib
 from .comm import Comm
 
@@ -36,8 +37,11 @@ def _config(settings: Dict[str, Any]) -> Any:
         elif isinstance(value, bool):
             value = _abi.COLL_ON if value else _abi.COLL_OFF
         elif key == 'sim':
-            value = ctypes.pointer(_abi.coll_sim(**value))
-        setattr(of, key, value)
+            machine = _abi.coll_sim()
+            for member, number in value.items():
+                store(machine, member, number)
+            value = ctypes.pointer(machine)
+        store(of, key, value)
     return config
 
 
@@ -95,7 +99,7 @@ def init(**settings: Any) -> Comm:
 
 def init_threads(count: int, **settings: Any) -> List[Comm]:
     """`count` ranks, each for one thread at a time of this process."""
-    if count < 1:
+    if fits(count, 'ranks') < 1:
         raise ValueError(f'{count} ranks: there must be 1 or more')
     if count == 1 and 'transport' not in settings:
         settings['transport'] = 'threads'

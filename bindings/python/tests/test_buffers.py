@@ -104,6 +104,25 @@ class Buffers(unittest.TestCase):
         self.assertEqual((settings.background, settings.tcp.hub), (coll._abi.COLL_ON, coll._abi.COLL_OFF))
         self.refused(ValueError, '0 ranks', coll.init_threads, 0)
 
+    def test_integers_that_are_too_long(self):
+        """ctypes takes their low bits: 2^32 would be 0."""
+        comm, x, far = self.comm, np.ones(1), 2 ** 32
+        for what, call in (
+                ('root', lambda: comm.broadcast_(x, far)), ('root', lambda: comm.gatherv(x, root=far)),
+                ('tag', lambda: comm.isend(x, 0, far + 1)), ('tag', lambda: comm.irecv(x, 0, far + 1)),
+                ('rank', lambda: comm.isend(x, far)), ('rank', lambda: comm.irecv(x, far)),
+                ('source', lambda: comm.isendrecv(x, 0, x.copy(), far)),
+                ('timeout_ms', lambda: comm.allreduce(x, timeout_ms=far + 50)), ('seed', lambda: comm.allreduce(x, seed=-1)),
+                ('size', lambda: coll.init(size=far + 1)), ('liveness_timeout_ms', lambda: coll.init(liveness_timeout_ms=far)),
+                ('lanes', lambda: coll.init(lanes=far + 1)), ('capacity', lambda: coll.init(sim={'capacity': far})),
+                ('color', lambda: comm.split(far)), ('key', lambda: comm.split(0, far)),
+                ('rank', lambda: comm.parent_rank(far)), ('rank', lambda: comm.create([far])),
+                ('tag', lambda: comm.create([0], far)), ('source', lambda: comm.neighbors([far], [])),
+                ('destination', lambda: comm.neighbors([], [far]))):
+            with self.subTest(what):
+                self.refused(ValueError, f'{what}.*does not fit', call)
+        self.assertEqual(comm.allreduce(1, timeout_ms=np.int64(1000)), 1)
+
     def test_freed(self):
         comm = coll.init_threads(1)[0]
         comm.free()

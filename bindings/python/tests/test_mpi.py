@@ -14,6 +14,10 @@ def objects(comm):
     root = size - 1
     assert mpi.allreduce(rank) == size * (size - 1) // 2 and mpi.allreduce([rank]) == list(range(size))
     assert mpi.allreduce(rank, MPI.MAX) == size - 1
+    assert mpi.allreduce((-rank % size, rank), MPI.MAXLOC) == ((size - 1, 1) if size > 1 else (0, 0))
+    assert mpi.allreduce((rank // 2, rank), MPI.MINLOC) == (0, 0)
+    assert mpi.allreduce((1, rank + 1), MPI.MAXLOC) == mpi.allreduce((1, rank + 1), MPI.MINLOC) == (1, 1)
+    assert mpi.reduce(float(rank), MPI.AVG, root) == ((size - 1) / 2 if rank == root else None)
     assert mpi.bcast({'from': rank}, root) == {'from': root}
     assert mpi.gather((rank,), root) == ([(r,) for r in range(size)] if rank == root else None)
     assert mpi.reduce(str(rank), root=root) == (''.join(map(str, range(size))) if rank == root else None)
@@ -74,9 +78,28 @@ def buffers(comm):
     status = MPI.Status()
     mpi.Sendrecv(np.array([rank]), (rank + 1) % size, 3, got := np.empty(2, int), (rank - 1) % size, 3, status)
     assert (got[0], status.Get_count(), status.Get_tag()) == ((rank - 1) % size, 1, 3)
+    nobody(mpi)
     half = mpi.Split(rank % 2, -rank)
     assert half.Get_rank() == len(range(rank % 2, size, 2)) - 1 - rank // 2
     half.Free()
+
+
+def nobody(mpi):
+    """MPI.PROC_NULL: nothing is sent, nothing is received, and the buffer stays."""
+    box, status = np.array([7]), MPI.Status()
+    mpi.Send(box, MPI.PROC_NULL, 3)
+    mpi.send('x', MPI.PROC_NULL)
+    mpi.Recv(box, MPI.PROC_NULL, 3, status)
+    expected = (MPI.PROC_NULL, MPI.ANY_TAG, 0)
+    assert (status.Get_source(), status.Get_tag(), status.Get_count(), box[0]) == (*expected, 7)
+    status = MPI.Status()
+    assert mpi.recv(source=MPI.PROC_NULL, status=status) is None and status.Get_source() == MPI.PROC_NULL
+    requests = [mpi.Isend(box, MPI.PROC_NULL), mpi.Irecv(box, MPI.PROC_NULL)]
+    assert requests[0].Test() and MPI.Request.Waitall(requests)
+    before = mpi.rank - 1 if mpi.rank else MPI.PROC_NULL        # a chain that does not close
+    after = mpi.rank + 1 if mpi.rank + 1 < mpi.size else MPI.PROC_NULL
+    mpi.Sendrecv(np.array([mpi.rank]), after, 4, box, before, 4, status)
+    assert (box[0], status.Get_source()) == ((before, before) if mpi.rank else (7, MPI.PROC_NULL))
 
 
 class Mpi(unittest.TestCase):
@@ -98,6 +121,10 @@ class Mpi(unittest.TestCase):
                 comm.mpi.Allgatherv(np.ones(3), [np.ones(3), [3], [1], MPI.DOUBLE])
             with self.assertRaisesRegex(ValueError, 'a count of 4'):
                 comm.mpi.Bcast([np.ones(3), 4, MPI.DOUBLE])
+            with self.assertRaisesRegex(ValueError, 'a count of -1'):
+                comm.mpi.Bcast([np.ones(3), -1, MPI.DOUBLE])
+            with self.assertRaisesRegex(TypeError, "no operation 'most'"):
+                comm.mpi.allreduce(1, 'most')
             with self.assertRaisesRegex(TypeError, 'too many arguments'):
                 comm.mpi.Barrier(1)
 

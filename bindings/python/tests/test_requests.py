@@ -3,6 +3,7 @@ import asyncio
 import gc
 import sys
 import unittest
+import weakref
 
 import numpy as np
 
@@ -151,6 +152,31 @@ class Requests(unittest.TestCase):
             with self.subTest(settings):
                 done = launched(3, __file__, '--rank', env={**__import__('os').environ, **settings})
                 self.assertEqual((done.returncode, done.stdout.count('good')), (0, 3), done.stdout + done.stderr)
+
+    def test_loops_are_collected(self):
+        """Nothing holds an event loop that has been closed, also one that gave up an await."""
+        loops = []
+
+        async def waited(comm):
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            await comm.iallreduce_(np.ones(3))
+
+        async def given_up(comm):
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            asyncio.ensure_future(finish(comm.irecv(np.zeros(1), 0, 77)))
+            await asyncio.sleep(0.01)
+
+        def rank(comm):
+            for awaited in (waited, waited, given_up):
+                asyncio.run(awaited(comm))
+            for other in range(comm.size if comm.rank == 0 else 0):
+                comm.isend(np.zeros(1), other, 77)              # what was given up
+            comm.barrier()
+            gc.collect()
+            left = [loop() for loop in loops]
+            comm.barrier()
+            return left
+        self.assertEqual(coll.spawn(2, rank)[1], [None] * 6)
 
     def test_free_while_awaited(self):
         async def main():
