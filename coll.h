@@ -1037,6 +1037,10 @@ COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices
 /* coll_wait_any without waiting.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
 COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index);
 
+/* coll_wait_all without waiting.  COLL_PENDING: some are running, and none is reported.  Else all are finished, and it returns
+ * the first error found. */
+COLL_API coll_status coll_test_all(int count, coll_request **requests);
+
 /* Return the source, the tag and the count of a finished receive.  Each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);
 

@@ -45,7 +45,8 @@ def procedure(row, table):
     for argument in row['arguments']:
         kind = argument['type']
         how = 'intent(inout)' if isinstance(kind, str) and kind.endswith('**') and not kind.startswith('const') \
-            and row['name'] not in ('coll_init_threads', 'coll_wait_all', 'coll_wait_any', 'coll_wait_some', 'coll_test_any') \
+            and row['name'] not in ('coll_init_threads', 'coll_wait_all', 'coll_wait_any', 'coll_wait_some', 'coll_test_any',
+                                    'coll_test_all') \
             else 'value'
         lines.append(f'            {ftype(kind, table)}, {how} :: {argument["name"]}')
     if result != 'void':

@@ -1095,6 +1095,13 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
+        function coll_test_all(count, requests) bind(c, name="coll_test_all") result(result_)
+            import
+            integer(c_int), value :: count
+            type(c_ptr), value :: requests
+            integer(c_int) :: result_
+        end function
+
         function coll_received(request, source, tag, count) bind(c, name="coll_received") result(result_)
             import
             type(c_ptr), value :: request

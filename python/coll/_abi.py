@@ -397,6 +397,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_wait_any': (c_int, [c_int, POINTER(c_void_p), POINTER(c_int)]),
     'coll_wait_some': (c_int, [c_int, POINTER(c_void_p), POINTER(c_int), POINTER(c_int)]),
     'coll_test_any': (c_int, [c_int, POINTER(c_void_p), POINTER(c_int)]),
+    'coll_test_all': (c_int, [c_int, POINTER(c_void_p)]),
     'coll_received': (c_int, [c_void_p, POINTER(c_int), POINTER(c_int), POINTER(c_size_t)]),
     'coll_request_free': (None, [c_void_p]),
     'coll_progress': (c_int, [c_void_p]),

@@ -702,6 +702,8 @@ extern "C" {
     pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
     /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
     pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    /// coll_wait_all without waiting. COLL_PENDING: some are running, and none is reported
+    pub fn coll_test_all(count: c_int, requests: *mut *mut coll_request) -> coll_status;
     /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
     /// Free a request
