@@ -61,6 +61,8 @@
  *     COLL_WITH_OPENSSL         TLS; link with -lssl -lcrypto
  *     COLL_WITH_MPI, _NCCL      see MPI, GPUs
  *     COLL_STATIC               every function is static
+ *     COLL_API                  precedes the declaration and the definition of every function (default: extern).  Example:
+ *                               -DCOLL_API='__attribute__((visibility("hidden")))' hides them in a shared library
  *     COLL_ASSERT               for debugging: the library checks its own state, and ends the program with a line to report
  *     COLL_LEAST, COLL_SMALL,   profiles that leave parts out; so do the lists COLL_ONLY_TRANSPORTS=threads,tcp,
  *     COLL_TINY                 COLL_ONLY_KINDS and COLL_ONLY_TYPES.  See docs/size.md
@@ -658,9 +660,11 @@
 #define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
 
-#if defined(COLL_STATIC)
+#if defined(COLL_STATIC) && defined(COLL_API)
+#error "COLL_STATIC defines COLL_API: define one of the two"
+#elif defined(COLL_STATIC)
 #define COLL_API __attribute__((unused)) static
-#else
+#elif !defined(COLL_API)
 #define COLL_API extern
 #endif
 

@@ -104,6 +104,14 @@ check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array
 check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
     gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
+exported() { # compiler flags...: how many functions a shared library shows
+    gcc -std=c11 -O0 -DCOLL__ONE_TIER -DCOLL_ONLY_TRANSPORTS=threads -DCOLL_NO_CHOICE -fPIC -shared -I "$top" "$@" impl.c \
+        -o hidden.so -pthread && nm -D --defined-only hidden.so | grep -c ' coll_'
+}
+check "COLL_API hides functions" sh -c '[ "$1" = 0 ]' sh "$(exported '-DCOLL_API=__attribute__((visibility("hidden")))')"
+check "COLL_API shows functions" sh -c '[ "$1" -gt 100 ]' sh \
+    "$(exported -fvisibility=hidden '-DCOLL_API=__attribute__((visibility("default")))')"
+says "COLL_API and COLL_STATIC exclude each other" "define one of the two" gcc -std=c11 -I "$top" -DCOLL_API=extern -c alone.c
 check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c use.c -o use.o &&
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread && ./hello | grep -c '6 4' | grep -qx 4"
