@@ -378,7 +378,7 @@
  *                                                     COLL_WORLD, and with several hosts COLL_KEY
  *     COLL_WORLD=text                                 separates jobs that use the same address
  *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages|blocking          see MPI
+ *     COLL_MPI=auto|native|messages|blocking          see MPI.  In a program: coll_config.mpi
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The first line of the file; no other user may read it
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll

@@ -186,6 +186,7 @@ module coll_raw
         type(coll_tcp) :: tcp
         type(c_ptr) :: allocator
         type(c_ptr) :: site
+        type(c_ptr) :: mpi
     end type
 
     type, bind(c) :: coll_buffer

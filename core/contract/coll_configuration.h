@@ -106,6 +106,8 @@ typedef struct coll_config {
     const struct coll_allocator *allocator;       /* of all memory (see Memory); default: malloc            */
     const char *site;             /* the site of this rank's host: a rack, a switch, a data center (see Hosts); default:
                                      COLL_SITE, or ""                                                       */
+    const char *mpi;              /* transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same
+                                     on all ranks; default: COLL_MPI, or auto                               */
 } coll_config;
 
 #ifdef __cplusplus

@@ -248,6 +248,7 @@ class coll_config(Structure):
         ('tcp', coll_tcp),
         ('allocator', POINTER(coll_allocator)),
         ('site', c_char_p),
+        ('mpi', c_char_p),
     ]
 
 

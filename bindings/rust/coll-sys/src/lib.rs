@@ -308,6 +308,8 @@ pub struct coll_config {
     pub allocator: *const coll_allocator,
     /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
     pub site: *const c_char,
+    /// transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same on all ranks; default: COLL_MPI, or auto
+    pub mpi: *const c_char,
 }
 
 /// One buffer of a coll_allreduce_list
