@@ -7,6 +7,7 @@
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
  *     #include "coll.h"                                 cc train.c -pthread             (see Compiling)
+ *     #include <stdio.h>
  *
  *     static int worker(coll_comm *comm, void *arg)
  *     {
@@ -452,7 +453,7 @@
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
  *     coll_status coll_shrink(coll_comm *comm, coll_comm **out);
  *     int         coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
- *     void        coll_dump(coll_comm *comm, FILE *file);
+ *     void        coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
  *   coll_failed_ranks returns the ranks that are known to have failed.  coll_shrink makes a communicator of the remaining ranks.
  * A rank that was given up writes nothing into their memory, even if it continues later.  Inputs are unchanged unless in place.
  * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, for example by
@@ -462,8 +463,8 @@
  * is given up.
  *   Over TCP, coll_shrink waits for ranks that call it late: for twice liveness_timeout_ms if the others are a quorum, and then
  * gives them up; for start_timeout_ms if they are not.
- *   coll_dump writes the last 256 operations.  If COLL_DUMP=directory is set, every rank writes them there when its communicator
- * fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
+ * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * ALGORITHMS
  *         char why[512];
@@ -652,9 +653,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#if COLL__HAS_OS
-#include <stdio.h>
-#endif
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 3
@@ -1151,12 +1149,12 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * us".  Returns the length as snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-#if COLL__HAS_OS
-/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result.  Blocking
- * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, the entry
- * that is being written at that moment may be incomplete. */
-COLL_API void coll_dump(coll_comm *comm, FILE *file);
-#endif
+/* Report the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result.  `line` is
+ * called once for each line, which has no newline and is valid until it returns; NULL: the lines are written to stderr.  `line`
+ * must not call functions on communicators, except coll_abort.  Blocking calls between threads that did not have to wait are
+ * not listed.  While another thread is inside a call on `comm`, the entry that is being written at that moment may be
+ * incomplete. */
+COLL_API void coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
 
 /* Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport.  From here on
  * algorithms are chosen by these numbers (see Tuning).  All ranks of `comm` must call it.  It takes some 10 ms on a fast

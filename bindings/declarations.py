@@ -9,7 +9,6 @@ COMMENT = re.compile(r'/\*(.*?)\*/', re.S)
 
 # Declared there, and not for these languages.
 LEFT_OUT = {
-    'coll_dump': 'takes a FILE of C; COLL_DUMP=directory writes the same as JSON',
     'coll_spawn': 'calls back on threads of the library, or on fibers; coll_init_threads gives the same ranks to the threads '
                   'of each language',
     'coll_spawn_with': 'as coll_spawn',

@@ -212,7 +212,8 @@ static void configured(coll_comm *comm)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         const coll_config config = { .transport = "mpi", .mpi = ways[i].mpi };
         CHECK(coll_init(&made, &config) == COLL_OK, "mpi \"%s\": %s", ways[i].mpi, coll_error(NULL));
-        CHECK(coll_explain(made, &call, text, sizeof text) > 0 && strstr(text, ways[i].says), "mpi \"%s\": %s", ways[i].mpi, text);
+        CHECK(coll_explain(made, &call, text, sizeof text) > 0 && strstr(text, ways[i].says), "mpi \"%s\": %s", ways[i].mpi,
+              text);
         const coll_status status = coll_run(made, &odd);
         CHECK(status == (i == 1 ? COLL_ERR_UNSUPPORTED : COLL_OK), "mpi \"%s\": %d: %s", ways[i].mpi, status, coll_error(made));
         CHECK(coll_barrier(made) == COLL_OK && coll_free(made) == COLL_OK, "mpi \"%s\"", ways[i].mpi);

@@ -114,6 +114,7 @@ check "COLL_API shows functions" sh -c '[ "$1" -gt 100 ]' sh \
 says "COLL_API and COLL_STATIC exclude each other" "define one of the two" gcc -std=c11 -I "$top" -DCOLL_API=extern -c alone.c
 check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c use.c -o use.o &&
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
+check "the declarations include no <stdio.h>" empty sh -c "gcc -std=c99 -E -I '$top' use.c | grep -F stdio.h"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread && ./hello | grep -c '6 4' | grep -qx 4"
 
 # ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells

@@ -263,8 +263,8 @@ static void nonsense_case(const void *arg)
     CHECK(coll_test_any(-1, none, &index) == COLL_ERR_ARGUMENT && coll_test_any(2, NULL, &index) == COLL_ERR_ARGUMENT
           && coll_test_any(2, none, NULL) == COLL_ERR_ARGUMENT, "coll_test_any: %s", coll_error(NULL));
     CHECK(coll_test_all(2, none) == COLL_OK && coll_test_all(0, NULL) == COLL_OK, "coll_test_all: nothing is not finished");
-    CHECK(coll_test_all(-1, none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "coll_test_all: count -1"), "coll_test_all: %s",
-          coll_error(NULL));
+    CHECK(coll_test_all(-1, none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "coll_test_all: count -1"),
+          "coll_test_all: %s", coll_error(NULL));
     CHECK(coll_test_all(2, NULL) == COLL_ERR_ARGUMENT, "coll_test_all: %s", coll_error(NULL));
 }
 

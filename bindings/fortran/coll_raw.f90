@@ -1248,6 +1248,13 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
+        subroutine coll_dump(comm, line, context) bind(c, name="coll_dump")
+            import
+            type(c_ptr), value :: comm
+            type(c_funptr), value :: line
+            type(c_ptr), value :: context
+        end subroutine
+
         function coll_measure(comm) bind(c, name="coll_measure") result(result_)
             import
             type(c_ptr), value :: comm

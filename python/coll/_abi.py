@@ -419,6 +419,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_convert_stochastic': (c_int, [c_void_p, c_int, c_void_p, c_int, c_size_t, c_uint64, c_uint64]),
     'coll_reduce_local': (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int]),
     'coll_explain': (c_int, [c_void_p, POINTER(coll_call), c_char_p, c_size_t]),
+    'coll_dump': (None, [c_void_p, CFUNCTYPE(None, c_void_p, c_char_p), c_void_p]),
     'coll_measure': (c_int, [c_void_p]),
     'coll_link_text': (c_int, [c_void_p, c_char_p, c_size_t]),
     'coll_overflows': (c_uint64, [c_void_p]),

@@ -753,6 +753,11 @@ extern "C" {
     ) -> coll_status;
     /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
+    /// Report the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result
+    pub fn coll_dump(
+        comm: *mut coll_comm, line: Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>,
+        context: *mut c_void,
+    );
     /// Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
