@@ -85,6 +85,15 @@ int use(coll_comm *comm, float *x)
 }
 CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
+cat > layout.c <<'C'
+#include "coll.h"
+#define SIZE(type) { #type, sizeof(type) }
+const struct { char name[28]; uint32_t bytes; } sizes[] = {
+    SIZE(coll_status), SIZE(coll_type), SIZE(coll_op), SIZE(coll_kind), SIZE(coll_log_level), SIZE(coll_sim_fault_kind),
+    SIZE(coll_call), SIZE(coll_buffer), SIZE(coll_config), SIZE(coll_tcp), SIZE(coll_sim), SIZE(coll_sim_fault),
+    SIZE(coll_allocator), SIZE(coll_xfer), SIZE(coll_failure), SIZE(coll_survivors), SIZE(coll_task), SIZE(coll_transport)
+};
+C
 
 # ---- the implementation, from the parts
 check "implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$top" -c impl.c -o impl.nccl.o
@@ -104,6 +113,17 @@ check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array
 check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
     gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
+# ---- no public layout depends on a switch
+sizes() { # flags...: into sizes.bin
+    gcc "$@" -std=c99 -I "$top" -c layout.c -o layout.o && objcopy -O binary -j .rodata layout.o sizes.bin && [ -s sizes.bin ]
+}
+same_sizes() { sizes "$@" && cmp sizes.bin sizes.whole; }
+sizes && mv sizes.bin sizes.whole
+for flag in -DCOLL_LEAST -DCOLL_SMALL -DCOLL_TINY -DCOLL_NO_OS -DCOLL_NO_TEXT -DCOLL_NO_ENV -DCOLL_NO_MALLOC -DCOLL_PORTABLE \
+    -DCOLL_WITH_NCCL; do
+    check "sizes of public types, $flag" same_sizes $flag
+done
+
 exported() { # compiler flags...: how many functions a shared library shows
     gcc -std=c11 -O0 -DCOLL__ONE_TIER -DCOLL_ONLY_TRANSPORTS=threads -DCOLL_NO_CHOICE -fPIC -shared -I "$top" "$@" impl.c \
         -o hidden.so -pthread && nm -D --defined-only hidden.so | grep -c ' coll_'

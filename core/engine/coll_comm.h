@@ -269,6 +269,13 @@ typedef struct coll__background {
     unsigned  starts;                             /* of non-blocking operations, so far                       */
 } coll__background;
 
+/* Why a session ended: a coll_failure.  Without an operating system there are no sentences, and it has room for none. */
+#if COLL__HAS_OS
+typedef coll_failure coll__cause;
+#else
+typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
+#endif
+
 /* Who looks on: the flight recorder, and what moves operations on in the background.  The engine works without; short calls that
  * the transport carries out at once are not told of. */
 typedef struct coll__observer {
@@ -330,7 +337,7 @@ struct coll__session {
     coll__log  log;
     const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
-    coll_failure failure;                         /* status COLL_OK: healthy                                  */
+    coll__cause failure;                          /* status COLL_OK: healthy                                  */
     char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
