@@ -666,6 +666,9 @@
 #define COLL_API extern
 #endif
 
+/* Every public enum has 32 bits, also with -fshort-enums. */
+#define COLL_INT32 __attribute__((mode(SI)))
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -688,7 +691,7 @@ extern "C" {
     row(COLL_ERR_FORKED,      -11, "a communicator cannot be used in a forked child")
 
 #define COLL__STATUS_NAME(name, value, text) name = value,
-typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) COLL__STATUS_LIMIT = 2 } coll_status;
+typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) } COLL_INT32 coll_status;
 #undef COLL__STATUS_NAME
 
 /* Return the fixed text of a status: "a rank is gone or unreachable". */
@@ -697,7 +700,7 @@ COLL_API const char *coll_status_text(coll_status status);
 /* ---- >>types and operations ---- */
 
 /* Numbered from 1: 0 in a descriptor means "default". */
-typedef int coll_type;
+typedef int32_t coll_type;
 enum {
     COLL_I8 = 1, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16, COLL_U32, COLL_U64,
     COLL_BOOL,                                    /* one byte; every value but 0 is true                      */
@@ -723,7 +726,7 @@ static constexpr coll_type coll__blob(long long bytes) { return static_cast<coll
 typedef enum coll_op {
     COLL_SUM, COLL_PROD, COLL_MIN, COLL_MAX, COLL_AVG, COLL_BAND, COLL_BOR, COLL_BXOR, COLL_LAND, COLL_LOR, COLL_LXOR,
     COLL_MINLOC, COLL_MAXLOC, COLL_USER
-} coll_op;
+} COLL_INT32 coll_op;
 
 /* A user-defined operation: inout[i] = in[i] op inout[i].  `in` is the part of the lower ranks.  It must be associative.
  * Elements are never split, and pointers are aligned to 16 bytes.  It runs only inside a call of this library, on the thread
@@ -738,7 +741,7 @@ typedef enum coll_kind {
     COLL_NEIGHBOR_ALLTOALL, COLL_NEIGHBOR_ALLTOALLV, COLL_NEIGHBOR_ALLTOALLW,
     COLL_ALLREDUCE_LIST,
     COLL_SEND, COLL_RECV, COLL_SENDRECV
-} coll_kind;
+} COLL_INT32 coll_kind;
 
 enum { COLL_NO_RANK = -1, COLL_NO_COLOR = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 

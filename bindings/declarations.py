@@ -113,6 +113,8 @@ def values(body):
     number, found = 0, []
     for part, note in split(body, ','):
         name, _, value = (word.strip() for word in part.partition('='))
+        if name.startswith('COLL__'):
+            raise Unknown(f'a private name in a public enum: {name}')
         number = int(value, 0) if value else number
         found.append({'name': name, 'value': number, 'doc': flat(note)})
         number += 1
@@ -140,7 +142,7 @@ def item(text, doc, table):
     """One declaration, which ends with a semicolon."""
     function = re.match(r'COLL_API\s+(.*?)(\w+)\s*\((.*)\)$', text, re.S)
     record = re.match(r'typedef\s+struct\s+\w+\s*\{(.*)\}\s*(\w+)$', text, re.S)
-    enum = re.match(r'(?:typedef\s+)?enum\s*\w*\s*\{(.*)\}\s*(\w*)$', text, re.S)
+    enum = re.match(r'(?:typedef\s+)?enum\s*\w*\s*\{(.*)\}\s*(?:COLL_INT32\s+)?(\w*)$', text, re.S)
     opaque = re.match(r'typedef\s+struct\s+(\w+)\s+\1$', text)
     called = re.match(r'typedef\s+(\w+)\s+(\w+)\s*\((.*)\)$', text, re.S)
     alias = re.match(r'typedef\s+(\w+)\s+(\w+)$', text)

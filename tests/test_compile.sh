@@ -113,15 +113,21 @@ check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array
 check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
     gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
-# ---- no public layout depends on a switch
+# ---- no public layout depends on a switch, and enums have 32 bits
 sizes() { # flags...: into sizes.bin
     gcc "$@" -std=c99 -I "$top" -c layout.c -o layout.o && objcopy -O binary -j .rodata layout.o sizes.bin && [ -s sizes.bin ]
 }
 same_sizes() { sizes "$@" && cmp sizes.bin sizes.whole; }
 sizes && mv sizes.bin sizes.whole
 for flag in -DCOLL_LEAST -DCOLL_SMALL -DCOLL_TINY -DCOLL_NO_OS -DCOLL_NO_TEXT -DCOLL_NO_ENV -DCOLL_NO_MALLOC -DCOLL_PORTABLE \
-    -DCOLL_WITH_NCCL; do
+    -DCOLL_WITH_NCCL -fshort-enums; do
     check "sizes of public types, $flag" same_sizes $flag
+done
+
+printf '#include "coll.h"\nenum { same = 1 / (sizeof(coll_status) == 4 && sizeof(coll_op) == 4 && sizeof(coll_kind) == 4 &&
+    sizeof(coll_type) == 4 && sizeof(coll_log_level) == 4 && sizeof(coll_sim_fault_kind) == 4) };\n' > enums.c
+for c in "gcc -std=c99" "clang -std=c99" "g++ -std=c++11 -x c++" "clang++ -std=c++11 -x c++"; do
+    check "enums of 32 bits, $c -fshort-enums" $c $W -fshort-enums -fsyntax-only -I "$top" enums.c
 done
 
 exported() { # compiler flags...: how many functions a shared library shows

@@ -193,7 +193,7 @@ module coll_raw
         type(c_ptr) :: send
         type(c_ptr) :: recv
         integer(c_size_t) :: count
-        integer(c_int) :: type
+        integer(c_int32_t) :: type
     end type
 
     type, bind(c) :: coll_call
@@ -211,9 +211,9 @@ module coll_raw
         integer(c_size_t) :: row
         integer(c_size_t) :: send_stride
         integer(c_size_t) :: recv_stride
-        integer(c_int) :: type
-        integer(c_int) :: wire
-        integer(c_int) :: accumulate
+        integer(c_int32_t) :: type
+        integer(c_int32_t) :: wire
+        integer(c_int32_t) :: accumulate
         integer(c_int) :: op
         type(c_funptr) :: fn
         type(c_ptr) :: fn_context
@@ -241,13 +241,13 @@ module coll_raw
 
         function coll_type_size(type) bind(c, name="coll_type_size") result(result_)
             import
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_size_t) :: result_
         end function
 
         function coll_type_name(type) bind(c, name="coll_type_name") result(result_)
             import
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr) :: result_
         end function
 
@@ -398,7 +398,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -409,7 +409,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int), value :: root
             integer(c_int) :: result_
@@ -421,7 +421,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -433,8 +433,8 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
-            integer(c_int), value :: wire
+            integer(c_int32_t), value :: type
+            integer(c_int32_t), value :: wire
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -455,7 +455,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -466,7 +466,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -477,7 +477,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -488,7 +488,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -499,7 +499,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -513,7 +513,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -524,7 +524,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -538,7 +538,7 @@ module coll_raw
             type(c_ptr), value :: offsets
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -549,7 +549,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -562,7 +562,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -572,7 +572,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -586,7 +586,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -612,7 +612,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -625,7 +625,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -635,7 +635,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -649,7 +649,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -673,7 +673,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             integer(c_int) :: result_
@@ -684,7 +684,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             integer(c_int) :: result_
@@ -700,7 +700,7 @@ module coll_raw
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
             integer(c_int), value :: source
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: tag
             integer(c_int) :: result_
         end function
@@ -717,7 +717,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -729,7 +729,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
@@ -742,7 +742,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -755,8 +755,8 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
-            integer(c_int), value :: wire
+            integer(c_int32_t), value :: type
+            integer(c_int32_t), value :: wire
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -779,7 +779,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -792,7 +792,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -804,7 +804,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -816,7 +816,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -828,7 +828,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -843,7 +843,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -855,7 +855,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -870,7 +870,7 @@ module coll_raw
             type(c_ptr), value :: offsets
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -882,7 +882,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -896,7 +896,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -907,7 +907,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -922,7 +922,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -950,7 +950,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -964,7 +964,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -976,7 +976,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -991,7 +991,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -1017,7 +1017,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
@@ -1029,7 +1029,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
@@ -1046,7 +1046,7 @@ module coll_raw
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
             integer(c_int), value :: source
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -1209,9 +1209,9 @@ module coll_raw
         function coll_convert(dst, dst_type, src, src_type, count) bind(c, name="coll_convert") result(result_)
             import
             type(c_ptr), value :: dst
-            integer(c_int), value :: dst_type
+            integer(c_int32_t), value :: dst_type
             type(c_ptr), value :: src
-            integer(c_int), value :: src_type
+            integer(c_int32_t), value :: src_type
             integer(c_size_t), value :: count
             integer(c_int) :: result_
         end function
@@ -1220,9 +1220,9 @@ module coll_raw
             name="coll_convert_stochastic") result(result_)
             import
             type(c_ptr), value :: dst
-            integer(c_int), value :: dst_type
+            integer(c_int32_t), value :: dst_type
             type(c_ptr), value :: src
-            integer(c_int), value :: src_type
+            integer(c_int32_t), value :: src_type
             integer(c_size_t), value :: count
             integer(c_int64_t), value :: seed
             integer(c_int64_t), value :: first
@@ -1234,7 +1234,7 @@ module coll_raw
             type(c_ptr), value :: in
             type(c_ptr), value :: inout
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function

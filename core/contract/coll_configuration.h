@@ -21,7 +21,7 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_LATE,                /* it arrives `amount` seconds late                                        */
     COLL_SIM_PIECES,              /* it arrives byte by byte                                                 */
     COLL_SIM_SLOW                 /* from `time` on the network of the rank's host has `amount` of its rate: 0.5: half */
-} coll_sim_fault_kind;
+} COLL_INT32 coll_sim_fault_kind;
 
 typedef struct coll_sim_fault {
     coll_sim_fault_kind kind;
@@ -53,7 +53,7 @@ typedef struct coll_sim {
 /* ---- >>configuration ---- */
 
 /* What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results. */
-typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
+typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } COLL_INT32 coll_log_level;
 
 /* Options of transport tcp; see Bootstrap and Security in the manual.  All optional: zero means the default given for each
  * field. */

@@ -422,7 +422,7 @@ typedef struct coll__plan {
 /* Where plans are not kept, blocking calls of all kinds share the request of one. */
 enum { COLL__PLAN_PLACES = COLL__PLANS ? COLL__KIND_COUNT : 1 };
 
-static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? kind : 0; }
+static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? (unsigned)kind : 0; }
 
 struct coll_comm {
     int   rank, size;

@@ -11,10 +11,10 @@ pub const COLL_VERSION_MAJOR: c_int = 0;
 pub const COLL_VERSION_MINOR: c_int = 3;
 pub const COLL_VERSION_PATCH: c_int = 0;
 /// Numbered from 1: 0 in a descriptor means "default"
-pub type coll_type = c_int;
+pub type coll_type = i32;
 
 /// 0 is done, above is not yet, below is an error
-pub type coll_status = c_int;
+pub type coll_status = i32;
 /// done
 pub const COLL_OK: coll_status = 0;
 /// not finished yet
@@ -76,7 +76,7 @@ pub const COLL_MXF8E4M3: c_int = 25;
 /// for `wire` only: OCP microscaling, blocks of 32 elements of 8 bits with a power of two for all of them, 33 bytes; coll_type_size is 0
 pub const COLL_MXF8E5M2: c_int = 26;
 
-pub type coll_op = c_int;
+pub type coll_op = i32;
 pub const COLL_SUM: coll_op = 0;
 pub const COLL_PROD: coll_op = 1;
 pub const COLL_MIN: coll_op = 2;
@@ -92,7 +92,7 @@ pub const COLL_MINLOC: coll_op = 11;
 pub const COLL_MAXLOC: coll_op = 12;
 pub const COLL_USER: coll_op = 13;
 
-pub type coll_kind = c_int;
+pub type coll_kind = i32;
 pub const COLL_BARRIER: coll_kind = 1;
 pub const COLL_BROADCAST: coll_kind = 2;
 pub const COLL_REDUCE: coll_kind = 3;
@@ -126,7 +126,7 @@ pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
 /// A fault of a simulated machine
-pub type coll_sim_fault_kind = c_int;
+pub type coll_sim_fault_kind = i32;
 /// `rank` ends, at its call `number` of the transport, or at `time`
 pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
 /// `rank` stops and sends nothing more
@@ -143,7 +143,7 @@ pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
 pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
 /// What is logged: nothing; why a communicator could not be made; also late and refused ranks; also choices and results
-pub type coll_log_level = c_int;
+pub type coll_log_level = i32;
 pub const COLL_LOG_NONE: coll_log_level = -1;
 pub const COLL_LOG_ERROR: coll_log_level = 1;
 pub const COLL_LOG_WARN: coll_log_level = 2;
