@@ -7,6 +7,7 @@
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
  *     #include "coll.h"                                 cc train.c -pthread             (see Compiling)
+ *     #include <stdio.h>
  *
  *     static int worker(coll_comm *comm, void *arg)
  *     {
@@ -61,6 +62,8 @@
  *     COLL_WITH_OPENSSL         TLS; link with -lssl -lcrypto
  *     COLL_WITH_MPI, _NCCL      see MPI, GPUs
  *     COLL_STATIC               every function is static
+ *     COLL_API                  precedes the declaration and the definition of every function (default: extern).  Example:
+ *                               -DCOLL_API='__attribute__((visibility("hidden")))' hides them in a shared library
  *     COLL_ASSERT               for debugging: the library checks its own state, and ends the program with a line to report
  *     COLL_LEAST, COLL_SMALL,   profiles that leave parts out; so do the lists COLL_ONLY_TRANSPORTS=threads,tcp,
  *     COLL_TINY                 COLL_ONLY_KINDS and COLL_ONLY_TYPES.  See docs/size.md
@@ -377,7 +380,7 @@
  *                                                     COLL_WORLD, and with several hosts COLL_KEY
  *     COLL_WORLD=text                                 separates jobs that use the same address
  *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages|blocking          see MPI
+ *     COLL_MPI=auto|native|messages|blocking          see MPI.  In a program: coll_config.mpi
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The first line of the file; no other user may read it
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
@@ -453,7 +456,7 @@
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
  *     coll_status coll_shrink(coll_comm *comm, coll_comm **out);
  *     int         coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
- *     void        coll_dump(coll_comm *comm, FILE *file);
+ *     void        coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
  *   coll_failed_ranks returns the ranks that are known to have failed.  coll_shrink makes a communicator of the remaining ranks.
  * A rank that was given up writes nothing into their memory, even if it continues later.  Inputs are unchanged unless in place.
  * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, for example by
@@ -463,8 +466,8 @@
  * is given up.
  *   Over TCP, coll_shrink waits for ranks that call it late: for twice liveness_timeout_ms if the others are a quorum, and then
  * gives them up; for start_timeout_ms if they are not.
- *   coll_dump writes the last 256 operations.  If COLL_DUMP=directory is set, every rank writes them there when its communicator
- * fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
+ * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * ALGORITHMS
  *         char why[512];
@@ -653,19 +656,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#if COLL__HAS_OS
-#include <stdio.h>
-#endif
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
 
-#if defined(COLL_STATIC)
+#if defined(COLL_STATIC) && defined(COLL_API)
+#error "COLL_STATIC defines COLL_API: define one of the two"
+#elif defined(COLL_STATIC)
 #define COLL_API __attribute__((unused)) static
-#else
+#elif !defined(COLL_API)
 #define COLL_API extern
 #endif
+
+/* Every public enum has 32 bits, also with -fshort-enums. */
+#define COLL_INT32 __attribute__((mode(SI)))
 
 #ifdef __cplusplus
 extern "C" {
@@ -689,7 +694,7 @@ extern "C" {
     row(COLL_ERR_FORKED,      -11, "a communicator cannot be used in a forked child")
 
 #define COLL__STATUS_NAME(name, value, text) name = value,
-typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) COLL__STATUS_LIMIT = 2 } coll_status;
+typedef enum coll_status { COLL__STATUS_TABLE(COLL__STATUS_NAME) } COLL_INT32 coll_status;
 #undef COLL__STATUS_NAME
 
 /* Return the fixed text of a status: "a rank is gone or unreachable". */
@@ -698,7 +703,7 @@ COLL_API const char *coll_status_text(coll_status status);
 /* ---- >>types and operations ---- */
 
 /* Numbered from 1: 0 in a descriptor means "default". */
-typedef int coll_type;
+typedef int32_t coll_type;
 enum {
     COLL_I8 = 1, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16, COLL_U32, COLL_U64,
     COLL_BOOL,                                    /* one byte; every value but 0 is true                      */
@@ -724,7 +729,7 @@ static constexpr coll_type coll__blob(long long bytes) { return static_cast<coll
 typedef enum coll_op {
     COLL_SUM, COLL_PROD, COLL_MIN, COLL_MAX, COLL_AVG, COLL_BAND, COLL_BOR, COLL_BXOR, COLL_LAND, COLL_LOR, COLL_LXOR,
     COLL_MINLOC, COLL_MAXLOC, COLL_USER
-} coll_op;
+} COLL_INT32 coll_op;
 
 /* A user-defined operation: inout[i] = in[i] op inout[i].  `in` is the part of the lower ranks.  It must be associative.
  * Elements are never split, and pointers are aligned to 16 bytes.  It runs only inside a call of this library, on the thread
@@ -739,7 +744,7 @@ typedef enum coll_kind {
     COLL_NEIGHBOR_ALLTOALL, COLL_NEIGHBOR_ALLTOALLV, COLL_NEIGHBOR_ALLTOALLW,
     COLL_ALLREDUCE_LIST,
     COLL_SEND, COLL_RECV, COLL_SENDRECV
-} coll_kind;
+} COLL_INT32 coll_kind;
 
 enum { COLL_RANK_NONE = -1, COLL_COLOR_NONE = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 
@@ -1037,6 +1042,10 @@ COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *ind
 /* coll_wait_any without waiting.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
 COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index);
 
+/* coll_wait_all without waiting.  COLL_PENDING: some are running, and none is reported.  Else all are finished, and it returns
+ * the first error found. */
+COLL_API coll_status coll_test_all(int count, coll_request **requests);
+
 /* Return the source, the tag and the count of a finished receive.  Each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);
 
@@ -1145,12 +1154,12 @@ COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count
  * us".  Returns the length as snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-#if COLL__HAS_OS
-/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result.  Blocking
- * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, the entry
- * that is being written at that moment may be incomplete. */
-COLL_API void coll_dump(coll_comm *comm, FILE *file);
-#endif
+/* Report the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result.  `line` is
+ * called once for each line, which has no newline and is valid until it returns; NULL: the lines are written to stderr.  `line`
+ * must not call functions on communicators, except coll_abort.  Blocking calls between threads that did not have to wait are
+ * not listed.  While another thread is inside a call on `comm`, the entry that is being written at that moment may be
+ * incomplete. */
+COLL_API void coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
 
 /* Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport.  From here on
  * algorithms are chosen by these numbers (see Tuning).  All ranks of `comm` must call it.  It takes some 10 ms on a fast

@@ -489,19 +489,18 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     return coll__give_text(text, length, line);
 }
 
-#if COLL__HAS_OS
-COLL_API void coll_dump(coll_comm *comm, FILE *file)
+COLL_API void coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context)
 {
-    if (!comm || !file) return;
-    if (!*comm->guard) {
-        fprintf(file, "%s\n", coll__forked_text);
-        return;
-    }
-    const bool is_inside = coll__enter(comm) == COLL_OK;
-    coll__dump_text(comm, file);
+    coll__dump_fn *const write = line ? line : coll__dump_line;
+
+    if (!comm) return;
+    const bool is_inside = *comm->guard && coll__enter(comm) == COLL_OK;
+    coll__callback_begin();
+    if (*comm->guard) coll__dump_text(comm, write, context);
+    else write(context, coll__forked_text);
+    coll__callback_end();
     if (is_inside) (void)coll__leave(comm, COLL_OK);
 }
-#endif
 
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
 {

@@ -9,7 +9,6 @@ COMMENT = re.compile(r'/\*(.*?)\*/', re.S)
 
 # Declared there, and not for these languages.
 LEFT_OUT = {
-    'coll_dump': 'takes a FILE of C; COLL_DUMP=directory writes the same as JSON',
     'coll_spawn': 'calls back on threads of the library, or on fibers; coll_init_threads gives the same ranks to the threads '
                   'of each language',
     'coll_transport.h': 'transports of a program are written in C',
@@ -113,6 +112,8 @@ def values(body):
     number, found = 0, []
     for part, note in split(body, ','):
         name, _, value = (word.strip() for word in part.partition('='))
+        if name.startswith('COLL__'):
+            raise Unknown(f'a private name in a public enum: {name}')
         number = int(value, 0) if value else number
         found.append({'name': name, 'value': number, 'doc': flat(note)})
         number += 1
@@ -140,7 +141,7 @@ def item(text, doc, table):
     """One declaration, which ends with a semicolon."""
     function = re.match(r'COLL_API\s+(.*?)(\w+)\s*\((.*)\)$', text, re.S)
     record = re.match(r'typedef\s+struct\s+\w+\s*\{(.*)\}\s*(\w+)$', text, re.S)
-    enum = re.match(r'(?:typedef\s+)?enum\s*\w*\s*\{(.*)\}\s*(\w*)$', text, re.S)
+    enum = re.match(r'(?:typedef\s+)?enum\s*\w*\s*\{(.*)\}\s*(?:COLL_INT32\s+)?(\w*)$', text, re.S)
     opaque = re.match(r'typedef\s+struct\s+(\w+)\s+\1$', text)
     called = re.match(r'typedef\s+(\w+)\s+(\w+)\s*\((.*)\)$', text, re.S)
     alias = re.match(r'typedef\s+(\w+)\s+(\w+)$', text)

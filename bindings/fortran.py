@@ -7,7 +7,8 @@ from python import ordered
 
 SIMPLE = {'int': 'integer(c_int)', 'unsigned': 'integer(c_int)', 'size_t': 'integer(c_size_t)', 'double': 'real(c_double)',
           'float': 'real(c_float)', 'bool': 'logical(c_bool)', 'uint64_t': 'integer(c_int64_t)',
-          'uint16_t': 'integer(c_int16_t)', 'uint8_t': 'integer(c_int8_t)', 'coll_type': 'integer(c_int)'}
+          'uint16_t': 'integer(c_int16_t)', 'uint8_t': 'integer(c_int8_t)', 'int32_t': 'integer(c_int32_t)',
+          'coll_type': 'integer(c_int32_t)'}
 
 
 def ftype(kind, table):
@@ -45,7 +46,8 @@ def procedure(row, table):
     for argument in row['arguments']:
         kind = argument['type']
         how = 'intent(inout)' if isinstance(kind, str) and kind.endswith('**') and not kind.startswith('const') \
-            and row['name'] not in ('coll_init_threads', 'coll_wait_all', 'coll_wait_any', 'coll_wait_some', 'coll_test_any') \
+            and row['name'] not in ('coll_init_threads', 'coll_wait_all', 'coll_wait_any', 'coll_wait_some', 'coll_test_any',
+                                    'coll_test_all') \
             else 'value'
         lines.append(f'            {ftype(kind, table)}, {how} :: {argument["name"]}')
     if result != 'void':

@@ -2,7 +2,8 @@
 from python import names, ordered
 
 SIMPLE = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'usize', 'double': 'f64', 'float': 'f32', 'bool': 'bool',
-          'uint64_t': 'u64', 'uint16_t': 'u16', 'uint8_t': 'u8', 'void': 'c_void', 'char': 'c_char'}
+          'uint64_t': 'u64', 'int32_t': 'i32', 'uint16_t': 'u16', 'uint8_t': 'u8', 'void': 'c_void',
+          'char': 'c_char'}
 KEYWORDS = ('in', 'type', 'fn', 'where', 'ref', 'move', 'self')
 
 
@@ -41,12 +42,12 @@ def crate(table):
     for row in table['constants']:
         out.append(f'pub const {row["name"]}: c_int = {row["value"]};')
     for row in table['aliases']:
-        out += doc(row['doc']) + [f'pub type {row["name"]} = c_int;']
+        out += doc(row['doc']) + [f'pub type {row["name"]} = {SIMPLE[row["type"]]};']
     for enum in table['enums']:
         kind = enum['name'] or 'c_int'
         out.append('')
         if enum['name']:
-            out += doc(enum['doc']) + [f'pub type {kind} = c_int;']
+            out += doc(enum['doc']) + [f'pub type {kind} = i32;']
         for value in enum['values']:
             out += doc(value['doc']) + [f'pub const {value["name"]}: {kind} = {value["value"]};']
     for name in table['opaque']:

@@ -384,13 +384,23 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     return mpi;
 }
 
+/* The mode of the configuration, or else of the environment. */
+static bool coll__mpi_settle_mode(coll__mpi *mpi, const char *given)
+{
+    static const char modes[] = "auto, native, messages, blocking";       /* as coll__mpi_mode                */
+
+    if (!given || !*given) return coll__settle_choice(&mpi->mode, "COLL_MPI", modes);
+    mpi->mode = coll__word_number(modes, given);
+    if (mpi->mode < 0) coll__start_failed(COLL_ERR_ARGUMENT, "mpi \"%.40s\" is none of %s", given, modes);
+    return mpi->mode >= 0;
+}
+
 /* Called by all ranks of `comm`; `own`: status of this rank so far.  Returns an error with its sentence. */
-static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own)
+static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mode, coll_status own)
 {
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
-    if (own == COLL_OK && !coll__settle_choice(&mpi->mode, "COLL_MPI", "auto, native, messages, blocking"))
-        own = COLL_ERR_ARGUMENT;                  /* values of coll__mpi_mode                                 */
+    if (own == COLL_OK && !coll__mpi_settle_mode(mpi, mode)) own = COLL_ERR_ARGUMENT;
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
@@ -428,7 +438,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "
                                     "process as rank %d of %d: leave rank and size out", s->config.rank, s->config.size,
                                     mpi->rank, mpi->size);
-    status = coll__mpi_open(mpi, comm, status);
+    status = coll__mpi_open(mpi, comm, s->config.mpi, status);
     if (status < 0) {
         coll__mpi_give_up(mpi);
         return status;

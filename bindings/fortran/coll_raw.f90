@@ -190,13 +190,14 @@ module coll_raw
         type(coll_tcp) :: tcp
         type(c_ptr) :: allocator
         type(c_ptr) :: site
+        type(c_ptr) :: mpi
     end type
 
     type, bind(c) :: coll_list_item
         type(c_ptr) :: send
         type(c_ptr) :: recv
         integer(c_size_t) :: count
-        integer(c_int) :: type
+        integer(c_int32_t) :: type
     end type
 
     type, bind(c) :: coll_call
@@ -214,9 +215,9 @@ module coll_raw
         integer(c_size_t) :: row
         integer(c_size_t) :: send_stride
         integer(c_size_t) :: recv_stride
-        integer(c_int) :: type
-        integer(c_int) :: wire
-        integer(c_int) :: accumulate
+        integer(c_int32_t) :: type
+        integer(c_int32_t) :: wire
+        integer(c_int32_t) :: accumulate
         integer(c_int) :: op
         type(c_funptr) :: fn
         type(c_ptr) :: fn_context
@@ -245,13 +246,13 @@ module coll_raw
 
         function coll_type_size(type) bind(c, name="coll_type_size") result(result_)
             import
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_size_t) :: result_
         end function
 
         function coll_type_name(type) bind(c, name="coll_type_name") result(result_)
             import
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr) :: result_
         end function
 
@@ -402,7 +403,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -413,7 +414,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int), value :: root
             integer(c_int) :: result_
@@ -425,7 +426,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -437,8 +438,8 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
-            integer(c_int), value :: wire
+            integer(c_int32_t), value :: type
+            integer(c_int32_t), value :: wire
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -459,7 +460,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -470,7 +471,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -481,7 +482,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -492,7 +493,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -503,7 +504,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -517,7 +518,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -528,7 +529,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -542,7 +543,7 @@ module coll_raw
             type(c_ptr), value :: offsets
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             integer(c_int) :: result_
         end function
@@ -553,7 +554,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -566,7 +567,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -576,7 +577,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -590,7 +591,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -616,7 +617,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -629,7 +630,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -639,7 +640,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -653,7 +654,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int) :: result_
         end function
 
@@ -677,7 +678,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             integer(c_int) :: result_
@@ -688,7 +689,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             integer(c_int) :: result_
@@ -704,7 +705,7 @@ module coll_raw
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
             integer(c_int), value :: source
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: tag
             integer(c_int) :: result_
         end function
@@ -721,7 +722,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -733,7 +734,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
@@ -746,7 +747,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -759,8 +760,8 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
-            integer(c_int), value :: wire
+            integer(c_int32_t), value :: type
+            integer(c_int32_t), value :: wire
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -783,7 +784,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -796,7 +797,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -808,7 +809,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -820,7 +821,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -832,7 +833,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -847,7 +848,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -859,7 +860,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -874,7 +875,7 @@ module coll_raw
             type(c_ptr), value :: offsets
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: root
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -886,7 +887,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -900,7 +901,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -911,7 +912,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -926,7 +927,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -954,7 +955,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -968,7 +969,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: counts
             type(c_ptr), value :: offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -980,7 +981,7 @@ module coll_raw
             type(c_ptr), value :: send
             type(c_ptr), value :: recv
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -995,7 +996,7 @@ module coll_raw
             type(c_ptr), value :: recv
             type(c_ptr), value :: recv_counts
             type(c_ptr), value :: recv_offsets
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
         end function
@@ -1021,7 +1022,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
@@ -1033,7 +1034,7 @@ module coll_raw
             type(c_ptr), value :: comm
             type(c_ptr), value :: buffer
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: peer
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
@@ -1050,7 +1051,7 @@ module coll_raw
             type(c_ptr), value :: recv
             integer(c_size_t), value :: recv_count
             integer(c_int), value :: source
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: tag
             type(c_ptr), intent(inout) :: out
             integer(c_int) :: result_
@@ -1097,6 +1098,13 @@ module coll_raw
             integer(c_int), value :: count
             type(c_ptr), value :: requests
             type(c_ptr), value :: index
+            integer(c_int) :: result_
+        end function
+
+        function coll_test_all(count, requests) bind(c, name="coll_test_all") result(result_)
+            import
+            integer(c_int), value :: count
+            type(c_ptr), value :: requests
             integer(c_int) :: result_
         end function
 
@@ -1206,9 +1214,9 @@ module coll_raw
         function coll_convert(dst, dst_type, src, src_type, count) bind(c, name="coll_convert") result(result_)
             import
             type(c_ptr), value :: dst
-            integer(c_int), value :: dst_type
+            integer(c_int32_t), value :: dst_type
             type(c_ptr), value :: src
-            integer(c_int), value :: src_type
+            integer(c_int32_t), value :: src_type
             integer(c_size_t), value :: count
             integer(c_int) :: result_
         end function
@@ -1217,9 +1225,9 @@ module coll_raw
             name="coll_convert_stochastic") result(result_)
             import
             type(c_ptr), value :: dst
-            integer(c_int), value :: dst_type
+            integer(c_int32_t), value :: dst_type
             type(c_ptr), value :: src
-            integer(c_int), value :: src_type
+            integer(c_int32_t), value :: src_type
             integer(c_size_t), value :: count
             integer(c_int64_t), value :: seed
             integer(c_int64_t), value :: first
@@ -1231,7 +1239,7 @@ module coll_raw
             type(c_ptr), value :: inout
             type(c_ptr), value :: in
             integer(c_size_t), value :: count
-            integer(c_int), value :: type
+            integer(c_int32_t), value :: type
             integer(c_int), value :: op
             integer(c_int) :: result_
         end function
@@ -1244,6 +1252,13 @@ module coll_raw
             integer(c_size_t), value :: length
             integer(c_int) :: result_
         end function
+
+        subroutine coll_dump(comm, line, context) bind(c, name="coll_dump")
+            import
+            type(c_ptr), value :: comm
+            type(c_funptr), value :: line
+            type(c_ptr), value :: context
+        end subroutine
 
         function coll_measure(comm) bind(c, name="coll_measure") result(result_)
             import

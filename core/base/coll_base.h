@@ -152,7 +152,6 @@ COLL_API const char *coll_status_text(coll_status status)
 #define COLL__STATUS_CASE(name, value, text) case name: return text;
     COLL__STATUS_TABLE(COLL__STATUS_CASE)
 #undef COLL__STATUS_CASE
-    case COLL__STATUS_LIMIT: break;
     }
     return "unknown status";
 }

@@ -20,7 +20,7 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_LATE,                /* it arrives `amount` seconds late                                        */
     COLL_SIM_PIECES,              /* it arrives byte by byte                                                 */
     COLL_SIM_SLOW                 /* from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half */
-} coll_sim_fault_kind;
+} COLL_INT32 coll_sim_fault_kind;
 
 typedef struct coll_sim_fault {
     coll_sim_fault_kind kind;
@@ -57,7 +57,7 @@ typedef struct coll_sim {
 enum { COLL_DEFAULT = 0, COLL_ON = 1, COLL_OFF = -1 };
 
 /* What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results. */
-typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
+typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } COLL_INT32 coll_log_level;
 
 /* Options of transport tcp; see Bootstrap and Security in the manual.  All optional: zero means the default given for each
  * field. */
@@ -113,6 +113,8 @@ typedef struct coll_config {
     const struct coll_allocator *allocator;       /* for all memory (see Memory); default: malloc           */
     const char *site;             /* the site of this rank's host: a rack, a switch, a data center (see Hosts); default:
                                      COLL_SITE, or ""                                                       */
+    const char *mpi;              /* transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same
+                                     on all ranks; default: COLL_MPI, or auto                               */
 } coll_config;
 
 #ifdef __cplusplus

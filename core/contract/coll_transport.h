@@ -48,18 +48,14 @@ typedef struct coll_xfer {
     void        *link;                            /* owned by the transport                                   */
 } coll_xfer;
 
-/* Bytes of the text of a failure; minimal without texts. */
-#if !COLL__HAS_OS
-enum { COLL_FAILURE_ROOM = 4 };
-#else
-enum { COLL_FAILURE_ROOM = 212 };
-#endif
+enum { COLL_FAILURE_ROOM = 212 };                 /* bytes, with the 0 at the end                             */
 
 /* Why a communicator ended, the same on all ranks. */
 typedef struct coll_failure {
     coll_status status;
     int         rank;                             /* the rank that caused it, -1: none                        */
-    char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
+    char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer"; may
+                                                     be empty                                                 */
 } coll_failure;
 
 /* The result of `shrink`: the ranks that continue. */

@@ -12,7 +12,7 @@ COLL__FOR_SIZE
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
 {
     if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", coll_type_name(type));
-    return COLL__REFUSE("invalid type %d (see coll_type)", type);
+    return COLL__REFUSE("invalid type %d (see coll_type)", (int)type);
 }
 
 /* Are `count` elements from every rank more than an address space holds? */
@@ -36,7 +36,8 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
         const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
         if (!own && coll__is_mx(side->types[i]))
             return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
-        if (!own) return COLL__REFUSE("block %d of %s: invalid type %d (see coll_type)", i, side->name, side->types[i]);
+        if (!own) return COLL__REFUSE("block %d of %s: invalid type %d (see coll_type)", i, side->name,
+                                      (int)side->types[i]);
         const size_t offset = side->offsets ? side->offsets[i] : 0;
         if (coll__is_beyond_memory(side->counts[i], own, 1) || coll__is_beyond_memory(offset, own, 1)
             || (total += side->counts[i] * own) > SIZE_MAX / 4)
@@ -106,10 +107,10 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
-        return COLL__REFUSE("invalid wire type %d (see coll_type)", call->wire);
+        return COLL__REFUSE("invalid wire type %d (see coll_type)", (int)call->wire);
     if (coll__is_mx(call->accumulate)) return coll__refuse_type(comm, call, call->accumulate);
     if (call->accumulate && !coll_type_size(call->accumulate))
-        return COLL__REFUSE("invalid type %d to accumulate in (see coll_type)", call->accumulate);
+        return COLL__REFUSE("invalid type %d to accumulate in (see coll_type)", (int)call->accumulate);
     if (call->op == COLL_AVG && coll__kind_scans(call->kind))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "avg is not defined for scans: ranks would divide by "
                                    "different numbers");

@@ -270,6 +270,13 @@ typedef struct coll__background {
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 
+/* Why a session ended: a coll_failure.  Without an operating system there are no texts, and it has no memory for one. */
+#if COLL__HAS_OS
+typedef coll_failure coll__cause;
+#else
+typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
+#endif
+
 /* Callbacks of the flight recorder and of background progress.  The engine works without them.  Short calls that the transport
  * completes at once are not reported. */
 typedef struct coll__observer {
@@ -330,7 +337,7 @@ struct coll__session {
     coll__log  log;
     const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM by kind; points into forced_text          */
     char  forced_text[COLL__FORCED_ROOM];
-    coll_failure failure;                         /* status COLL_OK: no failure                               */
+    coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
     int   generation;                             /* number of coll_shrink calls so far                       */
     unsigned char *survival;                      /* coll__survival of each rank at the last shrink; or NULL  */
@@ -413,7 +420,7 @@ typedef struct coll__plan {
 /* Without plans, blocking calls of all kinds share one request. */
 enum { COLL__PLAN_PLACES = COLL__PLANS ? COLL__KIND_COUNT : 1 };
 
-static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? kind : 0; }
+static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? (unsigned)kind : 0; }
 
 struct coll_comm {
     int   rank, size;

@@ -229,6 +229,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     }
     session->failure.rank = agreed->rank;
     memcpy(session->failure.text, agreed->text, sizeof session->failure.text);
+    session->failure.text[sizeof session->failure.text - 1] = '\0';
     __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, because other threads read it */
     for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (session->comms) coll__say(&session->log, COLL_LOG_WARN, "%s", session->comms->ending);

@@ -691,7 +691,7 @@ static const coll__staged coll__staged_kinds[COLL_ALLGATHERV + 1] = {
 /* The script of a kind; NULL: it has none. */
 static const coll__staged *coll__staged_of(coll_kind kind)
 {
-    return kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
+    return (unsigned)kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
 }
 
 #endif /* COLL__HAS_HIERARCHY */

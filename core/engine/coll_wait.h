@@ -251,6 +251,30 @@ COLL_API coll_status coll_test_any(int count, coll_request **requests, int *inde
     return coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
 }
 
+static bool coll__any_pending(int count, coll_request **requests)
+{
+    for (int i = 0; i < count; i++)
+        if (requests[i] && coll__is_pending(requests[i])) return true;
+    return false;
+}
+
+COLL_API coll_status coll_test_all(int count, coll_request **requests)
+{
+    coll_status first = COLL_OK;
+
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_all", count);
+    if (coll__any_pending(count, requests)) {
+        const coll_status watched = coll__watch_all(count, requests, -1);
+        if (watched < 0) return watched;
+        if (coll__any_pending(count, requests)) return COLL_PENDING;
+    }
+    for (int i = 0; i < count; i++) {
+        const coll_status status = requests[i] ? coll__tell(requests[i]) : COLL_OK;
+        if (first == COLL_OK) first = status;
+    }
+    return first;
+}
+
 /* ---- >>other calls on requests ---- */
 
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)

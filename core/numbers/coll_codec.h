@@ -499,8 +499,8 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     const char *const op_name = coll_op_name(call->op), *const name = coll_type_name(type);
 
     if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", name);
-    if (!coll_type_size(type)) return COLL__REFUSE("invalid type %d (see coll_type)", type);
-    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
+    if (!coll_type_size(type)) return COLL__REFUSE("invalid type %d (see coll_type)", (int)type);
+    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", (int)wire);
     if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!is_user && coll__lacks_type(type) && !coll__cell_is_defined(type, call->op)) return COLL__REFUSE_LEFT_OUT(type);

@@ -6,6 +6,8 @@
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
+typedef void coll__dump_fn(void *context, const char *line);
+
 #if COLL__HAS_RECORDER
 
 enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
@@ -83,23 +85,26 @@ static uint64_t coll__record_first(const coll__recorder *recorder)
 
 /* ---- >>text ---- */
 
-static void coll__dump_text(const coll_comm *comm, FILE *file)
+static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
 {
     const coll__session *session = comm->session;
     const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
     const int64_t now = coll__clock(session);
-    char what[COLL__CALL_ROOM];
+    char line[640], what[COLL__CALL_ROOM];
 
-    fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size,
-            session->rank, (long)getpid(), session->transport->name, (unsigned)comm->sequence,
-            session->failure.status == COLL_OK ? "no failure" : session->failure.text);
+    coll__print(line, sizeof line, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s", comm->rank,
+                comm->size, session->rank, (long)getpid(), session->transport->name, (unsigned)comm->sequence,
+                session->failure.status == COLL_OK ? "no failure" : session->failure.text);
+    write(context, line);
     for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
         const coll__record *at = &recorder->ring[n % COLL__RECORDS];
+        const double ago = (double)(now - at->began) * 1e-6, took = (double)(at->ended - at->began) * 1e-6;
+        const char *const mark = *at->name ? "\"" : "";
         coll__head_describe(at->head, what, sizeof what);
-        fprintf(file, "  %10.3f ms ago  %s%s%s%s: ", (double)(now - at->began) * 1e-6, what, *at->name ? " \"" : "", at->name,
-                *at->name ? "\"" : "");
-        if (at->ended) fprintf(file, "%s after %.3f ms\n", coll_status_text(at->status), (double)(at->ended - at->began) * 1e-6);
-        else fprintf(file, "still running\n");
+        coll__print(line, sizeof line, "  %10.3f ms ago  %s%s%s%s%s: ", ago, what, *mark ? " " : "", mark, at->name, mark);
+        if (at->ended) coll__append(line, sizeof line, "%s after %.3f ms", coll_status_text(at->status), took);
+        else coll__append(line, sizeof line, "still running");
+        write(context, line);
     }
 }
 
@@ -211,13 +216,31 @@ static coll_status coll__recorder_settle(const coll_config *c)
                               c->dump);
 }
 
-#if COLL__HAS_OS
-static void coll__dump_text(const coll_comm *comm, FILE *file)
+static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
 {
-    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE "\n", comm->rank,
-            comm->size);
+    char line[160];
+
+    coll__print(line, sizeof line, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE,
+                comm->rank, comm->size);
+    write(context, *line ? line : "nothing is recorded: " COLL__PROFILE);
 }
-#endif
 
 #endif
+
+/* ---- >>where it goes ---- */
+
+#if COLL__HAS_OS
+static void coll__dump_line(void *context, const char *line)
+{
+    sigset_t before, pending;
+
+    (void)context;
+    coll__signals_hold(&before, &pending);
+    fprintf(stderr, "%s\n", line);
+    coll__signals_drop(&before, &pending);
+}
+#else
+static void coll__dump_line(void *context, const char *line) { (void)context, (void)line; }
+#endif
+
 #endif /* COLL_RECORD_H */

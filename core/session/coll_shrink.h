@@ -114,7 +114,7 @@ static coll_comm *coll__shrink_resume(const coll_comm *comm)
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
-    const coll_failure *why = &session->failure;
+    const coll__cause *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
     if (!COLL__HAS_SHRINK)
@@ -167,7 +167,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     int count = 0;
 
     if (!is_failed) return 0;
-    const coll_failure *why = &session->failure;
+    const coll__cause *why = &session->failure;
     if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
     if (session->transport->failed) session->transport->failed(session->context, is_failed);
     for (int i = 0; session->survival && i < session->size; i++)

@@ -11,6 +11,7 @@
 #include "../data_file.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { INPUTS = 64, HIDDEN = 512, CLASSES = 10, DIGITS = 1797, HELD_BACK = 360,
        PARAMETERS = INPUTS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES };

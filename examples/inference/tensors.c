@@ -12,6 +12,7 @@
 #include "star.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 enum { WARM = 8, ROUNDS = 5, MOST = 64 << 10 };

@@ -17,6 +17,7 @@
 #include "star.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 enum { LAYERS = 4, WIDTH = 256, HEADS = 8, HEAD = WIDTH / HEADS, INNER = 688, LETTERS = 512, TOKENS_MOST = 256 };

@@ -85,6 +85,15 @@ int use(coll_comm *comm, float *x)
 }
 CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
+cat > layout.c <<'C'
+#include "coll.h"
+#define SIZE(type) { #type, sizeof(type) }
+const struct { char name[28]; uint32_t bytes; } sizes[] = {
+    SIZE(coll_status), SIZE(coll_type), SIZE(coll_op), SIZE(coll_kind), SIZE(coll_log_level), SIZE(coll_sim_fault_kind),
+    SIZE(coll_call), SIZE(coll_buffer), SIZE(coll_config), SIZE(coll_tcp), SIZE(coll_sim), SIZE(coll_sim_fault),
+    SIZE(coll_allocator), SIZE(coll_xfer), SIZE(coll_failure), SIZE(coll_survivors), SIZE(coll_task), SIZE(coll_transport)
+};
+C
 
 # ---- the implementation, from the parts
 check "implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$top" -c impl.c -o impl.nccl.o
@@ -104,8 +113,34 @@ check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array
 check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
     gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
+# ---- no public layout depends on a switch, and enums have 32 bits
+sizes() { # flags...: into sizes.bin
+    gcc "$@" -std=c99 -I "$top" -c layout.c -o layout.o && objcopy -O binary -j .rodata layout.o sizes.bin && [ -s sizes.bin ]
+}
+same_sizes() { sizes "$@" && cmp sizes.bin sizes.whole; }
+sizes && mv sizes.bin sizes.whole
+for flag in -DCOLL_LEAST -DCOLL_SMALL -DCOLL_TINY -DCOLL_NO_OS -DCOLL_NO_TEXT -DCOLL_NO_ENV -DCOLL_NO_MALLOC -DCOLL_PORTABLE \
+    -DCOLL_WITH_NCCL -fshort-enums; do
+    check "sizes of public types, $flag" same_sizes $flag
+done
+
+printf '#include "coll.h"\nenum { same = 1 / (sizeof(coll_status) == 4 && sizeof(coll_op) == 4 && sizeof(coll_kind) == 4 &&
+    sizeof(coll_type) == 4 && sizeof(coll_log_level) == 4 && sizeof(coll_sim_fault_kind) == 4) };\n' > enums.c
+for c in "gcc -std=c99" "clang -std=c99" "g++ -std=c++11 -x c++" "clang++ -std=c++11 -x c++"; do
+    check "enums of 32 bits, $c -fshort-enums" $c $W -fshort-enums -fsyntax-only -I "$top" enums.c
+done
+
+exported() { # compiler flags...: how many functions a shared library shows
+    gcc -std=c11 -O0 -DCOLL__ONE_TIER -DCOLL_ONLY_TRANSPORTS=threads -DCOLL_NO_CHOICE -fPIC -shared -I "$top" "$@" impl.c \
+        -o hidden.so -pthread && nm -D --defined-only hidden.so | grep -c ' coll_'
+}
+check "COLL_API hides functions" sh -c '[ "$1" = 0 ]' sh "$(exported '-DCOLL_API=__attribute__((visibility("hidden")))')"
+check "COLL_API shows functions" sh -c '[ "$1" -gt 100 ]' sh \
+    "$(exported -fvisibility=hidden '-DCOLL_API=__attribute__((visibility("default")))')"
+says "COLL_API and COLL_STATIC exclude each other" "define one of the two" gcc -std=c11 -I "$top" -DCOLL_API=extern -c alone.c
 check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c use.c -o use.o &&
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
+check "the declarations include no <stdio.h>" empty sh -c "gcc -std=c99 -E -I '$top' use.c | grep -F stdio.h"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread && ./hello | grep -c '6 4' | grep -qx 4"
 
 # ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells

@@ -55,7 +55,7 @@ cat > "$dir/symbols" <<ROWS
 *!COLL__HAS_SECURITY                  coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
 *!COLL__HAS_ENV                       coll__launch_(row|hosts|halves)|coll__launchers
 !COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
-!COLL__HAS_OS                         coll_dump|pthread_create@
+!COLL__HAS_OS                         pthread_create@
 *!COLL__HAS_STOCHASTIC                coll__stochastic_f
 *!COLL__HAS_REPRODUCIBLE              coll__(grid_|combine_reproducible)
 *!COLL__HAS_SCALE                     coll__(scale_f32|scale_f64)$end

@@ -181,19 +181,70 @@ static int left_worker(coll_comm *comm, void *arg)
     if (child == 0) {
         const bool good = coll_wait_any(2, r, &index) == COLL_ERR_FORKED && index == -1
             && coll_wait_some(2, r, indices, &count) == COLL_ERR_FORKED && count == 0
-            && coll_test_any(2, r, &index) == COLL_ERR_FORKED && index == -1;
+            && coll_test_any(2, r, &index) == COLL_ERR_FORKED && index == -1 && coll_test_all(2, r) == COLL_ERR_FORKED;
         _exit(good ? 0 : 7);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0, "%s: the child: %d", case_name, status);
 #endif
     CHECK(coll_test_any(2, r, &index) == COLL_PENDING && index == -1, "%s: running, but %d", case_name, index);
+    CHECK(coll_test_all(2, r) == COLL_PENDING, "%s: coll_test_all: not running", case_name);
     coll_free(own);
     CHECK(coll_wait_any(2, r, &index) == COLL_ERR_ABORTED && index == 0, "%s: freed, and %d", case_name, index);
     CHECK(coll_wait_some(2, r, indices, &count) == COLL_ERR_ABORTED && count == 1 && indices[0] == 1, "%s: freed", case_name);
     CHECK(coll_wait_any(2, r, &index) == COLL_OK && index == -1, "%s: freed, and then %d", case_name, index);
+    CHECK(coll_test_all(2, r) == COLL_ERR_ABORTED, "%s: coll_test_all after the end", case_name);
     for (int i = 0; i < 2; i++) coll_request_free(r[i]);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     return coll_barrier(comm);
+}
+
+/* While one of them runs, coll_test_all reports none, not even one that is finished. */
+static int some_worker(coll_comm *comm, void *arg)
+{
+    coll_request *r[3] = { NULL, NULL, NULL };
+    int64_t x[3] = { 1, 0, 0 };
+    int index = 9;
+
+    (void)arg;
+    if (coll_rank(comm) == 0) {
+        CHECK(!coll_isend(comm, x, 1, COLL_I64, 1, 1, &r[0]) && !coll_irecv(comm, &x[1], 1, COLL_I64, 1, 2, &r[2]), "start");
+        CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+        for (int i = 0; i < 100; i++) CHECK(coll_test_all(3, r) == COLL_PENDING, "%s: all are finished", case_name);
+        CHECK(coll_wait_any(3, r, &index) == COLL_OK && index == 0, "%s: %d, not the message that was sent", case_name, index);
+        CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+        coll_status status;
+        while ((status = coll_test_all(3, r)) == COLL_PENDING) sched_yield();
+        CHECK(status == COLL_OK && x[1] == 7, "%s: %d: %s", case_name, (int)status, coll_error(comm));
+        CHECK(coll_wait_any(3, r, &index) == COLL_OK && index == -1, "%s: reported twice: %d", case_name, index);
+        coll_request_free(r[0]), coll_request_free(r[2]);
+        return 0;
+    }
+    CHECK(coll_recv(comm, &x[1], 1, COLL_I64, 0, 1) == COLL_OK && coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+    x[2] = 7;
+    CHECK(coll_barrier(comm) == COLL_OK && coll_send(comm, &x[2], 1, COLL_I64, 0, 2) == COLL_OK, "%s", coll_error(comm));
+    return 0;
+}
+
+/* coll_test_all ends what has waited for its time limit. */
+static int test_limit_worker(coll_comm *comm, void *arg)
+{
+    int64_t x[2] = { 1, 1 };
+    const coll_call limited = { .kind = COLL_ALLREDUCE, .send = x, .recv = &x[1], .count = 1, .type = COLL_I64,
+                                .timeout_ms = 200 };
+    coll_request *r = NULL;
+    coll_status status;
+
+    (void)arg;
+    if (coll_rank(comm) != 0) {
+        status = coll_recv(comm, x, 1, COLL_I64, 0, 1);           /* which rank 0 never sends                 */
+        CHECK(status == COLL_ERR_TIMEOUT, "%s: %d: %s", case_name, (int)status, coll_error(comm));
+        return 0;
+    }
+    CHECK(!coll_start(comm, &limited, &r), "%s", coll_error(comm));
+    while ((status = coll_test_all(1, &r)) == COLL_PENDING) sched_yield();
+    CHECK(status == COLL_ERR_TIMEOUT, "%s: %d: %s", case_name, (int)status, coll_error(comm));
+    coll_request_free(r);
+    return 0;
 }
 
 static void nonsense_case(const void *arg)
@@ -211,6 +262,10 @@ static void nonsense_case(const void *arg)
           && coll_wait_some(2, none, indices, NULL) == COLL_ERR_ARGUMENT, "coll_wait_some: %s", coll_error(NULL));
     CHECK(coll_test_any(-1, none, &index) == COLL_ERR_ARGUMENT && coll_test_any(2, NULL, &index) == COLL_ERR_ARGUMENT
           && coll_test_any(2, none, NULL) == COLL_ERR_ARGUMENT, "coll_test_any: %s", coll_error(NULL));
+    CHECK(coll_test_all(2, none) == COLL_OK && coll_test_all(0, NULL) == COLL_OK, "coll_test_all: nothing is not finished");
+    CHECK(coll_test_all(-1, none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "coll_test_all: count -1"),
+          "coll_test_all: %s", coll_error(NULL));
+    CHECK(coll_test_all(2, NULL) == COLL_ERR_ARGUMENT, "coll_test_all: %s", coll_error(NULL));
 }
 
 /* ---- >>which ---- */
@@ -252,6 +307,8 @@ int main(int argc, char **argv)
         if ((is_sim || !strcmp(world, "threads")) && support_listed(parts, "crowd"))
             run_case_within(SECONDS, crowd_case, world, "crowd");
         if (!is_sim && support_listed(parts, "ends")) run(limit_worker, 3, "a time limit");
+        if (support_listed(parts, "ends")) run(some_worker, 2, "coll_test_all: some are finished");
+        if (!is_sim && support_listed(parts, "ends")) run(test_limit_worker, 2, "coll_test_all: a time limit");
         if (is_tcp && support_listed(parts, "ends")) run(left_worker, 2, "forked and freed");
         if (!strcmp(world, "threads") && support_listed(parts, "ends")) run(left_worker, 3, "forked and freed");
     }

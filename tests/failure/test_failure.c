@@ -709,6 +709,8 @@ static void run_shrink(void)
 
 /* ---- >>dump: what a rank was doing ---- */
 
+static void put_line(void *file, const char *line) { fprintf(file, "%s\n", line); }
+
 static void dump_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -723,11 +725,11 @@ static void dump_rank(const scene *s, int rank)
                              .op = COLL_SUM, .name = "loss \"\x81\\" };
     (void)coll_run(comm, &call);
     FILE *file = fmemopen(text, sizeof text, "w");
-    coll_dump(part, support_need(file));
+    coll_dump(part, put_line, support_need(file));
     fclose(file);
     r->wrong += !strstr(text, "rank ") || strstr(text, "barrier") != NULL;
     file = support_need(tmpfile());
-    coll_dump(comm, file);
+    coll_dump(comm, put_line, file);
     rewind(file);
     int lines = 0;
     while (fgets(text, sizeof text, file)) lines++;

@@ -233,6 +233,8 @@ static int mismatch_worker(coll_comm *comm, void *arg)
 
 /* ---- >>dumps and explanations: the same words ---- */
 
+static void put_line(void *file, const char *line) { fprintf(file, "%s\n", line); }
+
 static bool dumped(coll_comm *comm, const char *words)
 {
     char *text = NULL;
@@ -240,7 +242,7 @@ static bool dumped(coll_comm *comm, const char *words)
     FILE *file = open_memstream(&text, &length);
 
     if (!file) return false;
-    coll_dump(comm, file);
+    coll_dump(comm, put_line, file);
     fclose(file);
     if (!COLL__HAS_RECORDER) words = "nothing is recorded, for this program was compiled with " COLL__PROFILE;
     const bool has = strstr(text, words) != NULL;

@@ -10,11 +10,12 @@
 enum { MANY = 100 };
 
 /* How requests are brought to their ends. */
-typedef enum way { BY_ANY, BY_ANY_AND_FREED, BEHIND_A_BARRIER, BY_SOME, BY_TEST_ANY, HALF_BY_WAIT, HALF_BY_TEST, WAYS } way;
+typedef enum way { BY_ANY, BY_ANY_AND_FREED, BEHIND_A_BARRIER, BY_SOME, BY_TEST_ANY, HALF_BY_WAIT, HALF_BY_TEST,
+                   ALL_BY_TEST, WAYS } way;
 
 static const char *const way_names[WAYS] = {
     "coll_wait_any", "coll_wait_any, each freed", "coll_wait_any behind a barrier", "coll_wait_some", "coll_test_any",
-    "every other by coll_wait", "every other by coll_test"
+    "every other by coll_wait", "every other by coll_test", "coll_test_all"
 };
 
 /* A hundred requests of all sorts, and how often each has been handed out. */
@@ -116,13 +117,23 @@ static void flock_take_half(flock *f, way how)
     }
 }
 
+/* Until all are finished, none is reported. */
+static void flock_take_all(flock *f)
+{
+    coll_status status;
+
+    while ((status = coll_test_all(MANY, f->requests)) == COLL_PENDING) sched_yield();
+    CHECK(status == COLL_OK, "%s: coll_test_all: %d: %s", case_name, (int)status, coll_error(f->comm));
+    for (int i = 0; i < MANY; i++) CHECK(coll_test(f->requests[i]) == COLL_OK, "%s: request %d is not finished", case_name, i);
+}
+
 static void flock_check(flock *f, way how, const char *when)
 {
     const bool is_half = how == HALF_BY_WAIT || how == HALF_BY_TEST;
     int wrong = 0, lost = 0, twice = 0;
 
     for (int i = 0; i < MANY; i++) {
-        const int wanted = is_half && i % 2 == 0 ? 0 : 1;
+        const int wanted = how == ALL_BY_TEST || (is_half && i % 2 == 0) ? 0 : 1;
         lost += f->times[i] < wanted;
         twice += f->times[i] > wanted;
         wrong += f->got[i] != flock_expects(f, i);
@@ -139,6 +150,7 @@ static void flock_play(coll_comm *comm, way how)
     flock_start(f);
     if (how == BEHIND_A_BARRIER) CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     if (how == HALF_BY_WAIT || how == HALF_BY_TEST) flock_take_half(f, how);
+    if (how == ALL_BY_TEST) flock_take_all(f);
     flock_collect(f, how);
     flock_check(f, how, "started");
     for (int i = 0; i < MANY; i++) {              /* the prepared ones once more, backwards                   */

@@ -198,12 +198,44 @@ static void arguments(coll_comm *comm)
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
 }
 
+/* coll_config.mpi selects the way, and COLL_MPI is then ignored. */
+static void configured(coll_comm *comm)
+{
+    static const struct { const char *mpi, *says; } ways[] = {
+        { "auto", "by MPI" }, { "native", "by MPI" }, { "messages", "by messages" }, { "blocking", "by MPI" } };
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_I64 };
+    const coll_call odd = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_I8 };
+    coll_comm *made = NULL;
+    char text[600];
+
+    setenv("COLL_MPI", "fast", 1);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const coll_config config = { .transport = "mpi", .mpi = ways[i].mpi };
+        CHECK(coll_init(&made, &config) == COLL_OK, "mpi \"%s\": %s", ways[i].mpi, coll_error(NULL));
+        CHECK(coll_explain(made, &call, text, sizeof text) > 0 && strstr(text, ways[i].says), "mpi \"%s\": %s", ways[i].mpi,
+              text);
+        const coll_status status = coll_run(made, &odd);
+        CHECK(status == (i == 1 ? COLL_ERR_UNSUPPORTED : COLL_OK), "mpi \"%s\": %d: %s", ways[i].mpi, status, coll_error(made));
+        CHECK(coll_barrier(made) == COLL_OK && coll_free(made) == COLL_OK, "mpi \"%s\"", ways[i].mpi);
+    }
+    const coll_config wrong = { .transport = "mpi", .mpi = "fast" };
+    CHECK(coll_init(&made, &wrong) == COLL_ERR_ARGUMENT
+          && strstr(coll_error(NULL), "mpi \"fast\" is none of auto, native, messages, blocking"), "%s", coll_error(NULL));
+    const coll_config unlike = { .transport = "mpi", .mpi = rank == 0 ? "auto" : "messages" };
+    CHECK(coll_init(&made, &unlike) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "COLL_MPI differs among the ranks"), "%s",
+          coll_error(NULL));
+    const coll_config variable = { .transport = "mpi" };
+    CHECK(coll_init(&made, &variable) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "COLL_MPI=fast"), "%s", coll_error(NULL));
+    CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
+}
+
 /* ---- >>running ---- */
 
 static const struct failure_case { const char *name; void (*run)(coll_comm *comm); } failures[] = {
     { "mismatch", mismatch }, { "counts", counts }, { "aborted", aborted }, { "left-native", left_native },
     { "left-engine", left_engine }, { "left-derived", left_derived }, { "pending", pending },
-    { "late", late }, { "refused", refused }, { "arguments", arguments }, { "finalized", finalized },
+    { "late", late }, { "refused", refused }, { "arguments", arguments }, { "configured", configured },
+    { "finalized", finalized },
 };
 
 int main(int argc, char **argv)

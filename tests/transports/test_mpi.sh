@@ -96,7 +96,7 @@ for mpi in ${*:-openmpi mpich}; do
         job 1 auto $n "$build/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 2 60
         job 1 messages $n "$build/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 1 60
     done
-    for case in mismatch counts aborted left-native left-engine left-derived pending late arguments finalized; do
+    for case in mismatch counts aborted left-native left-engine left-derived pending late arguments configured finalized; do
         job 3 auto 3 "$build/mpi_failure" $case
     done
     for case in mismatch counts aborted left-native left-derived pending late; do job 3 auto 3 "$crowds/mpi_failure" $case; done

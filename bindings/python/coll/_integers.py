@@ -17,9 +17,9 @@ def integers(values: Sequence[Any], what: str, kind: Any = ctypes.c_int) -> Any:
     return (kind * max(len(values), 1))(*(fits(value, what, kind) for value in values))
 
 
-def store(struct: Any, key: str, value: Any) -> None:
-    """Set a member of a struct."""
+def store(struct: Any, key: str, value: Any, what: str = '') -> None:
+    """Set a member of a struct; `what` is its name in an error."""
     setattr(struct, key, value)
     stored = getattr(struct, key)
     if isinstance(stored, int) and hasattr(value, '__index__') and stored != value:
-        fits(value, key, dict(struct._fields_)[key])
+        fits(value, what or key, dict(struct._fields_)[key])

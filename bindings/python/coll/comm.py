@@ -26,8 +26,8 @@ class Call:
     """A coll_call, what it points to, and what the caller gets."""
     __slots__ = ('struct', 'keep', 'returns', 'is_receive', 'errors', 'in_place', 'made')
 
-    def __init__(self, number: int, root: int = 0, what: str = 'root'):
-        self.struct = _abi.coll_call(kind=number, root=fits(root, what))
+    def __init__(self, number: int, root: int = 0):
+        self.struct = _abi.coll_call(kind=number, root=fits(root, 'root'))
         self.keep: List[Any] = []
         self.returns: Any = None
         self.is_receive = False

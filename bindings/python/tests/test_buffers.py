@@ -116,7 +116,7 @@ class Buffers(unittest.TestCase):
                 ('size', lambda: coll.init(size=far + 1)), ('liveness_timeout_ms', lambda: coll.init(liveness_timeout_ms=far)),
                 ('lanes', lambda: coll.init(lanes=far + 1)), ('capacity', lambda: coll.init(sim={'capacity': far})),
                 ('color', lambda: comm.split(far)), ('key', lambda: comm.split(0, far)),
-                ('rank', lambda: comm.parent_rank(far)), ('rank', lambda: comm.create([far])),
+                ('rank', lambda: comm.world_rank(far)), ('rank', lambda: comm.create([far])),
                 ('tag', lambda: comm.create([0], far)), ('source', lambda: comm.neighbors([far], [])),
                 ('destination', lambda: comm.neighbors([], [far]))):
             with self.subTest(what):

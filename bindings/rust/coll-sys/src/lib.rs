@@ -11,10 +11,10 @@ pub const COLL_VERSION_MAJOR: c_int = 0;
 pub const COLL_VERSION_MINOR: c_int = 3;
 pub const COLL_VERSION_PATCH: c_int = 0;
 /// Numbered from 1: 0 in a descriptor means "default"
-pub type coll_type = c_int;
+pub type coll_type = i32;
 
 /// 0 is done, above is not yet, below is an error
-pub type coll_status = c_int;
+pub type coll_status = i32;
 /// done
 pub const COLL_OK: coll_status = 0;
 /// not finished yet
@@ -76,7 +76,7 @@ pub const COLL_MXF8E4M3: c_int = 25;
 /// for `wire` only: OCP microscaling, blocks of 32 elements of 8 bits with a power of two for all of them, 33 bytes; coll_type_size is 0
 pub const COLL_MXF8E5M2: c_int = 26;
 
-pub type coll_op = c_int;
+pub type coll_op = i32;
 pub const COLL_SUM: coll_op = 0;
 pub const COLL_PROD: coll_op = 1;
 pub const COLL_MIN: coll_op = 2;
@@ -92,7 +92,7 @@ pub const COLL_MINLOC: coll_op = 11;
 pub const COLL_MAXLOC: coll_op = 12;
 pub const COLL_USER: coll_op = 13;
 
-pub type coll_kind = c_int;
+pub type coll_kind = i32;
 pub const COLL_BARRIER: coll_kind = 1;
 pub const COLL_BROADCAST: coll_kind = 2;
 pub const COLL_REDUCE: coll_kind = 3;
@@ -126,7 +126,7 @@ pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
 /// A fault of a simulated machine
-pub type coll_sim_fault_kind = c_int;
+pub type coll_sim_fault_kind = i32;
 /// `rank` ends, at its call `number` of the transport, or at `time`
 pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
 /// `rank` stops and sends nothing more
@@ -147,7 +147,7 @@ pub const COLL_ON: c_int = 1;
 pub const COLL_OFF: c_int = -1;
 
 /// What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results
-pub type coll_log_level = c_int;
+pub type coll_log_level = i32;
 pub const COLL_LOG_NONE: coll_log_level = -1;
 pub const COLL_LOG_ERROR: coll_log_level = 1;
 pub const COLL_LOG_WARN: coll_log_level = 2;
@@ -312,6 +312,8 @@ pub struct coll_config {
     pub allocator: *const coll_allocator,
     /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
     pub site: *const c_char,
+    /// transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same on all ranks; default: COLL_MPI, or auto
+    pub mpi: *const c_char,
 }
 
 /// One item of a coll_allreduce_list
@@ -711,6 +713,8 @@ extern "C" {
     ) -> coll_status;
     /// coll_wait_any without waiting. COLL_PENDING with *index = -1: none is finished yet, and some are running.
     pub fn coll_test_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    /// coll_wait_all without waiting. COLL_PENDING: some are running, and none is reported
+    pub fn coll_test_all(count: c_int, requests: *mut *mut coll_request) -> coll_status;
     /// Return the source, the tag and the count of a finished receive
     pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
     /// Free a request
@@ -758,6 +762,11 @@ extern "C" {
     ) -> coll_status;
     /// Write how a call would be carried out, and which alternatives come next
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
+    /// Report the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, and the result
+    pub fn coll_dump(
+        comm: *mut coll_comm, line: Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>,
+        context: *mut c_void,
+    );
     /// Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
