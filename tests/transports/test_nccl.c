@@ -162,7 +162,7 @@ static void be_refused(rank *r)
 
 static void refused_case(const void *unused) { (void)unused; on_ranks(2, be_refused); }
 
-/* ---- >>order: what is in the stream before and behind a call, with nobody waiting ---- */
+/* ---- >>order: work in the stream before and behind a call, without a waiting host ---- */
 
 /* Sums of f32 go by NCCL, of bf16 by kernels, of `named` by the host. */
 static void in_order(rank *r)
@@ -183,7 +183,7 @@ static void in_order(rank *r)
         gpu_must(gpu.MemcpyDtoDAsync_v2(gpu_address(r->c), gpu_address(r->b), BYTES, r->stream), "copy");
         coll_request *second = NULL;
         MUST(r, coll_iallreduce(r->comm, COLL_IN_PLACE, r->c, COUNT, COLL_F32, COLL_SUM, &second));
-        if (k % 3) coll_request_free(second);     /* let go of: it goes on                                    */
+        if (k % 3) coll_request_free(second);     /* released: it goes on                                     */
         else MUST(r, coll_wait(second));
         if (k % 3 == 0) coll_request_free(second);
     }
@@ -246,7 +246,7 @@ static void in_a_graph(rank *r)
     put(r, r->a, 1);
     MUST(r, coll_allreduce(r->comm, r->a, r->b, COUNT, COLL_F32, COLL_SUM));
     MUST(r, coll_allreduce(r->comm, r->b, r->c, COUNT, COLL_F32, COLL_MAX));
-    MUST(r, coll_barrier(r->host));               /* nobody is in a call while others capture                 */
+    MUST(r, coll_barrier(r->host));               /* no rank is in a call while others capture                */
     gpu_must(gpu.StreamBeginCapture_v2(r->stream, 1), "cuStreamBeginCapture");
     MUST(r, coll_allreduce(r->comm, r->a, r->b, COUNT, COLL_F32, COLL_SUM));
     CHECK(coll_run(r->comm, &by_host) == COLL_ERR_UNSUPPORTED, "%s: by the host: %s", case_name, coll_error(r->comm));
@@ -472,7 +472,7 @@ static void process_case(const void *unused)
     close(port);
 }
 
-/* A device of which a part is gone: others go on without it. */
+/* A device of which a part is missing: the others go on without it. */
 static void split_up(rank *r)
 {
     coll_comm *half = NULL;

@@ -1,5 +1,5 @@
-/* test_nccl_fakes.c - the false GPUs by themselves: they do what a GPU does, and end a program that does what would hang, crash
- * or race there.  What is tested with them rests on that. */
+/* test_nccl_fakes.c - the fake GPUs alone: they do what a GPU does, and end a program that does what would hang, crash or race on
+ * one.  The tests on these fakes rely on that. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -247,15 +247,15 @@ static const ending endings[] = {
     { "memory freed too early", "has been freed", freed_too_early },
     { "beyond the end", "1 bytes beyond the end of an allocation of 100", beyond_the_end },
     { "pageable memory", "pageable memory", pageable_copy },
-    { "an event that is gone", "destroyed", dead_event },
+    { "a destroyed event", "destroyed", dead_event },
     { "other calls", "calls AllGather", other_calls_all },
     { "other counts", "count 39", other_counts_all },
     { "another order", "collective 0: rank 0 calls Broadcast", other_order_all },
     { "an exchange without a group", "hangs", exchange_without_group_all },
-    { "a message to oneself without a group", "hangs", message_to_itself_all },
+    { "a message of a rank to itself without a group", "hangs", message_to_itself_all },
     { "a message against a collective", "hangs", message_and_collective_all },
     { "messages of other lengths", "160 bytes are sent, 156 received", other_lengths_all },
-    { "nobody comes", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", nobody_comes_all },
+    { "no other rank calls", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", nobody_comes_all },
     { "use after an abort", "destroyed or aborted", used_after_abort_all },
     { "two threads", "two threads are in calls", two_threads_all },
     { "two threads, one of them in a group", "two threads are in calls", half_a_group_all },
@@ -412,7 +412,7 @@ static void capture(rank *r)
     nccl.AllReduce(r->a, r->a, COUNT, F32, COLL__NCCL_SUM, r->comm, r->stream);
     gpu.EventRecord(done, r->stream);
     gpu_must(gpu.StreamEndCapture(r->stream, &graph), "cuStreamEndCapture");
-    CHECK(gpu.EventQuery(done) == 907, "%s: an event of a capture can be asked", case_name);
+    CHECK(gpu.EventQuery(done) == 907, "%s: an event of a capture can be queried", case_name);
     gpu_must(gpu.GraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
     await(r);
     gpu_pull(got, r->a, sizeof got);

@@ -1,4 +1,4 @@
-/* fake.h - what the two fakes share: how they fail, when they are late, and what the false libnccl asks of the false libcuda.
+/* fake.h - what the two fakes share: failures, delays, and the functions that the fake libnccl calls in the fake libcuda.
  *
  * The fakes stand in for a GPU in tests.  They run the library's real path - loading by name, streams, events, groups - on any
  * machine, and are stricter than what they stand for: where NCCL would hang, crash, or give whatever was in memory, they end the
@@ -45,7 +45,7 @@ static inline uint64_t fake_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Work for a stream.  `issue` is called where the work takes its place in the stream, and gives a number that `run` is handed;
+/* Work for a stream.  `issue` is called where the work takes its place in the stream, and gives a number that `run` gets;
  * work that was captured is issued at every launch of its graph.  `drop` comes once, when nothing will run it any more. */
 typedef struct fake_work {
     uint64_t (*issue)(void *arg);                 /* may be NULL                                              */

@@ -1,4 +1,4 @@
-/* fake_nccl.c - a false libnccl.so.2 of the version FAKE_VERSION: the functions that the library loads, as strict as can be.
+/* fake_nccl.c - a fake libnccl.so.2 of the version FAKE_VERSION: the functions that the library loads, with strict checks.
  *
  * As NCCL does, it refuses (with a result): 16-bit integers, 8-bit floats in a reduction, a root, a peer or an operation that is
  * none, memory that is not on the communicator's device, a stream of another device, two ranks on one device, a configuration
@@ -7,7 +7,7 @@
  *
  * Where NCCL would hang, crash or race, it ends the process with a sentence:
  *   - ranks whose collectives differ in kind, count, type, operation, root or order; messages whose two ends differ in length;
- *   - exchanges outside of a group, messages to oneself included;
+ *   - exchanges outside of a group, messages of a rank to itself included;
  *   - operations that wait for longer than FAKE_HANG_MS for ranks that do not come;
  *   - two threads at once in calls for one device, also on two communicators, also when one is between the calls of a group;
  *   - a communicator that is used after it has been destroyed or aborted, and an abort while another thread is in a call;
@@ -120,7 +120,7 @@ static long fault_of(int rank, const char *what)
     return -1;
 }
 
-/* ---- >>entering: who may call ---- */
+/* ---- >>entering: which thread may call ---- */
 
 static struct ncclComm *known(struct ncclComm *given)
 {
@@ -134,7 +134,7 @@ static struct ncclComm *known(struct ncclComm *given)
     return c;
 }
 
-/* Give others a chance to be where they must not be. */
+/* Yield, so that a forbidden concurrent call can happen. */
 static void enter_device(int device)
 {
     pthread_t *nobody = NULL;
@@ -189,7 +189,7 @@ static void launch_drop(void *arg)
     free(l);
 }
 
-/* Post the launch's operations in the seat; under the world's lock. */
+/* Post the launch's operations in the slot; under the world's lock. */
 static void launch_post(launch *l, seat *s)
 {
     for (int i = 0; i < l->count; i++) {
@@ -272,7 +272,7 @@ static result enqueue(launch *l)
     return refuse(c, UNHANDLED_CUDA, "the stream does not take the launch");
 }
 
-/* Into the stream, or kept until a non-blocking communicator has been asked often enough. */
+/* Into the stream; or kept until a non-blocking communicator has been queried often enough. */
 static result deliver(launch *l)
 {
     struct ncclComm *c = l->comm;
@@ -498,7 +498,7 @@ result ncclGetUniqueId(coll__nccl_id *id)
     return OK;
 }
 
-/* Take the seat, and wait for the others. */
+/* Take the slot, and wait for the other ranks. */
 static result join(struct ncclComm *c)
 {
     const int64_t since = now_ms();
@@ -549,7 +549,7 @@ static void *join_main(void *arg)
     return NULL;
 }
 
-/* All launches are over, and everybody is here. */
+/* All launches have ended, and all ranks have called. */
 static result finalise(struct ncclComm *c)
 {
     const int64_t since = now_ms();
@@ -629,7 +629,7 @@ result ncclCommInitRankConfig(struct ncclComm **out, int size, coll__nccl_id id,
     return status;
 }
 
-/* Each question brings what is in progress nearer to its end; with the last one it goes into the stream. */
+/* Each query advances the work in progress; the last one puts it into the stream. */
 result ncclCommGetAsyncError(struct ncclComm *given, result *out)
 {
     struct ncclComm *c = known(given);
@@ -673,7 +673,7 @@ result ncclCommDestroy(struct ncclComm *given)
     return leave(c, OK);
 }
 
-/* The launches end as they are, and the others are not told. */
+/* The launches end as they are; the other ranks get no notification. */
 result ncclCommAbort(struct ncclComm *given)
 {
     struct ncclComm *c = given ? known(given) : NULL;

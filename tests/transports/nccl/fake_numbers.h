@@ -1,4 +1,4 @@
-/* fake_numbers.h - the arithmetic of NCCL, where it is not the library's own, so that whoever takes one for the other is found:
+/* fake_numbers.h - the arithmetic of NCCL where it differs from the library's, so that a test notices if they are mixed up:
  *
  *   - sums of 16-bit floats are rounded to 16 bits at every hop of a ring, and the ring begins at another rank for each stretch
  *     of elements: neither the order of the terms nor the bits are those of the library's sums, in any type of float;
