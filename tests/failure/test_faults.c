@@ -1,4 +1,4 @@
-/* test_faults.c - ranks that do not come, are not who they should be, or die: the others say so, by name and in time.
+/* test_faults.c - ranks that do not connect, are not the expected ones, or die: the others' errors name them in time.
  *
  *     test_faults [WORLD,...] [PART,...]                WORLD: tcp-poll, tcp-uring
  *                                                       PART: setup, start, strangers, dead
@@ -19,10 +19,10 @@ enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LARGE = 1 << 20 };
 
 /* ---- >>cases ---- */
 
-/* What the process of a case and its ranks tell. */
+/* What the process of a case and its ranks report. */
 typedef struct report {
     coll_status status, later;                    /* of the call that had to fail, and of those behind it     */
-    int         reached;                          /* how far this rank came; see the parts                    */
+    int         reached;                          /* how far this rank got; see the parts                     */
     int64_t     known_ms, later_ms, free_ms;      /* since the death; how long the rest took                  */
     char        sentence[512], after[512];
 } report;
@@ -161,7 +161,7 @@ static const setup setups[] = {
     { "fields that are empty", { "COLL_DUMP=/nowhere" }, { .transport = "", .dump = "", .tuning_file = "", .tcp = { .io = "" },
       .size = 1 }, 0, COLL_OK, { 0 } },
     { "two simulated ranks in a job of 4", { "COLL_TRANSPORT=sim", "COLL_SIZE=4", "COLL_RANK=3" }, { 0 }, 2, COLL_OK, { 0 } },
-    { "two threads where MPI is asked for", { "COLL_TRANSPORT=mpi" }, { 0 }, 2, COLL_OK, { 0 } },
+    { "two threads where MPI is requested", { "COLL_TRANSPORT=mpi" }, { 0 }, 2, COLL_OK, { 0 } },
     { "tcp for one rank", { 0 }, { .transport = "tcp", .size = 1 }, 0, COLL_OK, { 0 } },
     { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
     { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
@@ -213,7 +213,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, int
     g->config.start_timeout_ms = timeout_ms;
     g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
-    g->config.tcp.hub = -1;                       /* faults in a hub are for test_hub                         */
+    g->config.tcp.hub = -1;                       /* faults in shared memory are for test_hub                 */
     if (g->config.log_context) g->config.log = journal_line;
     joiner_run(g);
 }
@@ -335,7 +335,7 @@ static void two_zeros_case(const void *arg)
     close(port);
 }
 
-/* A rank of another world is turned away, and the right one still gets in. */
+/* A rank of another world is refused, and the right one still connects. */
 static void other_world_case(const void *arg)
 {
     const bool by_size = arg != NULL;
@@ -401,18 +401,18 @@ static void torchrun_case(const void *arg)
     close(port);
 }
 
-/* ---- >>strangers at rank 0's port ---- */
+/* ---- >>strangers: unauthenticated connections at rank 0's port ---- */
 
 typedef enum manner { SAYS, SAYS_LITTLE, SAYS_NOTHING, RESETS } manner;
 
-enum { HELLO = 128 };                             /* bytes that a rank says first                             */
+enum { HELLO = 128 };                             /* bytes that a rank sends first                            */
 
 typedef struct stranger {
     const char *name;
     manner      manner;
     const char *bytes;
     size_t      length;
-    const char *word;                             /* in its line on the log; NULL: none is due                */
+    const char *word;                             /* in its line on the log; NULL: no line is expected        */
 } stranger;
 
 #define HELLO_MAGIC "\x89" "COLL\r\n\x1a"
@@ -450,7 +450,7 @@ static int knock(const char *address)
     }
 }
 
-/* Does it come as announced?  Returns the socket when it stays. */
+/* Does it behave as announced?  Returns the socket if it stays open. */
 static int stranger_comes(const stranger *s, const char *address)
 {
     const struct linger at_once = { 1, 0 };
@@ -468,7 +468,7 @@ static int stranger_comes(const stranger *s, const char *address)
     return -1;
 }
 
-/* All that is said: of those alike, who come one after the other from one host, only the first is a warning. */
+/* Every log line.  If one host opens several equal connections, one after the other, only the first is a warning. */
 static void strangers_case(const void *arg)
 {
     journal said = JOURNAL;
@@ -479,12 +479,12 @@ static void strangers_case(const void *arg)
 
     (void)arg;
     joiner_start(&zero, 0, 2, address, 15000);
-    case_step = "strangers";
+    case_step = "unauthenticated connections";
     for (int i = 0; i < STRANGER_COUNT; i++) {
         fds[i] = stranger_comes(&strangers[i], address);
         due += strangers[i].word != NULL;
     }
-    case_step = "a line for each stranger";
+    case_step = "a line for each unauthenticated connection";
     journal_await_text(&said, "turned away a connection from 127.0.0.1:", due);
     case_step = "the world";
     joiner_start(&one, 1, 2, address, 15000);
@@ -506,7 +506,8 @@ static void strangers_case(const void *arg)
     close(port);
 }
 
-/* A stranger that says nothing is still there when the world forms, and more than the queue can hold come and go. */
+/* A connection that sends nothing stays open while the world forms, and more connections than fit into the queue open and
+ * close. */
 static void crowd_case(const void *arg)
 {
     journal said = JOURNAL;
@@ -543,7 +544,7 @@ typedef struct death {
     moment moment;
     int    size, victim;
     char   address[64];
-    int    ready[2], over[2];                     /* pipes: a byte for each rank that is there                */
+    int    ready[2], over[2];                     /* pipes: a byte for each waiting rank                      */
 } death;
 
 static void pipe_put(const int *ends) { (void)!write(ends[1], "x", 1); }
