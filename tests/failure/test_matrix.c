@@ -431,7 +431,7 @@ static void go_on(cell *c, const caught *k)
     CHECK(take_at_a_time(c, GULP) || c->board->ranks[c->victim].reached >= LEAVING, "%s: it cannot read faster again", c->name);
 }
 
-/* ---- >>judging ---- */
+/* ---- >>checks ---- */
 
 /* Does the sentence name this rank: as "rank 2", or in a list of ranks at its end? */
 static bool speaks_of(const char *sentence, int rank)

@@ -55,8 +55,8 @@ static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
 
 /* ---- >>fates ---- */
 
-/* Counts the sends of a thread within coll_shrink, and the processes whose memory it opens: fstat is its last call before it reads
- * that memory, and its first fstat is for its own memory. */
+/* Counts the sends of a thread within coll_shrink, and the processes whose memory it opens: fstat is its last call before it
+ * reads that memory, and its first fstat is for its own memory. */
 
 static __thread const fate *armed;
 static __thread int sends, visits;
@@ -212,7 +212,7 @@ static int process_main(const plan *p, int process, const char *address)
     return 0;
 }
 
-/* ---- >>judging ---- */
+/* ---- >>checks ---- */
 
 static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms ",
                                           "visiting us ", "dozes from visit ", "lacks room " };

@@ -1,12 +1,12 @@
 /* test_silent.c - a rank is lost, and another one 0.1 s later: each of them is killed or stopped.  The others, whatever they do,
- * know of both within a liveness_timeout_ms, a heartbeat interval and a little, and go on without them.
+ * detect both within a liveness_timeout_ms, a heartbeat interval and a little, and go on without them.
  *
  *     test_silent [PART,...]          PART: call, abort, behind
  *
- *     call        the others are in collectives of a hub of the host, or of messages
+ *     call        the others are in collectives through shared memory, or through messages
  *     abort       one of them calls coll_abort, as one is stopped
- *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, but for one
- *                 that has stopped meanwhile: coll_shrink does not wait for that one as long as for one that would make a quorum
+ *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, except one
+ *                 that was stopped meanwhile: coll_shrink waits for that one less long than for one that would make a quorum
  */
 #define _GNU_SOURCE
 #include "../../coll.h"
@@ -22,7 +22,7 @@ enum { RANKS = 5, SLACK_MS = 1000, SECOND_MS = 100, COUNT = 1 << 21, CASE_SECOND
 typedef struct scene {
     int  liveness_ms, signals[VICTIMS], victims[VICTIMS];         /* signal 0: there is no second one         */
     int  lost;                                    /* how many there are                                       */
-    unsigned gone;                                /* who                                                      */
+    unsigned gone;                                /* which rank                                               */
     bool has_hub, aborts;
 } scene;
 
@@ -60,7 +60,7 @@ static void rank_main(const scene *s, int rank, const char *address)
         for (int i = 0; i < count; i++) failed |= 1u << lost[i];
         board->ranks[rank].failed = failed;
     }
-    while (status) {                              /* where the second one has come to a first new world, that fails in turn */
+    while (status) {                              /* where the second one reaches a first new world, which fails in turn */
         status = board->ranks[rank].shrunk = coll_shrink(comm, &left);
         if (status) break;
         coll_free(comm);
@@ -108,7 +108,7 @@ static void scene_case(const void *arg)
         CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: rank %d ends with %#x", case_name, i,
               (unsigned)status);
     }
-    /* in coll_shrink one that is stopped is lost after two limits, once for those in its way and once for all */
+    /* in coll_shrink a stopped rank is lost after two limits, once for those that it blocks and once for all */
     const int known = s->liveness_ms * 9 / 8 + SLACK_MS, whole = 2 * known + SECOND_MS + 4 * s->liveness_ms;
     for (int i = 0; i < RANKS; i++) {
         if (gone >> i & 1) continue;
@@ -150,11 +150,11 @@ static void behind_main(int rank, const char *address)
     snprintf(board->ranks[rank].sentence, sizeof board->ranks[rank].sentence, "%s", coll_error(comm));
     if (rank == STOPS_LATER) raise(SIGSTOP);
     while (rank == 0 && !__atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST)) (void)poll(NULL, 0, 5);
-    if (rank == 0) (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 4);   /* it passes on that others have left first             */
+    if (rank == 0) (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 4);   /* it reports that others have left first               */
     coll_free(comm);
     (void)__atomic_add_fetch(&board->is_struck, 1, __ATOMIC_SEQ_CST);
     while (rank != BEHIND && __atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST) < RANKS - 2)
-        (void)poll(NULL, 0, 5);                   /* it computes, and answers nobody                          */
+        (void)poll(NULL, 0, 5);                   /* it computes, and answers no rank                         */
     coll_free(left);
     exit(check__failed > 0);
 }
