@@ -1,5 +1,5 @@
-/* test_budget.c - peers that know the world, but not the key, and say a right hello as often as they can: a rank answers so
- * many of them a second, and the ranks meet meanwhile, also where the one that is called computes.
+/* test_budget.c - processes that know the world, but not the key, and send a valid hello as often as they can: a rank answers a
+ * limited number of them a second, and the ranks connect meanwhile, also if the accepting rank computes.
  *
  *     test_budget
  */
@@ -23,7 +23,7 @@ typedef struct pest {
     coll__purpose purpose;
 } pest;
 
-/* Say hello, take the answer, go, and come again. */
+/* Send a hello, read the answer, close, and connect again. */
 static void *pest_main(void *at)
 {
     pest *p = at;
@@ -61,7 +61,7 @@ static void pests_begin(pest *pests, pest like)
     }
 }
 
-/* Gives the answers that they have had. */
+/* Returns how many answers they have got. */
 static int pests_end(pest *pests)
 {
     int answers = 0;
@@ -110,7 +110,7 @@ static void budget_case(const void *arg)
 
 typedef struct office { event met, over; coll__tcp *busy; int port; } office;
 
-/* Rank 0 calls the last rank, which makes no call: its heartbeat's thread answers. */
+/* Rank 0 dials the last rank, which makes no call: its heartbeat thread answers. */
 static coll_status call_busy(joiner *g, office *o)
 {
     const coll__stream *const s = coll__stream_to(inside_tcp(g->comm), RANKS - 1, COLL_CHANNEL_MESSAGES);

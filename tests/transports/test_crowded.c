@@ -1,5 +1,5 @@
-/* test_crowded.c - a rank sends a message, leaves at once, and the listener of the receiver is full of strangers: the message
- * arrives nevertheless.
+/* test_crowded.c - a rank sends a message, and leaves at once; the queue of the receiver's listener is full of unauthenticated
+ * connections.  The message arrives nevertheless.
  *
  *     test_crowded
  *
@@ -32,7 +32,7 @@ typedef struct street {
 
 static int32_t word_of(int i) { return (int32_t)support_mix((uint64_t)i); }
 
-/* The crowd comes to the port. */
+/* Connect the crowd to the port. */
 static void crowd_comes(street *s)
 {
     static const char noise[] = "GET / HTTP/1.1\r\n\r\n";
@@ -96,7 +96,7 @@ static coll_status receive_late(joiner *g, street *s)
     crowd_comes(s);
     event_raise(&s->crowded);
     event_await(&s->sent, 1);
-    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until it is known that the sender has left */
+    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until the sender is known to have left */
         event_await(&s->freed, 1);
         pthread_mutex_lock(&tcp->heartbeat.lock);
         departed = tcp->heartbeat.departed_count;

@@ -62,7 +62,7 @@ static int price_worker(coll_comm *comm, void *arg)
         call.recv = out;
         call.count = has_blocks ? COUNT / (size_t)w->size : COUNT;
         coll_barrier(comm);
-        coll_barrier(comm);                       /* nobody is in the first one any more                      */
+        coll_barrier(comm);                       /* no rank is in the first one any more                     */
         if (me == 0) memset(left, 0, sizeof left);
         coll_barrier(comm);
         CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", prices[i].name, coll_error(comm));
