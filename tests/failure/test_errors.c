@@ -258,7 +258,7 @@ static void nulls_case(const void *arg)
     CHECK(coll_spawn(0, never, NULL) == ARGUMENT && coll_spawn(-1, never, NULL) == ARGUMENT, "coll_spawn(0): %s",
           coll_error(NULL));
     CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") &&
-          !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of what there is not");
+          !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of unknown values");
 }
 
 /* ---- >>mismatch: ranks that make different calls ---- */

@@ -711,7 +711,7 @@ static int two_threads_worker(coll_comm *comm, void *arg)
 static int abort_worker(coll_comm *comm, void *arg)
 {
     const bool by_second = arg != NULL;
-    const char *const words[] = { "somebody pressed stop", "rank 0", NULL };
+    const char *const words[] = { "the user pressed stop", "rank 0", NULL };
     const int64_t began = now_ms();
     coll_comm *copy = NULL;
     second s = { .comm = comm };
@@ -722,11 +722,11 @@ static int abort_worker(coll_comm *comm, void *arg)
           coll_error(comm));                      /* rank 0 may have completed it, and abandon it             */
     if (coll_rank(comm) == 0 && by_second) {
         const pthread_t thread = begin_second(&s);
-        CHECK(coll_abort(comm, "somebody pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
+        CHECK(coll_abort(comm, "the user pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
         pthread_join(thread, NULL);
         status = s.status;
     } else if (coll_rank(comm) == 0) {
-        CHECK(coll_abort(comm, "somebody pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
+        CHECK(coll_abort(comm, "the user pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
         status = coll_barrier(comm);
     } else {
         status = coll_recv(comm, &never, 1, COLL_I32, 0, 1);

@@ -215,7 +215,7 @@ static int process_main(const plan *p, int process, const char *address)
 /* ---- >>checks ---- */
 
 static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms ",
-                                          "visiting us ", "dozes from visit ", "lacks room " };
+                                          "visiting us ", "sleeps from visit ", "lacks room " };
 
 static const char *plan_text(const plan *p)
 {
@@ -301,8 +301,8 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
               r->sentence);
         CHECK(!has_tally || is_enough || strstr(r->sentence, tally_text), "%s: rank %d counts otherwise: %s", case_name, i,
               r->sentence);
-        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s hub", case_name, i,
-              may_share ? "no" : "a");
+        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s shared memory",
+              case_name, i, may_share ? "no" : "some");
         CHECK(r->slowest_ms < support_patience(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
     }
 }

@@ -204,7 +204,7 @@ static void run(scene s)
 
     s.lost = 1 + (s.signals[1] != 0);
     s.gone = 1u << s.victims[0] | (s.signals[1] ? 1u << s.victims[1] : 0u);
-    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_hub ? "hub" : "messages", s.liveness_ms,
+    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_hub ? "shared memory" : "messages", s.liveness_ms,
              s.signals[0] == SIGSTOP ? "stop" : "kill", s.victims[0],
              !s.signals[1] ? "nothing" : s.signals[1] == SIGSTOP ? "stop" : "kill", s.victims[1], s.aborts ? ", coll_abort" : "");
     run_case_within(CASE_SECONDS, scene_case, &s, text);

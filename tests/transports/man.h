@@ -101,7 +101,7 @@ static bool man_certifies(SSL_CTX *context)
         ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
         X509_gmtime_adj(X509_getm_notBefore(x), 0);
         X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-        X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"anybody", -1, -1, 0);
+        X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"proxy", -1, -1, 0);
         X509_set_issuer_name(x, X509_get_subject_name(x));
         X509_set_pubkey(x, key);
         is_good = X509_sign(x, key, NULL) > 0 && SSL_CTX_use_certificate(context, x) == 1

@@ -19,8 +19,8 @@ enum { CASE_SECONDS = 60, RANKS = 3, STRANGERS = 600, WORDS = 40 };
 
 typedef enum crowd { CROWD_SILENT, CROWD_RAVES, CROWD_KNOWS, CROWD_FILLS } crowd;
 
-static const char *const crowd_names[] = { "silent strangers", "strangers that rave and go", "strangers that know the world",
-                                           "a backlog that is full" };
+static const char *const crowd_names[] = { "silent connections", "invalid ones that close", "ones with a valid hello",
+                                           "a full backlog" };
 
 typedef struct street {
     crowd       crowd;
@@ -53,7 +53,7 @@ static void crowd_comes(street *s)
     for (int i = 0; i < s->count; i++) {
         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (s->crowd == CROWD_FILLS ? SOCK_NONBLOCK : 0), 0);
         const bool is_there = !connect(fd, (const struct sockaddr *)&to, sizeof to);
-        CHECK(is_there || errno == EINPROGRESS, "%s: stranger %d: %s", case_name, i, strerror(errno));
+        CHECK(is_there || errno == EINPROGRESS, "%s: connection %d: %s", case_name, i, strerror(errno));
         s->fds[i] = fd;
         if (s->crowd == CROWD_FILLS) p[i] = (struct pollfd){ .fd = fd, .events = POLLOUT };
         if (s->crowd == CROWD_RAVES) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);

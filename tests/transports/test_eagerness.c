@@ -240,7 +240,7 @@ int main(int argc, char **argv)
         for (int s = 0; s < 3; s++) {
             for (size_t k = 0; k < sizeof round_kinds / sizeof *round_kinds; k++)
                 start(kinds_worker, (eager_case){ sizes[s], round_kinds[k], COLL_F32, COLL_SUM, 0 }, "one by one");
-            start(abreast_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "abreast");
+            start(abreast_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "overlapping");
             start(elements_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "long elements");
         }
         for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) start(bits_worker, sums[i], "the same bits");

@@ -445,7 +445,7 @@ typedef enum old_file { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old
 
 static void file_case(const void *arg)
 {
-    static const char *const olds[] = { "nothing", "nonsense", "a port that nobody has", "a rank of another world" };
+    static const char *const olds[] = { "nothing", "nonsense", "a port without a listener", "a rank of another world" };
     const old_file old = *(const old_file *)arg;
     char directory[] = "/tmp/test_meet.XXXXXX", path[64], address[80], where[64], text[200];
     comer comers[3], other[2];
@@ -523,7 +523,7 @@ static const meet_case cases[] = {
     { "a port in use", in_use_case, NULL },
     { "missing ranks", missing_case, NULL },
     { "an impatient rank", impatient_case, NULL },
-    { "nobody there", unreachable_case, NULL },
+    { "no listener", unreachable_case, NULL },
     { "rank 0 is late", late_case, NULL },
     { "one comes and dies", died_case, NULL },
     { "one comes, dies, and comes again", died_case, "again" },
@@ -536,7 +536,7 @@ static const meet_case cases[] = {
     { "an old file that leads nowhere", file_case, &olds[2] },
     { "an old file that leads to another world", file_case, &olds[3] },
     { "a file that cannot be", file_failure_case, NULL },
-    { "a rank 0 that has refused and is gone", gone_root_case, NULL },
+    { "a rank 0 that has refused and left", gone_root_case, NULL },
     { "never paced at home", unpaced_case, NULL },
     { "on a processor each", bound_case, "alone" },
     { "on one processor", bound_case, NULL },

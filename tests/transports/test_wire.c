@@ -502,7 +502,7 @@ static void test_control_fields(void)
     coll__control got;
 
     for (size_t n = 0; n < sizeof wrongs / sizeof *wrongs; n++) {
-        coll__control_write(bytes, COLL__CONTROL_FAIL, COLL_ERR_PEER, 6, "rank 6 is gone");
+        coll__control_write(bytes, COLL__CONTROL_FAIL, COLL_ERR_PEER, 6, "rank 6 is lost");
         CHECK(coll__control_read(bytes, 7, &got), "a good note is refused");
         for (int i = 0; i < wrongs[n].bytes; i++) bytes[wrongs[n].at + i] = (unsigned char)(wrongs[n].value >> 8 * i);
         CHECK(!coll__control_read(bytes, 7, &got), "%x at %d is accepted", (unsigned)wrongs[n].value, wrongs[n].at);
@@ -799,7 +799,7 @@ static size_t good_input(unsigned char *at, parser which)
     switch (which) {
     case HELLO: coll__hello_write(at + 5, &hello); return 5 + COLL__HELLO_LENGTH;
     case CONTROL: coll__control_write(at + 5, (coll__control_note)(1 + random32() % 5), COLL_ERR_PEER, 1,
-                                      "rank 1 is gone: connection reset by peer");
+                                      "rank 1 is lost: connection reset by peer");
         return 5 + COLL__CONTROL_LENGTH;
     case ADDRESS:
         coll__put32(at + 1, random32());

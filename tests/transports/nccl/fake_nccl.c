@@ -505,7 +505,7 @@ static result join(struct ncclComm *c)
     world *w = world_open(c->pid, c->fd);
 
     if (fault_of(c->rank, "init") >= 0) return refuse(c, UNHANDLED_CUDA, "CUDA driver version is insufficient for this runtime");
-    if (!w) return refuse(c, REMOTE, "the process that made the unique id is gone");
+    if (!w) return refuse(c, REMOTE, "the process that made the unique id has ended");
     world_lock(w);
     seat *s = &w->seats[c->rank];
     if (s->is_taken) fake_fail("two ranks %d join one communicator", c->rank);
