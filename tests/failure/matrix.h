@@ -57,7 +57,7 @@ typedef struct cell {
     const net *net;
     board *board;
     pid_t pids[RANKS_MOST];
-    bool  is_waiting[RANKS_MOST];                 /* at a gate, as the referee knows                          */
+    bool  is_waiting[RANKS_MOST];                 /* at a gate, as the referee has seen                       */
     int   up[RANKS_MOST][2], down[RANKS_MOST][2]; /* pipes of the gates                                       */
     char  name[100];
 } cell;

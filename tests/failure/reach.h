@@ -28,7 +28,7 @@ typedef struct reached {
     struct sockaddr_in here, there;
     uint64_t acknowledged;                        /* bytes that the other side's kernel has                   */
     unsigned queued;                              /* listening: connections that were not accepted yet        */
-    int unread;                                   /* bytes that have come and were not read                   */
+    int unread;                                   /* received bytes that were not read                        */
 } reached;
 
 typedef struct reach { int count; reached at[REACH_MOST]; } reach;
@@ -40,7 +40,7 @@ typedef struct reach_info {
     uint64_t pacing, most_pacing, acknowledged, received;
 } reach_info;
 
-/* IPv4, also where it is mapped into IPv6. */
+/* IPv4, also if it is mapped into IPv6. */
 REACH void reach_name(int fd, bool of_peer, struct sockaddr_in *out)
 {
     struct sockaddr_in6 a;

@@ -1,6 +1,6 @@
-/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  A rank must
- * get an error, from that call, from the next one, or from coll_free.  If all agree, no rank gets one.  No rank
- * completes a call with COLL_OK if it begins it after others have abandoned it.
+/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  A rank must get
+ * an error, from that call, from the next one, or from coll_free.  If all agree, no rank gets one.  No rank completes a call with
+ * COLL_OK if it begins it after others have abandoned it.
  *
  *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 40; 0: all of them)
  *                                                        list: print each case in which no rank gets an error
@@ -51,7 +51,7 @@ typedef struct scenario {
     size_t    count;
     const char *algorithm;
     bool      is_derived;                         /* in a communicator that was made by coll_dup              */
-    int       late, late_us;                      /* this rank comes so much later                            */
+    int       late, late_us;                      /* the delay of this rank                                   */
 } scenario;
 
 static bool is_rooted(coll_kind kind)
@@ -273,7 +273,7 @@ static void draw_rest(scenario *s)
     s->odd = (int)drawn((unsigned)s->size);
     s->root = (int)drawn((unsigned)s->size);
     s->other_root = (s->root + 1 + (int)drawn((unsigned)s->size - 1)) % s->size;
-    if (drawn(2)) s->other_root = s->odd == s->root ? s->other_root : s->odd;             /* it takes itself for the root */
+    if (drawn(2)) s->other_root = s->odd == s->root ? s->other_root : s->odd;             /* it acts as the root */
     s->late = (int)drawn((unsigned)s->size);
     s->late_us = drawn(3) ? 0 : (int)drawn(3000);
     s->is_derived = drawn(3) == 0;

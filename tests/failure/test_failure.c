@@ -509,7 +509,7 @@ static void orphan_case(const void *arg)
 }
 
 /* Ranks 0 and 1 wait in a barrier, and `caller` gets a signal.  Rank 2 computes; unless it is the caller, it is stopped, too,
- * and knows of nothing when it goes on.  It may then finish this one barrier, which all have entered, and no other. */
+ * and has no report when it goes on.  It may then finish this one barrier, which all have entered, and no other. */
 static void abort_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -777,7 +777,7 @@ static bool shell(const char *command, int port)
     return system(line) == 0;
 }
 
-/* A network of this case's own, without a way out. */
+/* A network for this case only, without a route out. */
 static bool own_network(void)
 {
     struct ifreq lo = { .ifr_name = "lo" };
@@ -881,7 +881,7 @@ static void path_case(const void *arg)
 /* ---- >>astray: a received message does not fit, and no call looks at it ---- */
 
 /* Rank 0 expects something else than what rank 1 sends, and has a long message for it.  Its transport makes progress, but the
- * receive is not polled, as if an engine waited for another request first: the world must end all the same. */
+ * receive is not polled, as if an engine waited for another request first: the world must end nevertheless. */
 static void astray_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];

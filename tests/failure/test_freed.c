@@ -74,7 +74,7 @@ static int one_frees(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* All free all of theirs, each in an order of its own. */
+/* Each rank frees all of its own, in a different order. */
 static int all_free(coll_comm *comm, void *arg)
 {
     enum { MANY = 12 };

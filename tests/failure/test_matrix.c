@@ -418,7 +418,7 @@ static void go_on(cell *c, const caught *k)
     case_step = "after the fault";
     if (c->phase == TABLE && !(c->victim == 0 && is_still)) (void)kill(c->pids[0], SIGCONT);
     release_all_but(c, is_still ? c->victim : -1);
-    if (c->fault == STOP) release(c, c->victim);  /* it reads that when it is let go                          */
+    if (c->fault == STOP) release(c, c->victim);  /* it reads that when it is continued                       */
     if (!is_harmless(c->fault)) return;
     if (c->fault == SLOW)                         /* the time that the victim takes                           */
         (void)poll(NULL, 0, is_of_start(c->phase) ? LIVENESS_MS / 2 : 3 * LIVENESS_MS);

@@ -635,7 +635,7 @@ static int groups_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* An edge that only one of its ends knows. */
+/* An edge that only one of its ends gives. */
 static int edges_worker(coll_comm *comm, void *arg)
 {
     const char *const words[] = { "neighbor", "rank 0", "rank 1" };
@@ -852,7 +852,7 @@ static void busy_case(const void *arg)
 
 /* ---- >>ends: a rank that leaves, and one that is late ---- */
 
-/* The last rank leaves; the others wait for it, in a communicator where it has another number. */
+/* The last rank leaves; the others wait for it, in a communicator where its number differs. */
 static int leaving_worker(coll_comm *comm, void *arg)
 {
     const int backwards[] = { 2, 1, 0 };

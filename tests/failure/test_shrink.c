@@ -430,8 +430,8 @@ static void sends_case(const void *arg)
     }
 }
 
-/* One dies when all but the first have joined the shared memory of the new world, and the first is slow to see that: some know
- * of the death before they agree on the memory.  Either all ranks use the memory of the next world, or none. */
+/* One dies when all but the first have joined the shared memory of the new world, and the first is slow to see that: some have
+ * detected the death before they agree on the memory.  Either all ranks use the memory of the next world, or none. */
 static void visits_case(const void *arg)
 {
     (void)arg;

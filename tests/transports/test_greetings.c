@@ -136,10 +136,10 @@ typedef struct wire {
     coll__identity us[2];
     coll__greet    ends[2];                       /* 0 dials, 1 accepts                                       */
     coll_status    status[2];
-    int            taps[2];                       /* the other sides of their sockets                         */
-    unsigned char *past[2];                       /* what has come from each                                  */
+    int            taps[2];                       /* the other ends of their sockets                          */
+    unsigned char *past[2];                       /* bytes received from each                                 */
     size_t         length[2];
-    int            flip_from;                     /* one bit of what comes from this end is changed: -1: none  */
+    int            flip_from;                     /* one bit from this end is changed: -1: none                */
     size_t         flip_at;                       /* which                                                    */
     bool           is_cut;                        /* nothing is forwarded                                     */
 } wire;

@@ -451,7 +451,7 @@ static void lost_case(const void *arg)
 {
     const loss *l = arg;
 
-    if (!strcmp(l->what, "PR_SET_DUMPABLE") && geteuid() == 0) {      /* root may read all the same               */
+    if (!strcmp(l->what, "PR_SET_DUMPABLE") && geteuid() == 0) {      /* root may read it nevertheless            */
         if (setgid(65534) || setuid(65534)) exit(2);
         prctl(PR_SET_DUMPABLE, 1);
     }
@@ -641,7 +641,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++) {
         const int resource = i ? RLIMIT_AS : RLIMIT_FSIZE;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        if (i) break;                             /* they want terabytes of addresses                         */
+        if (i) break;                             /* sanitizers need terabytes of addresses                   */
 #endif
         run_case_within(LIMIT_SECONDS, limited_case, &resource, i ? "little memory to map" : "no long files");
     }

@@ -106,7 +106,7 @@ static void await_process(pid_t pid, int process)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: process %d ended with %d", case_name, process, status);
 }
 
-/* All ranks run the worker, which gives 0. */
+/* All ranks run the worker, which returns 0. */
 static void run_world(const layout *l, const coll_config *base, worker_fn *worker, void *arg)
 {
     char address[64];

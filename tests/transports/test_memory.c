@@ -75,7 +75,8 @@ static size_t write_some(coll__pipe *p, int side, size_t from, size_t length)
     return done;
 }
 
-/* Read `length` bytes of the other side's, which must come within a second each; then gives 0, or what coll__pipe_move gave. */
+/* Read `length` bytes of the other side, which must arrive within a second each; then returns 0, or the result of
+ * coll__pipe_move. */
 static ssize_t read_all(coll__pipe *p, int from_side, size_t length)
 {
     unsigned char bytes[5000];
@@ -218,7 +219,7 @@ static void test_counters(void)
 /* Counters wrap at 2^32, in the middle of the data. */
 static void test_counters_wrap(void)
 {
-    const uint32_t before = UINT32_MAX / RING * RING - RING / 2;         /* a byte lies where it would have lain anyway */
+    const uint32_t before = UINT32_MAX / RING * RING - RING / 2;         /* a byte lies where it would be anyway */
     coll__pipe ends[2];
 
     open_pair(ends, RING, RING);

@@ -77,7 +77,7 @@ static void await_stream(const rank *r) { gpu_must(gpu.StreamSynchronize(r->stre
 
 #define MUST(r, call) CHECK((call) == COLL_OK, "%s, rank %d: %s: %s", case_name, (r)->rank, #call, coll_error((r)->comm))
 
-/* ---- >>loading: what is missing is said, on all ranks ---- */
+/* ---- >>loading: a missing library or function is reported, on all ranks ---- */
 
 typedef struct absence {
     const char *name, *variable, *value;
@@ -96,7 +96,7 @@ static const absence absences[] = {
     { "one rank's NCCL fails", "FAKE_NCCL_FAULT", "1:init", 0, 0, "rank 1: NCCL: unhandled cuda error: CUDA driver" }
 };
 
-/* Where the real NCCL is, and no GPU: it is loaded, and says so itself. */
+/* If the real NCCL is installed, without a GPU: it is loaded, and reports that itself. */
 static const absence real = { "the real NCCL without a GPU", "COLL_NCCL_LIB", "/usr/local/cuda/lib64/libnccl.so.2", 0, 0,
                               "ncclCommInitRankConfig" };
 
@@ -164,7 +164,7 @@ static void refused_case(const void *unused) { (void)unused; on_ranks(2, be_refu
 
 /* ---- >>order: work in the stream before and behind a call, without a waiting host ---- */
 
-/* Sums of f32 go by NCCL, of bf16 by kernels, of `named` by the host. */
+/* NCCL carries out sums of f32, kernels those of bf16, the host those of `named`. */
 static void in_order(rank *r)
 {
     enum { ROUNDS = 40 };

@@ -151,7 +151,7 @@ static void other_counts(rank *r)
     await(r);
 }
 
-/* Collectives that only differ in their order are of one kind: the roots tell. */
+/* Collectives that only differ in their order are of one kind: the roots differ. */
 static void other_order(rank *r)
 {
     nccl.Broadcast(r->a, r->b, COUNT, F32, r->rank, r->comm, r->stream);
@@ -274,7 +274,7 @@ static void touch_case(const void *unused)
     const volatile char *at = gpu_alloc(10);
     const pid_t child = fork();
     if (!child) {
-        fclose(stderr);                           /* where a sanitizer would tell of it                       */
+        fclose(stderr);                           /* a sanitizer would report it                              */
         _exit(*at ? 0 : 0);
     }
     int status = 0;
@@ -314,7 +314,7 @@ static void be_refused(rank *r)
 
 static void refused_case(const void *unused) { (void)unused; with_ranks(2, true, be_refused); }
 
-/* Everything once, by a communicator that may say InProgress. */
+/* Everything once, on a communicator that may return InProgress. */
 static void do_all(rank *r)
 {
     const int n = r->size, me = r->rank;
@@ -350,7 +350,7 @@ static void do_all(rank *r)
 
 static void all_case(const void *is_blocking) { with_ranks(3, *(const bool *)is_blocking, do_all); }
 
-/* The work of a non-blocking call goes into the stream when CommGetAsyncError says so, and not before. */
+/* The work of a non-blocking call goes into the stream when CommGetAsyncError returns success, and not before. */
 static void go_on_too_early(rank *r)
 {
     struct CUevent_st *done = NULL;

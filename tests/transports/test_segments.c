@@ -563,7 +563,7 @@ static void run_limits(void)
     char name[60];
 
     run_case_within(LIMIT_SECONDS, limits_case, &without, "what may be accessed");
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)    /* they want terabytes of addresses        */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)    /* sanitizers need terabytes of addresses  */
     run_case_within(LIMIT_SECONDS, limits_case, &with, "few addresses");
 #else
     (void)with;

@@ -124,7 +124,7 @@ static double time_of(int n, const coll_call *call, const coll_sim *sim, uint64_
     return last;
 }
 
-/* What the engine chooses on a wire, told apart from the engine. */
+/* What the engine chooses on a wire, computed independently. */
 static coll__choice choice_on(const coll__link *link, coll_kind kind, int n, double bytes, const char *algorithm)
 {
     const coll__query query = { .kind = kind, .size = n, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
@@ -208,7 +208,7 @@ static int send_first(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* A note goes before the body, and the way of a long message is: note, go, note and body. */
+/* A note is sent before the body; a long message takes: note, go, note and body. */
 static void test_message_time(void)
 {
     const coll_sim sim = { .latency = 10e-6, .overhead = 2e-6, .seconds_per_byte = 1e-9, .local_latency = 1e-6,

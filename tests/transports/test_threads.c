@@ -4,7 +4,7 @@
  *
  * The transport's own functions are called, without a communicator.  A session has several lanes.  A lane is a group of ranks
  * and a sequence of collectives; each is a pure function of the lane's seed, so that every rank knows what the others give
- * and expect.  A rank moves its lanes on in an order of its own.
+ * and expect.  Each rank steps its lanes in a different order.
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -16,7 +16,7 @@ enum { RANKS_MOST = 9, LANES_MOST = 5, TIME_LIMIT_S = 280, SLEEP_MS = 2, LOOKS =
 
 static uint64_t the_seed;
 
-/* ---- >>arithmetic: types and operations to test with, and what comes out ---- */
+/* ---- >>arithmetic: types and operations to test with, and expected results ---- */
 
 typedef struct arithmetic { coll_type type, wire; coll_op op; } arithmetic;
 
@@ -439,7 +439,7 @@ static void run_drop(run *r)
 typedef struct lane {
     uint64_t id, seed;
     int      ranks[RANKS_MOST], count;
-    int      lives, cases;                        /* so often made, with so many collectives each             */
+    int      lives, cases;                        /* how often it is made, and the collectives each time      */
     bool     is_all;                              /* the group of all ranks, which is not made                */
 } lane;
 

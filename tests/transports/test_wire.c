@@ -346,7 +346,7 @@ static const char *any_notes(input *in)
     return problem ? problem : at_end;
 }
 
-/* One input: its first byte says for which parser. */
+/* One input: its first byte selects the parser. */
 static const char *examine(const unsigned char *data, size_t length)
 {
     static const char *(*const all[PARSER_COUNT])(input *) = { any_hello, any_control, any_place, any_address, any_head,

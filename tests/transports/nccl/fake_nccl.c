@@ -13,8 +13,8 @@
  *   - a communicator that is used after it has been destroyed or aborted, and an abort while another thread is in a call;
  *   - buffers of a launch that overlap, but for the one form in which each call may work in place.
  *
- * A non-blocking communicator says InProgress for some calls of CommGetAsyncError, and puts the work into the stream with the
- * last of them: who goes on before has his work in front of it.  CommFinalize ends when all ranks have called it or aborted.
+ * A non-blocking communicator returns InProgress for some calls of CommGetAsyncError, and puts the work into the stream with the
+ * last of them: work that the program adds earlier runs first.  CommFinalize ends when all ranks have called it or aborted.
  *
  * FAKE_NCCL_FAULT is a list of RANK:WHAT[:N], RANK being * for all:
  *   init         CommInitRankConfig fails with UnhandledCudaError, and the others wait
@@ -76,10 +76,10 @@ struct ncclComm {
     int       rank, size, device;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    result    state;                              /* what CommGetAsyncError says                              */
-    bool      is_finalising, is_finalised, is_busy;           /* busy: a job of its own runs                  */
+    result    state;                              /* the result of CommGetAsyncError                          */
+    bool      is_finalising, is_finalised, is_busy;           /* busy: a thread of its own runs               */
     _Atomic bool is_aborted;
-    int       polls;                              /* until what is held goes into the stream                  */
+    int       polls;                              /* until the held work goes into the stream                 */
     launch   *held;
     long      hang_ms;
     uint64_t  random, calls, launches, issued, begun;         /* issued, begun: launches in their order       */
@@ -481,7 +481,7 @@ result ncclScatter(const void *send, void *recv, size_t count, unsigned type, in
 
 /* ---- >>communicators ---- */
 
-/* What a unique id says: where the world's memory is. */
+/* The content of a unique id: where the world's memory is. */
 typedef struct address { char magic[16]; int pid, fd; } address;
 static const char magic[16] = "the fake NCCL 1";
 
@@ -585,7 +585,7 @@ static void *finalise_main(void *arg)
     return NULL;
 }
 
-/* At once, or in a thread of its own while the communicator says InProgress. */
+/* At once, or in a separate thread while the communicator returns InProgress. */
 static result do_job(struct ncclComm *c, void *(*job)(void *arg))
 {
     pthread_attr_t attributes;
@@ -660,7 +660,7 @@ result ncclCommFinalize(struct ncclComm *given)
     return leave(c, do_job(c, finalise_main));
 }
 
-/* Of one that has not been finalised, that comes first, and this waits for it. */
+/* A communicator that has not been finalised is finalised first, and this waits for it. */
 result ncclCommDestroy(struct ncclComm *given)
 {
     struct ncclComm *c = given ? known(given) : NULL;

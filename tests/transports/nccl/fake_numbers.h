@@ -20,7 +20,7 @@ static const coll_type fake_types[] = { COLL_I8, COLL_U8, COLL_I32, COLL_U32, CO
 
 static size_t fake_type_size(unsigned type) { return type > TYPE_REDUCED_MOST ? 1 : support_type_of(fake_types[type])->size; }
 
-/* One hop: the term is taken to what came, and rounded. */
+/* One hop: the term is added to the received value, and rounded. */
 static uint64_t fake_hop(const support_type *t, unsigned op, uint64_t came, uint64_t term)
 {
     const double a = support_value(t, came), b = support_value(t, term);
@@ -30,7 +30,7 @@ static uint64_t fake_hop(const support_type *t, unsigned op, uint64_t came, uint
         if (isnan(b)) return came;
         return (op == OP_MAX) == (a > b) ? came : term;
     }
-    if (t->type == COLL_F32) {                    /* in float: the double's rounding would come first         */
+    if (t->type == COLL_F32) {                    /* in float: a double would round twice                     */
         const float x = (float)a, y = (float)b;
         return support_bits(t, (double)(op == OP_PROD ? x * y : x + y));
     }
