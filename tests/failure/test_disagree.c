@@ -254,7 +254,7 @@ static void try_late(const char *world)
             support_on_free = NULL;
             CHECK(support_run_config(world, s.size, &config, late_worker, NULL) == 0, "%s", describe(&s));
             for (int i = 0; i < s.size; i++) failed += i != s.late && told[i][0] == COLL_ERR_TIMEOUT;
-            CHECK(failed == 0 || told[s.late][0] == COLL_ERR_TIMEOUT, "%s: %s: %d ranks gave up, and rank %d, which came later, "
+            CHECK(failed == 0 || told[s.late][0] == COLL_ERR_TIMEOUT, "%s: %s: %d ranks failed, and the late rank %d "
                   "has %d", world, coll_kind_name(s.kind), failed, s.late, told[s.late][0]);
         }
 }

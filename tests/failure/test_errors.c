@@ -186,7 +186,7 @@ static void check_wrappers(coll_comm *comm)
           coll_recv(comm, y, 4, COLL_F32, -1, 0) == ARGUMENT && coll_irecv(comm, NULL, 4, COLL_F32, 0, 0, &r) == ARGUMENT &&
           coll_sendrecv(comm, x, 4, 0, x, 4, 0, COLL_F32, 0) == ARGUMENT && coll_isendrecv(comm, x, 4, 0, y, 4, 3, COLL_F32, 0,
                   &r) == ARGUMENT &&
-          r == NULL, "%s: a wrapper lets a wrong argument pass: %s", case_name, coll_error(comm));
+          r == NULL, "%s: a wrapper accepts a wrong argument: %s", case_name, coll_error(comm));
     CHECK(coll_run(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_run of NULL: %s", case_name,
           coll_error(comm));
     CHECK(coll_start(comm, NULL, &r) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_start of NULL: %s", case_name,
@@ -343,7 +343,7 @@ static void mismatch_worker(coll_comm **at, void *arg)
 
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), row->words, 3), "%s: rank %d has %d, %d: \"%s\"",
           case_name, coll_rank(comm), (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d knows after %d ms", case_name, coll_rank(comm),
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d got the error after %d ms", case_name, coll_rank(comm),
           (int)(now_ms() - began));
     if (second) check_ended(comm, second, row->name);
     timed_free(at, row->name);
@@ -405,7 +405,7 @@ static void message_worker(coll_comm **at, void *arg)
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"",
           case_name,
           last + 1, l->name, rank, (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1,
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d failed after %d ms", case_name, last + 1,
           l->name, rank, (int)(now_ms() - began));
     if (second) check_ended(comm, second, l->name);
     coll_request_free(sending);
@@ -491,7 +491,7 @@ static void departure_worker(coll_comm **at, void *arg)
         CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaving),
               "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
               case_name, size, d->name, d->leaving, rank, (int)status, coll_error(comm));
-        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d knows after %d ms",
+        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d got the error after %d ms",
               case_name, size, d->name, d->leaving,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
@@ -667,9 +667,9 @@ static void deadline_worker(coll_comm **at, void *arg)
           "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
           case_name, size, d->name, d->late, rank, (int)status, ms, coll_error(comm));
     if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= support_patience(2 * LIMIT_MS),
-                               "%s of %d: %s, rank %d is late: rank %d gives up after %d ms", case_name, size,
+                               "%s of %d: %s, rank %d is late: rank %d failed after %d ms", case_name, size,
                                d->name, d->late, rank, ms);
-    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d knows after %d ms", case_name, size, d->name,
+    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d failed after %d ms", case_name, size, d->name,
                rank, ms);
     if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name",
                                case_name, size, d->name,

@@ -23,7 +23,7 @@ enum { RANKS_MOST = 8, CASE_SECONDS = 40, RANK_SECONDS = 25, LARGE = 1 << 20, LI
 typedef enum phase { MEETING, IDLE, WAITING, ASKING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
 
 static const char *const phase_names[] = {
-    "while the job meets", "while the others compute", "while the others wait",
+    "during the start", "while the others compute", "while the others wait",
     "while the others wait for its message", "at the first byte of an allreduce",
     "in the middle of an allreduce", "between two calls", "while the others leave"
 };
@@ -224,7 +224,7 @@ static void check_survivor(const scene *s, int rank, int other)
     if (s->phase == TEARDOWN) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, s->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
-    CHECK(!strcmp(r->cause, o->cause), "%s: rank %d says \"%s\", rank %d \"%s\"", case_name, rank, r->cause, other, o->cause);
+    CHECK(!strcmp(r->cause, o->cause), "%s: rank %d has \"%s\", rank %d \"%s\"", case_name, rank, r->cause, other, o->cause);
     CHECK(strstr(r->cause, "pid ") && strstr(r->cause, "127.0.0.1:"), "%s: no process and address in \"%s\"", case_name,
           r->cause);
     CHECK(r->failed_count >= 1 && r->failed[0] == s->victim, "%s: rank %d: %d failed ranks, the first is %d", case_name, rank,
@@ -232,7 +232,7 @@ static void check_survivor(const scene *s, int rank, int other)
     CHECK(r->later == r->status && r->wrong == 0, "%s: rank %d: later %d, %d inputs changed", case_name, rank, (int)r->later,
           r->wrong);
     if (s->phase != IDLE)
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, rank,
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d got the error after %d ms", case_name, rank,
               (int)r->known_ms);
 }
 
@@ -289,7 +289,7 @@ static void meeting_case(const void *arg)
     if (s.signal == SIGKILL) (void)waitpid(shared->pids[1], NULL, 0);
     start_rank(&s, 2, rank_main);
     if (s.signal == SIGKILL) {                    /* a rank that has died may be started again                */
-        case_step = "it comes again";
+        case_step = "it connects again";
         start_rank(&s, 1, rank_main);
         while (!__atomic_load_n(&shared->lines[0], __ATOMIC_RELAXED) && shared->ranks[2].done == 0 && shared->ranks[0].rank == 0
                && waitpid(shared->pids[1], NULL, WNOHANG) == 0 && now_ms() - shared->event_ms < 1500) sched_yield();
@@ -505,7 +505,7 @@ static void orphan_case(const void *arg)
     CHECK(two->done && !two->wrong && (is_told || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
           two->sentence);
     CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
-          "%s: they know after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
+          "%s: they got the error after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
 }
 
 /* Ranks 0 and 1 wait in a barrier, and `caller` gets a signal.  Rank 2 computes; unless it is the caller, it is stopped, too,
@@ -535,7 +535,7 @@ static void abort_case(const void *arg)
     open_scene(&s);
     for (int i = 0; i < 3; i++)
         start_rank(&s, i, abort_rank);
-    case_step = "all are there";
+    case_step = "all are ready";
     pipe_await(s.ready, 3);
     (void)poll(NULL, 0, 200);                     /* now they sleep; awake ranks would abort as well          */
     shared->event_ms = now_ms();
@@ -553,7 +553,7 @@ static void abort_case(const void *arg)
         snprintf(word, sizeof word, "rank %d gave up: the user pressed ^C", caller);
         CHECK(r->done && r->status == COLL_ERR_ABORTED && strstr(r->sentence, word), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d knows after %d ms", case_name, i,
+        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d got the error after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }
@@ -633,7 +633,7 @@ static void shrink_case(const void *arg)
         if (pid > 0 && WIFEXITED(status)) survivors++;
         if (pid <= 0) break;
     }
-    CHECK(survivors == s.size - s.rounds, "%s: %d ranks came to their end", case_name, survivors);
+    CHECK(survivors == s.size - s.rounds, "%s: %d ranks ended", case_name, survivors);
     for (int i = 0; i < s.size; i++) {
         const report *r = &shared->ranks[i];
         if (!r->done) continue;
@@ -873,7 +873,7 @@ static void path_case(const void *arg)
               && strstr(r->cause, what) && names_rank(r->sentence, 1) && names_rank(r->sentence, 2),
               "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d knows after %d ms", case_name, i,
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d failed after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }

@@ -74,7 +74,7 @@ static const setup setups[] = {
       { "2 ranks (from the configuration)", "\"sim\"", "coll_init_threads" } },
     { "transport mpi, compiled without it", { "COLL_TRANSPORT=mpi" }, { .size = 1 }, 0, COLL_ERR_UNSUPPORTED,
       { "\"mpi\"", "COLL_WITH_MPI" } },
-    { "17 lanes, where there are none", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
+    { "17 lanes for one rank", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "tcp.lanes 17", "1 to 16" } },
     { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "0 to 1" } },
     { "COLL_LIVENESS_TIMEOUT_MS=-2", { "COLL_LIVENESS_TIMEOUT_MS=-2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
@@ -290,7 +290,7 @@ static void same_rank_case(const void *arg)
     joiner_start(&zero, 0, 3, address, 10000);
     joiner_start(&one, 1, 3, address, 10000);
     joiner_start(&another, 1, 3, address, 10000);
-    case_step = "one of two is turned away";
+    case_step = "one of two is refused";
     journal_await(&said, 1);
     joiner_start(&two, 2, 3, address, 10000);
     joiner_join(&zero);
@@ -348,7 +348,7 @@ static void other_world_case(const void *arg)
     wrong.config.world = by_size ? "blue" : "green";
     joiner_start(&zero, 0, 2, address, 10000);
     joiner_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
-    case_step = "the wrong one is turned away";
+    case_step = "the wrong one is refused";
     joiner_join(&wrong);
     expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
     CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT,
@@ -461,7 +461,7 @@ static int stranger_comes(const stranger *s, const char *address)
 
     if (s->bytes) memcpy(bytes, s->bytes, s->length);
     else for (size_t i = 0; i < s->length; i++) bytes[i] = (char)support_random(&random);
-    if (length > 0) CHECK(send(fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length, "%s: %s cannot be said", case_name, s->name);
+    if (length > 0) CHECK(send(fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length, "%s: %s cannot be sent", case_name, s->name);
     if (s->manner != RESETS) return fd;
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(fd);
@@ -499,7 +499,7 @@ static void strangers_case(const void *arg)
         for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++)
             alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
         if (strangers[i].word)
-            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines say \"%s\", %d should", case_name,
+            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines with \"%s\", %d expected", case_name,
                   strangers[i].name, journal_count(&said, strangers[i].word), strangers[i].word, alike);
         if (fds[i] >= 0) close(fds[i]);
     }
@@ -666,7 +666,7 @@ static void check_survivor(const death *d, int rank, int ended)
     if (!is_over) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
-    CHECK(r->known_ms < support_patience(5000), "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
+    CHECK(r->known_ms < support_patience(5000), "%s: rank %d got the error after %d ms", case_name, rank, (int)r->known_ms);
     CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < support_patience(500),
           "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name, rank, (int)r->later, (int)r->later_ms, r->after);
     CHECK(r->free_ms < support_patience(2500), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
@@ -728,7 +728,7 @@ static void run_here(const char *parts)
         run_case(port_in_use_case, NULL, "a port in use");
         run_case(no_such_host_case, NULL, "no such host");
         for (int i = 0; i < 4; i++) {
-            snprintf(name, sizeof name, "rank %d of 4 does not come", i);
+            snprintf(name, sizeof name, "rank %d of 4 is missing", i);
             run_case(missing_rank_case, &ranks[i], name);
         }
         run_case(same_rank_case, NULL, "two ranks 1");

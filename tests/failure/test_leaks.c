@@ -89,7 +89,7 @@ static void repeat(const char *name, int cycles, bool (*body)(int cycle))
     const holding before = hold();
     for (int i = 0; i < cycles; i++) good += body(i);
     const holding after = settle(before.threads);
-    CHECK(good == cycles + WARM_UP, "%s: %d of %d cycles went well; %s", part_name, good, cycles + WARM_UP, coll_error(NULL));
+    CHECK(good == cycles + WARM_UP, "%s: %d of %d cycles succeeded; %s", part_name, good, cycles + WARM_UP, coll_error(NULL));
     check_growth(&before, &after);
     printf("%-24s %6d cycles  %5.1f s  heap %+ld bytes, resident %+ld KiB\n", part_name, cycles, support_seconds() - began,
            (long)after.heap - (long)before.heap, after.rss_kib - before.rss_kib);

@@ -109,7 +109,7 @@ static void start(scene *s)
         support_limit(CASE_SECONDS - 5, report_hang);
         rank_main(s, i);
     }
-    case_step = "all meet";
+    case_step = "start";
     if (s->is_orphaned) (void)waitpid(board->pids[0], NULL, 0);
     await_ready(s->size - (s->is_orphaned ? 1 : 0));
     if (port >= 0) close(port);
@@ -173,8 +173,8 @@ static void long_case(const void *arg)
         if (i == s.victim) continue;
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no heartbeat"),
               "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d knows after %d ms", case_name, i, after);
-        CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d failed after %d ms", case_name, i, after);
+        CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d failed after %d ms", case_name, i, after);
     }
     kill(board->pids[s.victim], SIGKILL);
     (void)waitpid(board->pids[s.victim], NULL, 0);
@@ -221,9 +221,9 @@ static void link_case(const void *arg)
         const int after = (int)(r->known_at - board->event_at);
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, "the link between ") && strstr(r->cause, one)
               && strstr(r->cause, two), "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d knows after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d got the error after %d ms", case_name, i, after);
         CHECK(after <= support_patience(LIVENESS_MS + 2 * BEAT_MS + (s.is_idle ? 1000 : 0) + SLACK_MS + (a > 0 ? 200 : 0)),
-              "%s: rank %d knows after %d ms", case_name, i, after);
+              "%s: rank %d got the error after %d ms", case_name, i, after);
     }
     net_end(&n);
 }

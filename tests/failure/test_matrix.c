@@ -55,7 +55,7 @@ static bool await_rank(cell *c, int rank)
     char byte;
 
     const bool is_here = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
-    CHECK(is_here, "%s: rank %d does not come, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
+    CHECK(is_here, "%s: rank %d is missing, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
           (int)r->status, r->sentence);
     c->is_waiting[rank] = is_here;
     return is_here;
@@ -147,7 +147,7 @@ static bool await_socket(const cell *c, int low, int high, sight *looks_right, r
             if (rank != c->victim || low == high) if (find_socket(c, rank, looks_right, out)) return true;
         (void)poll(NULL, 0, 1);
     } while (now_ms() < limit);
-    CHECK(false, "%s: there is no socket of ranks %d to %d that %s", c->name, low, high, what);
+    CHECK(false, "%s: no socket of ranks %d to %d that %s", c->name, low, high, what);
     return false;
 }
 
@@ -474,7 +474,7 @@ static void judge_time(const cell *c, int rank)
     const int64_t start = c->fault == STOP && rank == c->victim ? c->board->go_on_ms : from, took = r->ended_ms - start;
     const int bound = (is_of_start(c->phase) ? START_MS : LIVENESS_MS) + SLACK_MS;
 
-    expect(c, rank, took <= support_patience(bound), "it knows too late");
+    expect(c, rank, took <= support_patience(bound), "it detects it too late");
     if (rank != c->victim && took > c->board->worst_ms) c->board->worst_ms = took;
 }
 
@@ -498,7 +498,7 @@ static void judge_manners(const cell *c, int rank)
     expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
     if (r->joined < 0) return;
     expect(c, rank, r->is_input_kept, "its input has changed");
-    expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls went well, with wrong results");
+    expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls succeeded with wrong results");
     expect(c, rank, r->later == r->status && r->is_later_same, "the next call does not end with the same error, and at once");
 }
 

@@ -422,7 +422,7 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     while (status == COLL_OK && now_ms() - began < soon) status = meet_everybody(comm);    /* a rank that completed its part */
     const int took = (int)(now_ms() - began);
     check_said(comm, status, COLL_ERR_MISMATCH, run->row->words, run->row->name);
-    CHECK(took < soon, "%s: rank %d knows it after %d ms", case_name, rank, took);
+    CHECK(took < soon, "%s: rank %d got the error after %d ms", case_name, rank, took);
     if (status < 0) check_ended(comm, status, run->row->name);
     return 0;
 }
@@ -528,7 +528,7 @@ static void check_nulls(coll_comm *comm)
           "%s: less than no requests", case_name);
     CHECK(coll_iallreduce(comm, &one, &sum, 1, COLL_I32, COLL_SUM, &r) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     coll_request_free(r);
-    CHECK(coll_barrier(comm) == COLL_OK && sum == THREE, "%s: one that was let go of gives %d", case_name, sum);
+    CHECK(coll_barrier(comm) == COLL_OK && sum == THREE, "%s: a released one returns %d", case_name, sum);
 }
 
 /* Requests that run when their communicator is freed. */
@@ -584,7 +584,7 @@ static void check_wrong_lists(coll_comm *comm)
         const wrong_list *w = &wrong_lists[i];
         made = comm;
         check_said(comm, coll_create(comm, w->ranks, w->count, w->tag, &made), ARGUMENT, w->words, w->name);
-        CHECK(made == NULL, "%s: %s: there is a communicator", case_name, w->name);
+        CHECK(made == NULL, "%s: %s: the communicator is not NULL", case_name, w->name);
     }
     check_said(comm, coll_create(comm, others, 2, 0, &made), ARGUMENT, none, "a list without the caller");
     check_said(comm, coll_create(comm, NULL, 2, 0, &made), ARGUMENT, none, "a list at NULL");
@@ -599,7 +599,7 @@ static void check_wrong_colors(coll_comm *comm)
 
     if (coll_rank(comm) == 1) {
         check_said(comm, coll_split(comm, -5, 0, &made), ARGUMENT, words, "color -5");
-        CHECK(made == NULL, "%s: color -5: there is a communicator", case_name);
+        CHECK(made == NULL, "%s: color -5: the communicator is not NULL", case_name);
     }
     CHECK(coll_split(comm, 3, 0, &made) == COLL_OK && coll_size(made) == THREE, "%s: a split afterwards: %s", case_name,
           coll_error(comm));
@@ -645,7 +645,7 @@ static int edges_worker(coll_comm *comm, void *arg)
 
     (void)arg;
     const coll_status later = status ? status : coll_barrier(comm);
-    check_said(comm, later, COLL_ERR_MISMATCH, words, "an edge that one end does not know");
+    check_said(comm, later, COLL_ERR_MISMATCH, words, "an edge that one end does not give");
     if (later < 0) check_ended(comm, later, "edges that do not match");
     return 0;
 }

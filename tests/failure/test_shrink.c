@@ -574,7 +574,7 @@ static void sim_case(const void *arg)
                 for (int i = 0; i < SIM_RANKS; i++) {
                     done += board->ranks[i].is_done;
                     agreed += board->ranks[i].is_done && board->ranks[i].shrunk == COLL_OK;
-                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has vanished", case_name, i);
+                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has not ended", case_name, i);
                 }
                 CHECK(done == agreed && done >= SIM_RANKS - 2, "%s: %d have ended, %d have a new world", case_name, done, agreed);
                 for (int i = 0; i < SIM_RANKS; i++)

@@ -90,7 +90,7 @@ static void scene_case(const void *arg)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         rank_main(s, i, address);
     }
-    case_step = "all meet";
+    case_step = "start";
     while (__atomic_load_n(&board->ready, __ATOMIC_SEQ_CST) < RANKS) (void)poll(NULL, 0, 1);
     (void)poll(NULL, 0, s->liveness_ms / 2);      /* heartbeats have come                                     */
     for (int i = 0; i < VICTIMS; i++) {
@@ -112,7 +112,7 @@ static void scene_case(const void *arg)
     const int known = s->liveness_ms * 9 / 8 + SLACK_MS, whole = 2 * known + SECOND_MS + 4 * s->liveness_ms;
     for (int i = 0; i < RANKS; i++) {
         if (gone >> i & 1) continue;
-        CHECK(board->ranks[i].known_ms < support_patience(known), "%s: rank %d knows after %d ms: %s", case_name, i,
+        CHECK(board->ranks[i].known_ms < support_patience(known), "%s: rank %d got the error after %d ms: %s", case_name, i,
               board->ranks[i].known_ms, board->ranks[i].sentence);
         CHECK(board->ranks[i].failed == gone, "%s: rank %d: those that have failed are %#x, not %#x", case_name, i,
               board->ranks[i].failed, gone);
@@ -173,7 +173,7 @@ static void behind_case(const void *arg)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         behind_main(i, address);
     }
-    case_step = "all meet";
+    case_step = "start";
     while (__atomic_load_n(&board->ready, __ATOMIC_SEQ_CST) < RANKS) (void)poll(NULL, 0, 1);
     kill(pids[BEHIND], SIGSTOP);
     (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 10);
@@ -192,7 +192,7 @@ static void behind_case(const void *arg)
               "%s: rank %d: %d, %d ranks: %s", case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size,
               board->ranks[i].sentence);
         if (is_out) CHECK(board->ranks[i].whole_ms < support_patience(4 * BEHIND_LIVENESS_MS + SLACK_MS),
-                          "%s: it knows after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
+                          "%s: it got the error after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
     }
     for (int i = 0; i < RANKS; i++) if (i != BEHIND) kill(pids[i], SIGKILL), (void)waitpid(pids[i], &status, 0);
     close(port);

@@ -176,7 +176,7 @@ static void judge_failed(fault f, int rank, int victim, int size, const char **f
     if (!*first) *first = cause;
     CHECK(r->status == statuses[f] && strstr(r->sentence, words[f]), "%s: rank %d of %d: %d: %s", case_name, rank, size,
           (int)r->status, r->sentence);
-    CHECK(!strcmp(cause, *first), "%s: rank %d says \"%s\", others \"%s\"", case_name, rank, r->sentence, *first);
+    CHECK(!strcmp(cause, *first), "%s: rank %d has \"%s\", others \"%s\"", case_name, rank, r->sentence, *first);
     if (f != CUT) CHECK(strstr(r->sentence, name) != NULL, "%s: rank %d names another: %s", case_name, rank, r->sentence);
     if (f == KILL)
         CHECK(r->failed_count == 1 && r->failed == victim, "%s: rank %d has %d failed ranks (%d)", case_name, rank,
@@ -232,8 +232,8 @@ static bool judge(fault f, int victim, int size, double clean)
         const bool is_gone = !r->is_over && (f == TWICE || (i == victim && (f == KILL || f == STOP)));
         if (is_gone) has_failed = true;
         if (is_gone) continue;
-        CHECK(r->is_over, "%s: rank %d has vanished", case_name, i);
-        CHECK(r->is_right, "%s: rank %d has wrong results of calls that went well, %d of them", case_name, i, r->calls);
+        CHECK(r->is_over, "%s: rank %d has not ended", case_name, i);
+        CHECK(r->is_right, "%s: rank %d has wrong results of calls that succeeded, %d of them", case_name, i, r->calls);
         CHECK(r->is_input_kept, "%s: the input of rank %d has changed", case_name, i);
         CHECK(r->time <= bound, "%s: rank %d ends at %g s, not before %g", case_name, i, r->time, bound);
         if (r->status == COLL_OK) continue;

@@ -182,7 +182,7 @@ static void stopped_case(const void *arg)
     if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);
     const bool have_failed = await(shared->has_failed, pids);
     const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : shared->liveness_ms * 9 / 8) + support_patience(1500);
-    CHECK(known_ms <= most_ms, "%s: known after %d ms", case_name, (int)known_ms);
+    CHECK(known_ms <= most_ms, "%s: detected after %d ms", case_name, (int)known_ms);
     const bool have_filled = have_failed && await(shared->has_filled, pids);
     kill(pids[VICTIM], SIGCONT);
     const int64_t continued = now_ms();
@@ -204,7 +204,7 @@ static void stopped_case(const void *arg)
     close(port);
 }
 
-/* ---- >>a read that comes late ---- */
+/* ---- >>a late read ---- */
 
 static bool is_reader;                            /* this process; its next read by the kernel is held        */
 
@@ -348,7 +348,7 @@ int main(int argc, char **argv)
         scenario s = { .kind = each_kinds[i / 2], .is_in_place = i & 1 && each_kinds[i / 2] != COLL_BROADCAST };
         s.count = (each_room(s.kind, 1, RANKS) > 1 ? 1 : 3) * ((size_t)1 << 20) + 77;
         if (argc > 1 && !support_listed(argv[1], coll_kind_name(s.kind))) continue;
-        snprintf(name, sizeof name, "%s of %zu%s, a read that comes late", coll_kind_name(s.kind), s.count,
+        snprintf(name, sizeof name, "%s of %zu%s, a late read", coll_kind_name(s.kind), s.count,
                  s.is_in_place ? " in place" : "");
         run_case_within(LIMIT_SECONDS, late_case, &s, name);
     }

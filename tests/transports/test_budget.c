@@ -102,7 +102,7 @@ static void budget_case(const void *arg)
     printf("%s: %d answers in %.1f s, of %.0f at most\n", case_name, answers, seconds, most);
     CHECK(answers > 0 && answers <= (int)most + 1, "%s: %d answers in %.1f s", case_name, answers, seconds);
     CHECK(joiners[1].took_ms < support_patience(2000) && joiners[2].took_ms < support_patience(2000),
-          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
+          "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     close(held);
 }
 
@@ -123,7 +123,7 @@ static coll_status call_busy(joiner *g, office *o)
     const int64_t began = now_ms();
     coll_status status = coll_isend(g->comm, &x, 1, COLL_I32, RANKS - 1, 7, &request);
     while (!status && s->state != COLL__STREAM_OPEN && now_ms() - began < 20000) status = coll_progress(g->comm);
-    CHECK(now_ms() - began < support_patience(2000), "%s: not let in for %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(2000), "%s: connected after %d ms", case_name, (int)(now_ms() - began));
     (void)pests_end(pests);
     event_raise(&o->over);
     if (!status) status = coll_wait(request);
@@ -148,7 +148,7 @@ static coll_status work_or_call(joiner *g)
     if (me == 0) return call_busy(g, o);
     event_await(&o->over, 1);
     const coll_status status = me == RANKS - 1 ? coll_recv(g->comm, &x, 1, COLL_I32, 0, 7) : COLL_OK;
-    CHECK(me < RANKS - 1 || status || x == 42, "%s: %d has come", case_name, (int)x);
+    CHECK(me < RANKS - 1 || status || x == 42, "%s: received %d", case_name, (int)x);
     return status;
 }
 

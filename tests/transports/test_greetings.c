@@ -522,7 +522,7 @@ static void test_pipes(int auth)
         w.flip_at = 8 * w.length[0] + support_random(&random) % (8 * length + 8 * COLL__RECORD_HEAD);
         const size_t got = pipe_carry(&w, bytes, length, &random, &error);
         CHECK(got < length, "auth %d: bit %zu of %zu bytes was changed, and %s", auth, w.flip_at, length,
-              got == SIZE_MAX ? "something else came out" : "all came out");
+              got == SIZE_MAX ? "other bytes arrived" : "all arrived");
         found += error == EBADMSG;
         /* the length of a TLS record has no checksum: it may take more bytes to detect the change */
         CHECK(error == EBADMSG || ((auth & COLL__AUTH_KIND) == TLS && error == 0), "auth %d: bit %zu: error %d", auth,

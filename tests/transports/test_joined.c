@@ -574,7 +574,7 @@ int main(int argc, char **argv)
     if (support_listed(parts, "deaths")) run_deaths();
     if (support_listed(parts, "deaths")) run_case_within(LIMIT_SECONDS, abort_case, NULL, "abort");
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++)
-        run_case_within(LIMIT_SECONDS, missing_case, &firsts[i], i ? "rank 0 does not come" : "four ranks do not come");
+        run_case_within(LIMIT_SECONDS, missing_case, &firsts[i], i ? "rank 0 is missing" : "four ranks are missing");
     if (support_listed(parts, "start")) run_case_within(LIMIT_SECONDS, overlap_case, NULL, "two processes with one rank");
     for (int i = 0; i < 3 && support_listed(parts, "spawn"); i++)
         run_case_within(LIMIT_SECONDS, spawn_case, launchers[i], launchers[i][0]);

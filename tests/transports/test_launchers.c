@@ -41,7 +41,7 @@ static void test_lists_of_hosts(void)
     CHECK(coll__hosts_entry("a:1,b:2,c:3", 2, out, sizeof out) && !strcmp(out, "c:3"), "entry 2 is \"%s\"", out);
     CHECK(!coll__hosts_entry("a:1,b:2", 2, out, sizeof out) && !coll__hosts_entry("a:1,,b:2", 1, out, sizeof out)
           && !coll__hosts_entry("a:1, ,b:2", 1, out, sizeof out) && !coll__hosts_entry("abcdef:1", 0, out, 8),
-              "entries that there are not");
+              "missing entries");
 }
 
 static void test_ports(void)
@@ -241,7 +241,7 @@ static const launched launches[] = {
       { "JOB_COMPLETION_INDEX=2", "COLL_RANK, COLL_SIZE", "COLL_SIZE=1" }, 0 },
     { "the first pod of an indexed job", { "JOB_COMPLETION_INDEX=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, 0 },
-    { "a pod that is alone", { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 }, 0 },
+    { "a single pod", { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 }, 0 },
     { "a pod with all it needs", { "JOB_COMPLETION_INDEX=2", "COLL_RANK=2", "COLL_SIZE=3", "COLL_ADDR=h:1" }, COLL_OK, 2, 3,
       "COLL_RANK and", "h:1", { 0 }, 0 },
     { "torchrun in a pod of an indexed job", { TORCH, "JOB_COMPLETION_INDEX=0", "PET_NNODES=2" }, COLL_OK, 3, 16, "torchrun",

@@ -53,7 +53,7 @@ static void bound_case(const void *arg)
     }
     expect_world(comers, 2);
     for (int i = 0; i < 2; i++)
-        CHECK(comers[i].is_crowded == (!is_alone && !SUPPORT_IS_PORTABLE), "%s: rank %d thinks otherwise", case_name, i);
+        CHECK(comers[i].is_crowded == (!is_alone && !SUPPORT_IS_PORTABLE), "%s: rank %d has the opposite", case_name, i);
     close(held);
 }
 
@@ -187,7 +187,7 @@ static void ports_case(const void *arg)
             without += strstr(comers[i].sentence, range) == NULL && strstr(comers[i].sentence, "is free") != NULL;
             CHECK(comers[i].status < 0, "%s: rank %d has come", case_name, i);
         }
-        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, comers[3].sentence);
+        CHECK(without >= 2, "%s: %d ranks report that no port is free; one of them: %s", case_name, without, comers[3].sentence);
     }
     close(held);
 }
@@ -245,7 +245,7 @@ static void impatient_case(const void *arg)
     comer_start(&comers[2]);
     expect_failure(&comers[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
     expect_failure(&comers[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
-    CHECK(has_said(&comers[0], "waits at") && has_said(&comers[0], "3 of 4 ranks: 1-3"), "%s: the last that it said: %s",
+    CHECK(has_said(&comers[0], "waits at") && has_said(&comers[0], "3 of 4 ranks: 1-3"), "%s: its last log line: %s",
           case_name, last_said(&comers[0]));
     close(held);
 }
@@ -428,13 +428,13 @@ static void network_case(const void *arg)
     setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
     for (int i = 0; i < 2; i++) comer_start(&comers[i]);
     expect_world(comers, 2);
-    CHECK(has_said(&comers[0], "NCCL_SOCKET_IFNAME names no address"), "%s: the last that it said: %s", case_name,
+    CHECK(has_said(&comers[0], "NCCL_SOCKET_IFNAME names no address"), "%s: its last log line: %s", case_name,
           last_said(&comers[0]));
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     comers_make(comers, 2, where);
     for (int i = 0; i < 2; i++) comer_start(&comers[i]);
     expect_world(comers, 2);
-    CHECK(has_said(&comers[1], "NCCL_SOCKET_IFNAME=lo"), "%s: the last that it said: %s", case_name, last_said(&comers[1]));
+    CHECK(has_said(&comers[1], "NCCL_SOCKET_IFNAME=lo"), "%s: its last log line: %s", case_name, last_said(&comers[1]));
     close(held);
 }
 
@@ -525,10 +525,10 @@ static const meet_case cases[] = {
     { "an impatient rank", impatient_case, NULL },
     { "no listener", unreachable_case, NULL },
     { "rank 0 is late", late_case, NULL },
-    { "one comes and dies", died_case, NULL },
-    { "one comes, dies, and comes again", died_case, "again" },
+    { "one connects and dies", died_case, NULL },
+    { "one connects, dies, and connects again", died_case, "again" },
     { "two of one rank", duplicate_case, NULL },
-    { "five that say nothing", silent_case, NULL },
+    { "five silent connections", silent_case, NULL },
     { "another world", other_world_case, NULL },
     { "networks", network_case, NULL },
     { "a file", file_case, &olds[0] },
@@ -549,7 +549,7 @@ int main(void)
     const bool has_v6 = v6 >= 0 && !bind(v6, (const struct sockaddr *)&one.at, one.length);
 
     comers_begin();
-    world = "meetings";
+    world = "meet";
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (has_v6 || !addresses[i].needs_v6) run_case_within(CASE_SECONDS, address_case, &addresses[i], addresses[i].name);
     if (v6 >= 0) close(v6);

@@ -203,7 +203,7 @@ static void again_case(const void *arg)
     scene_plays(before);
     for (int i = 0; i < 2; i++) expect_success(&before->joiners[i]);
     CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH
-          && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
+          && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was recorded", case_name);
     memcpy(s, asked, sizeof *s);
     memcpy(s->man.kept[1], before->man.kept[1], sizeof s->man.kept[1]);
     scene_plays(s);
@@ -244,14 +244,14 @@ static void test_again(const char *io)
         for (int tls = 0; tls <= HAS_TLS; tls++) {
             const scene s = { .man = { .does = MAN_ANSWERS_AGAIN }, .is_data = data, .io = io, .security = tls ? "tls" : "key" };
             char name[120];
-            snprintf(name, sizeof name, "%s, %s, security %s: what was said before", io, line_name(data), s.security);
+            snprintf(name, sizeof name, "%s, %s, security %s: replayed handshakes", io, line_name(data), s.security);
             run_case_within(CASE_SECONDS, again_case, &s, name);
         }
 }
 
 /* ---- >>refusals: the proxy sends them in the name of another rank ---- */
 
-#define HIS_TEXT "this text is his own"
+#define HIS_TEXT "this text is from the proxy"
 
 /* A few times: the world forms nevertheless.  Always: the error of the dialling rank contains the refusal and its sender. */
 static void refusal_case(const void *arg)

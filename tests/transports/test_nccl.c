@@ -339,9 +339,9 @@ typedef struct trouble {
 
 static const trouble troubles[] = {
     { "a launch is lost", "1:lost:1", COLL_ERR_TIMEOUT, 500, "allreduce" },
-    { "NCCL tells of a remote error", "0:remote:1", 0, 0, "remote" },
+    { "NCCL reports a remote error", "0:remote:1", 0, 0, "remote" },
     { "a call of NCCL fails", "2:call:2", 0, 0, "ncclAllReduce" },
-    { "a rank does not come", "", COLL_ERR_TIMEOUT, 500, "no word from the others" },
+    { "a rank is missing", "", COLL_ERR_TIMEOUT, 500, "no word from the others" },
     { "a rank aborts", NULL, COLL_ERR_ABORTED, 0, "enough" }
 };
 

@@ -339,7 +339,7 @@ static void do_all(rank *r)
     CHECK(!settle(r->comm, nccl.GroupEnd()), "%s: GroupEnd", case_name);
     await(r);
     gpu_pull(got, r->b, sizeof(float) * COUNT * (size_t)n);
-    for (int q = 0; q < n; q++) CHECK((int)got[q * COUNT + 3] == q + me * COUNT + 3, "%s: what came from rank %d", case_name, q);
+    for (int q = 0; q < n; q++) CHECK((int)got[q * COUNT + 3] == q + me * COUNT + 3, "%s: received from rank %d", case_name, q);
     CHECK(!settle(r->comm, nccl.ReduceScatter(r->a, (float *)r->a + me * COUNT, COUNT, F32, COLL__NCCL_MAX, r->comm, r->stream)),
           "%s: ReduceScatter", case_name);
     await(r);
@@ -416,7 +416,7 @@ static void capture(rank *r)
     gpu_must(gpu.GraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
     await(r);
     gpu_pull(got, r->a, sizeof got);
-    CHECK((int)got[0] == 1, "%s: what is captured has run", case_name);
+    CHECK((int)got[0] == 1, "%s: a captured call has run", case_name);
     for (int i = 0; i < 3; i++) gpu_must(gpu.GraphLaunch(exec, r->stream), "cuGraphLaunch");
     await(r);
     gpu_pull(got, r->a, sizeof got);
@@ -470,7 +470,7 @@ int main(void)
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) check_ending(&endings[i]);
     setenv("FAKE_HANG_MS", "20000", 1);
     run_case_within(60, touch_case, NULL, "device memory is not the host's");
-    run_case_within(60, refused_case, NULL, "what NCCL refuses");
+    run_case_within(60, refused_case, NULL, "calls that NCCL refuses");
     run_case_within(60, all_case, &(bool){ true }, "everything, blocking");
     run_case_within(60, all_case, &(bool){ false }, "everything, non-blocking");
     run_case_within(60, early_case, NULL, "work before its time");

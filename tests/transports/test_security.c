@@ -188,7 +188,7 @@ static void meeting_case(const void *arg)
     CHECK(wrong.took_ms < support_patience(3000), "%s: the refused one got its error after %d ms", case_name, (int)wrong.took_ms);
     journal_await(&ours, 1);
     const bool is_told = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
-    CHECK(is_told, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line, ours.lines[0]);
+    CHECK(is_told, "%s: rank 0 has no single log line \"%s\": %s", case_name, m->line, ours.lines[0]);
     case_step = "the right one";
     joiner_start(&one, 1, 2, address, &ours);
     joiner_join(&one);
@@ -296,7 +296,7 @@ static void crowd_case(const void *arg)
     for (int i = 0; i < 3; i++) joiner_join(&joiners[i]);
     for (int i = 0; i < 3; i++) expect_success(&joiners[i]);
     CHECK(joiners[1].took_ms < support_patience(4000) && joiners[2].took_ms < support_patience(4000),
-          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
+          "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: no connection is refused", case_name);
     crowd_goes(&c);
     close(port);
@@ -469,7 +469,7 @@ static coll_status say_too_late(joiner *g)
     if (is_silent) {
         calls->greet->deadline -= (COLL__GREETING_MS / 2 + 1) * (int64_t)COLL__MS;
         coll__stream_dialled(tcp, calls);
-        CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was said", case_name);
+        CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was sent", case_name);
     }
     event_raise(&s->go);
     if (status >= 0) status = coll_wait(r);
@@ -489,7 +489,7 @@ static void test_crowds(void)
         run_case_within(CASE_SECONDS, square_case, &secured[i], name);
         snprintf(name, sizeof name, "a rank that computes while it dials, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, patience_case, &secured[i], name);
-        snprintf(name, sizeof name, "a hello heard at the last moment, security %s", secured_name(&secured[i]));
+        snprintf(name, sizeof name, "a hello read at the last moment, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, last_moment_case, &secured[i], name);
         snprintf(name, sizeof name, "a hello that would be late, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, too_late_case, &secured[i], name);

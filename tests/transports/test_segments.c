@@ -371,7 +371,7 @@ static void number_case(const void *arg)
     (void)arg;
     CHECK(fd >= 0 && next >= 0 && coll__fd_id(fd) != coll__fd_id(next), "two segments are one");
     coll__mapping_open(&right, (uint32_t)getpid(), false);
-    CHECK(right.at && !right.is_refused && right.opened == length - 8192, "it is there, and refused");
+    CHECK(right.at && !right.is_refused && right.opened == length - 8192, "it exists, and is refused");
     CHECK(dup2(next, fd) == fd, "dup2");
     coll__mapping_open(&wrong, (uint32_t)getpid(), false);
     CHECK(!wrong.at && wrong.is_refused, "another segment has the number, and is taken");

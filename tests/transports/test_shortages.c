@@ -80,7 +80,7 @@ static void short_start_case(const void *arg)
         CHECK(!is_told || comers[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
               (int)comers[i].took_ms);
     }
-    CHECK(told > 0 && told < 5, "%s: %d ranks have been told: rank 0 had room for none, or for all", case_name, told);
+    CHECK(told > 0 && told < 5, "%s: %d ranks got the error: rank 0 had room for none, or for all", case_name, told);
     CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
     close(held);
 }

@@ -648,7 +648,7 @@ static int ring(coll_comm *comm, void *arg)
     if (rank == 0) {
         STEP(coll_send(comm, &token, 1, COLL_I32, 1, 0));
         STEP(coll_recv(comm, &token, 1, COLL_I32, size - 1, 0));
-        CHECK(token == size - 1, "the token comes back as %d", token);
+        CHECK(token == size - 1, "the token returns as %d", token);
     } else {
         STEP(coll_recv(comm, &token, 1, COLL_I32, rank - 1, 0));
         token++;
@@ -673,7 +673,7 @@ static void test_programs(void)
     setenv("COLL_SIM", "latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@900000s", 1);
     CHECK(coll_spawn(16, ring, &wrong) == 0 && wrong == 0, "%d wrong; %s", wrong, coll_error(NULL));
     setenv("COLL_SIM", "latency=12us,kill=3@5", 1);
-    CHECK(coll_spawn(3, ring, &wrong) == COLL_ERR_ARGUMENT, "a rank that is not there is killed");
+    CHECK(coll_spawn(3, ring, &wrong) == COLL_ERR_ARGUMENT, "a rank that does not exist is killed");
     unsetenv("COLL_SIM");
     const int many = support_scale() < 1 ? 200 : 1000;
     CHECK(coll_spawn(many, ring, &wrong) == 0 && wrong == 0, "%d ranks: %d wrong; %s", many, wrong, coll_error(NULL));

@@ -165,7 +165,7 @@ static coll_status call_who_computes(joiner *g)
     if (rank == CALLED) {                         /* data sent to it while it computed                        */
         for (int from = 1; from < CALLED && !status; from++) {
             status = coll_recv(g->comm, &got, 1, COLL_I32, from, 7);
-            CHECK(status || got == from, "%s: %d came from rank %d", case_name, (int)got, from);
+            CHECK(status || got == from, "%s: received %d from rank %d", case_name, (int)got, from);
         }
     } else if (rank > 0) {
         status = coll_send(g->comm, &n, 1, COLL_I32, CALLED, 7);

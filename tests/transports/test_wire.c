@@ -313,8 +313,8 @@ static const char *desk_check(const desk *d)
         const size_t unit = m->space == COLL__SPACE_USER ? coll_type_size(m->type) : 1;
         if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0))
             return "a message is stored that is from no rank";
-        if (!unit || m->length / unit != m->count) return "a message is kept whose length is wrong";
-        if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is kept that is long";
+        if (!unit || m->length / unit != m->count) return "a message is stored whose length is wrong";
+        if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is stored that is long";
     }
     for (int peer = 0; peer < NOTE_SIZE; peer++)
         if (comm->session->messages->peers[peer].is_open && !awaited[peer]) return "no receive is posted for a peer any more";
@@ -403,7 +403,7 @@ static void test_hello_round_trip(void)
                 CHECK(!wrong, "rank %d of %d: %s", rank, size, wrong ? wrong : "");
                 CHECK(got.rank == rank && got.size == size && got.purpose == hello.purpose && got.channel == hello.channel
                       && got.port == ports[n] && !memcmp(got.host, hello.host, sizeof got.host)
-                      && !memcmp(got.world, hello.world, sizeof got.world), "rank %d of %d comes out differently", rank, size);
+                      && !memcmp(got.world, hello.world, sizeof got.world), "rank %d of %d is read differently", rank, size);
             }
 }
 
@@ -514,7 +514,7 @@ static void test_control_fields(void)
         const bool is_good = coll__control_read(bytes, 7, &got);
         CHECK(is_good && is_text(got.what.text, sizeof got.what.text) && strlen(got.what.text) == sizeof got.what.text - 1,
               "a text of nothing but %02x", (unsigned)c);
-        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x comes out as %02x", (unsigned)c,
+        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x is read as %02x", (unsigned)c,
               (unsigned)got.what.text[0]);
     }
 }
@@ -693,7 +693,7 @@ static void test_notes_credit(void)
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
         desk_arrive(&d, 3, head, 0);
     }
-    CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
+    CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are stored");
     desk_close(&d);
 }
 

@@ -525,7 +525,7 @@ static result join(struct ncclComm *c)
         world_unlock(w);
         if (c->is_aborted) return REMOTE;
         if (!is_full) world_wait(w, turn, 20);
-        if (!is_full) look_at_clock(c, since, "CommInitRank, for ranks that have not come");
+        if (!is_full) look_at_clock(c, since, "CommInitRank, for missing ranks");
     }
     for (int i = 0; i < c->size; i++)
         if (i != c->rank && w->seats[i].pid == s->pid && w->seats[i].device == s->device)
