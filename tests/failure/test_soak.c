@@ -341,7 +341,7 @@ static void check_kept(life *l)
 
 /* ---- >>a process in a world ---- */
 
-/* Calls until the last one, or until one fails.  A rank that the plan has die and that still lives at the end dies then. */
+/* Calls until the last one, or until one fails.  A rank whose plan is to die, and that lives at the end, dies then. */
 static coll_status calls(life *l)
 {
     const role *me = &l->plan->roles[l->rank];

@@ -230,7 +230,7 @@ __attribute__((no_sanitize_address)) long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* A reduce and a gather are read by their root, what a root gives by all others.  The victim is the rank that reads. */
+/* In a reduce and a gather the root reads; what a root sends, all others read.  The victim is the rank that reads. */
 static int late_number(coll_kind kind, int rank)
 {
     const bool is_for_root = kind == COLL_REDUCE || kind == COLL_GATHER || kind == COLL_GATHERV;

@@ -104,7 +104,7 @@ static void help(coll__greet *g, const coll__identity *us, input *in, int fd, bo
     (void)!send(fd, bytes, COLL__SHA_LENGTH, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What comes behind a greeting goes into a buffer, in pieces. */
+/* Bytes behind a handshake go into a buffer, in pieces. */
 static void read_on(coll__pipe *p, input *in, int fd)
 {
     unsigned char bytes[2 * FUZZ_ROOM];

@@ -180,7 +180,7 @@ static void man_speaks(man *m, int fd, bool is_server) { (void)m, (void)fd, (voi
 
 /* ---- >>connections ---- */
 
-/* One record of TLS goes from one side to the other, or not as it was. */
+/* Forward one record of TLS, changed or unchanged. */
 static bool man_passes_record(man *m, const int *fds, int from, int *records)
 {
     unsigned char bytes[MAN_RECORD];

@@ -49,7 +49,7 @@ static void mismatch(coll_comm *comm)
     check_same(comm, status);
 }
 
-/* Over messages every call is compared, also those that would get through. */
+/* Over messages every call is compared, also one that would complete. */
 static void counts(coll_comm *comm)
 {
     const coll_status status = coll_allreduce(comm, x, y, rank == 1 ? 3 : 4, COLL_I64, COLL_SUM);

@@ -321,7 +321,7 @@ static void check_overlaps(const launch *l)
     }
 }
 
-/* Is the memory what the communicator's device can reach? */
+/* Can the communicator's device reach the memory? */
 static const char *check_memory(const struct ncclComm *c, const void *pointer, size_t length)
 {
     int device = c->device;
