@@ -1,4 +1,4 @@
-/* departures.h - worlds like those of support.h, but their ranks may leave when they like, and what is to be seen of them.  Used
+/* departures.h - worlds like those of support.h, but their ranks may leave at any time, and checks of the effects.  Used
  * after coll.h, check.h, support.h and cases.h. */
 #ifndef DEPARTURES_H
 #define DEPARTURES_H
@@ -74,7 +74,7 @@ static bool open_world(int size, const coll_config *base, member *members)
     return is_good;
 }
 
-/* Run a worker on every rank, each a thread, and free what the workers have left. */
+/* Run a worker on every rank, each a thread, and free the communicators that the workers have not freed. */
 static void work_and_close(int size, member *members, void (*worker)(coll_comm **comm, void *arg), void *arg)
 {
     for (int i = 0; i < size; i++) {
@@ -103,7 +103,7 @@ static void check_works(coll_comm *comm, const char *after)
           case_name, coll_rank(comm), after, x, "the sum of the ranks is expected", (int)status, coll_error(comm));
 }
 
-/* The same by a list, which is no call with a number: who waits next names it as the last that he has been through. */
+/* The same by a list, which is a call without a number: the error of the next waiting rank names it as the last completed one. */
 static void check_lists_work(coll_comm *comm, const char *after)
 {
     const int size = coll_size(comm);
@@ -116,7 +116,7 @@ static void check_lists_work(coll_comm *comm, const char *after)
           (int)status, coll_error(comm));
 }
 
-/* The communicator has ended with `status`: every later call says so at once. */
+/* The communicator has ended with `status`: every later call returns it at once. */
 static void check_ended(coll_comm *comm, coll_status status, const char *after)
 {
     const int64_t began = now_ms();

@@ -1,5 +1,5 @@
-/* matrix.h - what the ranks of test_matrix.c do: come to the phase in which something is to go wrong, go on, and note in shared
- * memory how it ended.  Included after coll.h, support.h, cases.h, net.h and reach.h. */
+/* matrix.h - what the ranks of test_matrix.c do: reach the phase of the fault, go on, and record their results in shared memory.
+ * Included after coll.h, support.h, cases.h, net.h and reach.h. */
 #ifndef TESTS_MATRIX_H
 #define TESTS_MATRIX_H
 
@@ -22,13 +22,13 @@ static const char *const fault_names[] = {
 };
 static const char *const phase_names[] = { "meet", "table", "connect", "header", "round", "payload", "idle", "leave" };
 
-/* How far a rank has come. */
+/* The progress of a rank. */
 typedef enum step { NOTHING, JOINING, WORKING, AFTER, SHRINKING, LEAVING, OVER } step;
 static const char *const step_names[] = {
     "start", "coll_init", "its calls", "a call after the failure", "coll_shrink", "coll_free", "end"
 };
 
-/* How it went, for one rank. */
+/* The results of one rank. */
 typedef struct report {
     step        reached;
     coll_status joined, status, later, shrunk;
@@ -40,29 +40,29 @@ typedef struct report {
 
 /* Of one cell, in memory shared by its processes. */
 typedef struct board {
-    int     hold;                                 /* 1: the victim is where it is wanted                      */
+    int     hold;                                 /* 1: the victim has reached the phase                      */
     int     passed, failed;                       /* checks                                                   */
-    int64_t fault_ms, go_on_ms, worst_ms;         /* the fault; a stopped rank is let go; the longest time to know */
+    int64_t fault_ms, go_on_ms, worst_ms;         /* the fault; a stopped rank is continued; the longest time to detect */
     report  ranks[RANKS_MOST];
 } board;
 
 typedef struct cell {
     fault fault;
     phase phase;
-    int   size, victim, partner;                  /* partner: at the other end of the connection that suffers */
-    bool  dials;                                  /* CONNECT: the victim calls, otherwise it is called        */
+    int   size, victim, partner;                  /* partner: the other end of the connection with the fault */
+    bool  dials;                                  /* CONNECT: the victim dials, otherwise it accepts          */
     const char *io, *security;
     uint64_t seed;
     int   port, number;
     const net *net;
     board *board;
     pid_t pids[RANKS_MOST];
-    bool  is_waiting[RANKS_MOST];                 /* at a gate, as the referee knows                          */
+    bool  is_waiting[RANKS_MOST];                 /* at a gate, as the referee has seen                       */
     int   up[RANKS_MOST][2], down[RANKS_MOST][2]; /* pipes of the gates                                       */
     char  name[100];
 } cell;
 
-/* The victim as a whole is gone; one connection suffers; nothing is lost. */
+/* The whole victim fails; one connection fails; nothing is lost. */
 static bool is_gone(fault f) { return f <= DROP; }
 static bool is_of_connection(fault f) { return f >= RESET && f <= GARBAGE; }
 static bool is_harmless(fault f) { return f >= SLOW; }
@@ -70,14 +70,14 @@ static bool is_of_start(phase p) { return p <= TABLE; }
 
 static bool is_keyed(const cell *c) { return strncmp(c->security, "open", 4) != 0; }
 
-/* The world may come about all the same: whoever loses the connection to rank 0 early enough calls again, and so does whoever
- * loses any connection before both ends have proved the key. */
+/* The world may form nevertheless: a rank that loses the connection to rank 0 early enough dials again, and so does a rank
+ * that loses any connection before both ends have proved the key. */
 static bool may_recover(const cell *c)
 {
     return is_of_connection(c->fault) && (is_of_start(c->phase) || (c->phase == CONNECT && is_keyed(c)));
 }
 
-/* ---- >>gates: a rank says that it is there, and waits ---- */
+/* ---- >>gates: a rank reports that it has arrived, and waits ---- */
 
 static void tell(const cell *c, int rank) { if (write(c->up[rank][1], "x", 1) != 1) _exit(4); }
 
@@ -136,7 +136,7 @@ static bool is_result(const coll_call *call, const float *recv, int rank, int si
     return true;
 }
 
-/* Is the victim, in the middle of its call, where the fault is to strike?  By the bytes that it has moved. */
+/* Is the victim, in the middle of its call, at the point of the fault?  By the bytes that it has moved. */
 static bool is_there(const cell *c, coll_comm *comm, uint64_t sent_before, uint64_t moved_before)
 {
     const uint64_t part = (uint64_t)LARGE * sizeof(float) / 8;
@@ -148,7 +148,7 @@ static bool is_there(const cell *c, coll_comm *comm, uint64_t sent_before, uint6
     return sent > sent_before;
 }
 
-/* Begin the call, stop within it, and go on when told to. */
+/* Begin the call, stop within it, and go on at a signal. */
 static coll_status run_halting(const cell *c, coll_comm *comm, const coll_call *call, int rank)
 {
     coll_request *r = NULL;

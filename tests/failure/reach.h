@@ -1,5 +1,5 @@
-/* reach.h - the TCP sockets of another process, reached through copies of its descriptors: what a test does to such a copy
- * happens to the connection, and the process that owns it learns of it from the kernel alone.  Needs the right to trace it. */
+/* reach.h - the TCP sockets of another process, through copies of its descriptors: an operation on such a copy acts on the
+ * connection, and the process that owns it sees the effect only through the kernel.  Needs the right to trace it. */
 #ifndef TESTS_REACH_H
 #define TESTS_REACH_H
 
@@ -27,20 +27,20 @@ typedef struct reached {
     int state;                                    /* REACH_ESTABLISHED, ...                                   */
     struct sockaddr_in here, there;
     uint64_t acknowledged;                        /* bytes that the other side's kernel has                   */
-    unsigned queued;                              /* listening: connections that nobody has accepted yet      */
-    int unread;                                   /* bytes that have come and were not read                   */
+    unsigned queued;                              /* listening: connections that were not accepted yet        */
+    int unread;                                   /* received bytes that were not read                        */
 } reached;
 
 typedef struct reach { int count; reached at[REACH_MOST]; } reach;
 
-/* The front of the kernel's struct tcp_info, which C libraries have only a part of. */
+/* The front of the kernel's struct tcp_info, of which C libraries declare only a part. */
 typedef struct reach_info {
     uint8_t  state, others[7];
     uint32_t words[24];
     uint64_t pacing, most_pacing, acknowledged, received;
 } reach_info;
 
-/* IPv4, also where it is mapped into IPv6. */
+/* IPv4, also if it is mapped into IPv6. */
 REACH void reach_name(int fd, bool of_peer, struct sockaddr_in *out)
 {
     struct sockaddr_in6 a;
@@ -80,7 +80,7 @@ REACH void reach_end(reach *all)
     all->count = 0;
 }
 
-/* All TCP sockets that this process has open now.  Gives how many. */
+/* All TCP sockets that this process has open now.  Returns how many. */
 REACH int reach_into(pid_t pid, reach *all)
 {
     char path[40];
@@ -105,7 +105,7 @@ REACH int reach_into(pid_t pid, reach *all)
     return all->count;
 }
 
-/* ---- >>what can happen to a connection ---- */
+/* ---- >>faults of a connection ---- */
 
 /* Both ends see it reset. */
 REACH bool reach_reset(const reached *r)
@@ -117,7 +117,7 @@ REACH bool reach_reset(const reached *r)
     return !connect(r->fd, &none, sizeof none);
 }
 
-/* This end says no more. */
+/* This end sends no more. */
 REACH bool reach_half_close(const reached *r) { return !shutdown(r->fd, SHUT_WR); }
 
 /* Bytes that the owner never sent.  false: there is no room for a single one. */

@@ -1,5 +1,5 @@
-/* test_allocations.c - memory is the caller's: every allocation in turn is refused, and what follows is an error and its
- * sentence, with nothing lost and nobody left waiting.
+/* test_allocations.c - the caller may provide the allocator: each allocation in turn fails.  The call must return an error with a
+ * sentence; nothing is leaked, and no rank waits for ever.
  *
  *     test_allocations [WORLD,...]                  of alone, threads, sim, tcp, joined; with all of them where none is named */
 #define COLL_IMPLEMENTATION
@@ -9,7 +9,7 @@
 #include "../support/support.h"
 #include "../support/purse.h"
 
-/* ---- >>what a rank does: each step is a status ---- */
+/* ---- >>steps of a rank: each returns a status ---- */
 
 enum { N = 700, RANKS_MOST = 4 };
 
@@ -17,7 +17,7 @@ typedef struct work {
     coll_comm *comm;
     int   rank, size;
     bool  is_told;                                /* a failure has its sentence, elsewhere than in comm       */
-    const coll_allocator *allocator;              /* the purse                                                */
+    const coll_allocator *allocator;              /* the one that counts and refuses allocations              */
     float in[RANKS_MOST * N], out[RANKS_MOST * N];
 } work;
 
@@ -31,14 +31,14 @@ static coll_status finish(coll_request *r)
     return status;
 }
 
-/* A call that is left out of the library is refused, unless it has no memory to begin with. */
+/* A call that is compiled out returns COLL_ERR_UNSUPPORTED, unless it fails for lack of memory first. */
 static coll_status if_there(coll_kind kind, coll_status status)
 {
     if (there_kind(kind)) return status;
     return status == COLL_ERR_UNSUPPORTED ? COLL_OK : status == COLL_OK ? COLL_ERR_ARGUMENT : status;
 }
 
-/* The call; of one that has been left out this is expected to be said. */
+/* The call; if it is compiled out, it must fail with that error. */
 static coll_status run_there(work *w, const coll_call *call)
 {
     const there_lack lack = there_call(call);
@@ -106,7 +106,7 @@ static coll_status step_neighbors(work *w)
     return if_there(COLL_NEIGHBOR_ALLGATHER, coll_neighbor_allgather(w->comm, w->in, w->out, N, COLL_F32));
 }
 
-/* Its own failures have their sentence there. */
+/* The sentence of its own failures is there. */
 static coll_status sum_on(coll_comm *comm, work *w)
 {
     const coll_status status = coll_allreduce(comm, w->in, w->out, N, COLL_F32, COLL_SUM);
@@ -137,7 +137,7 @@ static coll_status step_list(work *w)
     return if_there(COLL_ALLREDUCE_LIST, coll_run(w->comm, &call));
 }
 
-/* Blocks of lengths of their own: i + 1 and more elements from rank or for rank i. */
+/* Blocks of different lengths: i + 1 and more elements from rank i or for rank i. */
 static coll_status step_listed(work *w)
 {
     size_t each[RANKS_MOST], same[RANKS_MOST], places[RANKS_MOST];
@@ -161,7 +161,7 @@ static coll_status step_listed(work *w)
     return run_there(w, &call);
 }
 
-/* Sums in ways of their own: reproducible, to groups of 8 bits with what they leave out, at random, of long elements. */
+/* Sums with special settings: reproducible, grouped with 8-bit floats and error feedback, stochastic rounding, long elements. */
 static coll_status step_numbers(work *w)
 {
     coll_call call = { .kind = COLL_ALLREDUCE, .send = w->in, .recv = w->out, .count = N, .type = COLL_F32, .op = COLL_SUM };
@@ -178,7 +178,7 @@ static coll_status step_numbers(work *w)
     return if_there(COLL_REDUCE_SCATTER, coll_reduce_scatter(w->comm, w->in, w->out, N, COLL_F32, COLL_AVG));
 }
 
-/* Communicators of some ranks, and of those of a host. */
+/* Communicators of some ranks, and of the ranks of a host. */
 static coll_status step_created(work *w)
 {
     const int ranks[2] = { w->size - 1, 0 };
@@ -193,7 +193,7 @@ static coll_status step_created(work *w)
     return status;
 }
 
-/* Many requests, of this communicator and of a coll_init that has nothing to do with it. */
+/* Many requests, of this communicator and of an independent coll_init. */
 static coll_status step_any(work *w)
 {
     enum { MANY = 24 };
@@ -210,7 +210,7 @@ static coll_status step_any(work *w)
     }
     for (int i = 0; i < made && status == COLL_OK; i++) status = coll_wait_any(made, all, &index);
     w->is_told = status < 0 && (*coll_error(NULL) || (alone && *coll_error(alone)));
-    for (int i = 0; i < made; i++) (void)coll_wait(all[i]);       /* their buffers are about to go            */
+    for (int i = 0; i < made; i++) (void)coll_wait(all[i]);       /* their buffers are about to be freed      */
     for (int i = 0; i < made; i++) coll_request_free(all[i]);
     if (alone) coll_free(alone);
     return status;
@@ -327,7 +327,7 @@ static void *member_main(void *at)
     return NULL;
 }
 
-/* What would be a process: two ranks that are threads. */
+/* In the place of a process: two ranks that are threads. */
 static void *joined_main(void *at)
 {
     tcp_rank *const r = (tcp_rank *)at;
@@ -345,8 +345,8 @@ static void *joined_main(void *at)
     return NULL;
 }
 
-/* Two over TCP, of which one has the purse: ranks, or what would be processes of two ranks each.  The other waits for one that
- * cannot even begin until the start_timeout_ms are over: so only the first steps are refused what opening takes. */
+/* Two over TCP, one with the counted allocator: ranks, or groups of two ranks each in the place of a process.  The other waits
+ * for one that cannot start, until start_timeout_ms are over: so only the first steps refuse the allocations of opening. */
 static void run_two(trial *t, const coll_allocator *allocator, int each)
 {
     tcp_rank ranks[2];
@@ -380,7 +380,7 @@ static void run_trial(trial *t)
     }
 }
 
-/* Refuse the first, the second, and so on, until there are no more. */
+/* Refuse the first allocation, the second, and so on, until a run needs fewer. */
 static void refuse_each(const char *world, int number)
 {
     trial t = { .world = world, .step = number };

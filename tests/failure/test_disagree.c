@@ -1,9 +1,9 @@
-/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  Some rank must
- * get an error, from that call, from the next one, or from coll_free.  And where all agree, nobody gets one.  Nor does a rank
- * end a call well that it begins when others have given that call up.
+/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  A rank must get
+ * an error, from that call, from the next one, or from coll_free.  If all agree, no rank gets one.  No rank completes a call with
+ * COLL_OK if it begins it after others have abandoned it.
  *
  *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 40; 0: all of them)
- *                                                        list: print each case in which nobody is told
+ *                                                        list: print each case in which no rank gets an error
  *
  * Every case is a world of its own.  COLL_TEST_SEED repeats a run. */
 #define _DEFAULT_SOURCE 1
@@ -22,8 +22,8 @@ enum { RANKS_MOST = 8, COUNT_MOST = 40000, CALLS_MOST = 3, CASE_SECONDS = 20, ST
 typedef enum wrong { NOTHING, ROOT, COUNT, TYPE, OP, KIND, WRONGS } wrong;
 static const char *const wrong_names[] = { "nothing", "root", "count", "type", "op", "kind" };
 
-/* What follows the call in which one rank errs: nothing, the same call again (the rank errs again), the same on which all agree,
- * or a barrier. */
+/* What follows the call in which one rank errs: nothing, the same call again (the rank errs again), the same call without an
+ * error, or a barrier. */
 typedef enum then { FREE, AGAIN, RIGHT, BARRIER, THENS } then;
 static const char *const then_names[] = { "coll_free", "the same again", "the same rightly", "a barrier" };
 
@@ -51,7 +51,7 @@ typedef struct scenario {
     size_t    count;
     const char *algorithm;
     bool      is_derived;                         /* in a communicator that was made by coll_dup              */
-    int       late, late_us;                      /* this rank comes so much later                            */
+    int       late, late_us;                      /* the delay of this rank                                   */
 } scenario;
 
 static bool is_rooted(coll_kind kind)
@@ -66,7 +66,7 @@ static bool reduces(coll_kind kind)
         || kind == COLL_EXSCAN;
 }
 
-/* Does one rank err in this way in this call, so that others could have noticed? */
+/* Does one rank err in this way in this call, so that others could detect it? */
 static bool is_a_case(const scenario *s)
 {
     const bool is_v = s->kind == COLL_GATHERV || s->kind == COLL_SCATTERV;
@@ -74,7 +74,7 @@ static bool is_a_case(const scenario *s)
     if (s->what == ROOT && !is_rooted(s->kind)) return false;
     if (s->what == OP && !reduces(s->kind)) return false;
     if ((s->what == COUNT || s->what == TYPE) && s->kind == COLL_BARRIER) return false;
-    if (s->what == COUNT && is_v && s->odd == s->root) return false;         /* the others are right with theirs, each      */
+    if (s->what == COUNT && is_v && s->odd == s->root) return false;         /* the others have theirs right, each          */
     if (s->next == RIGHT && s->what == NOTHING) return false;
     if (s->algorithm && s->what == KIND) return false;
     return true;
@@ -171,7 +171,7 @@ static void try(const scenario *s)
         bool is_odd = false;
         int first = 0;
         for (int k = 0; k < 4 && !first; k++) first = told[i][k];
-        /* nothing can move any more; or rank 0, which compares those that wait, has left */
+        /* no rank can go on; or rank 0, which compares the waiting calls, has left */
         const bool has_no_judge = !strcmp(s->world, "sim") || (i > 0 && !told[0][0] && !told[0][1] && !told[0][2] && !told[0][3]);
         const bool is_still = first == COLL_ERR_TIMEOUT && has_no_judge;
         is_odd = first != COLL_OK && !is_still && first != COLL_ERR_MISMATCH && first != COLL_ERR_PEER
@@ -185,17 +185,17 @@ static void try(const scenario *s)
     else {
         untold += errors == 0;
         if (lists && errors == 0) printf("%s:%s\n", describe(s), statuses);
-        if (!lists) CHECK(errors > 0, "nobody is told: %s:%s", describe(s), statuses);
+        if (!lists) CHECK(errors > 0, "no rank gets an error: %s:%s", describe(s), statuses);
         CHECK(odd_errors == 0, "%s:%s", describe(s), statuses);
     }
 }
 
-/* Cases in which nobody was told, each tried so many times. */
+/* Cases in which no rank got an error, each tried so many times. */
 static void try_known(const char *world)
 {
     static const struct { scenario s; int times; } known[] = {
         { { .kind = COLL_SCATTERV, .what = ROOT, .next = AGAIN, .size = 2, .odd = 1, .other_root = 1, .count = 1,
-            .is_derived = true }, 100 },          /* coll_free sees first that the other rank has left        */
+            .is_derived = true }, 100 },          /* coll_free first detects that the other rank has left     */
         { { .kind = COLL_BROADCAST, .what = ROOT, .next = AGAIN, .size = 8, .odd = 4, .root = 7, .other_root = 4, .count = 1,
             .algorithm = "tree:2", .is_derived = true }, 5 },         /* no rank waits for another in messages    */
         { { .kind = COLL_BROADCAST, .what = ROOT, .next = BARRIER, .size = 8, .odd = 5, .root = 4, .other_root = 6, .count = 100,
@@ -210,7 +210,7 @@ static void try_known(const char *world)
         }
 }
 
-/* ---- >>a rank that comes when the others have given up ---- */
+/* ---- >>a rank that calls when the others have given up ---- */
 
 enum { LATE_LIMIT_MS = 300, ARRIVES_MS = 50 };
 
@@ -228,10 +228,10 @@ static int late_worker(coll_comm *comm, void *arg)
     (void)arg;
     if (coll_barrier(comm)) return 1;             /* connections are there                                    */
     for (int ms = 0; rank == s->late && atomic_load(&over) < s->size - 1 && ms < 1000 * CASE_SECONDS; ms++) usleep(1000);
-    if (rank == s->late) usleep(1000 * (useconds_t)support_patience(ARRIVES_MS));         /* the news arrives              */
+    if (rank == s->late) usleep(1000 * (useconds_t)support_patience(ARRIVES_MS));         /* the message about it arrives  */
     told[rank][0] = coll_run(comm, &c);
     atomic_fetch_add(&over, 1);
-    while (rank != s->late && atomic_load(&over) < s->size) usleep(1000);          /* nobody leaves before            */
+    while (rank != s->late && atomic_load(&over) < s->size) usleep(1000);          /* no rank leaves before           */
     return 0;
 }
 
@@ -254,7 +254,7 @@ static void try_late(const char *world)
             support_on_free = NULL;
             CHECK(support_run_config(world, s.size, &config, late_worker, NULL) == 0, "%s", describe(&s));
             for (int i = 0; i < s.size; i++) failed += i != s.late && told[i][0] == COLL_ERR_TIMEOUT;
-            CHECK(failed == 0 || told[s.late][0] == COLL_ERR_TIMEOUT, "%s: %s: %d ranks gave up, and rank %d, which came later, "
+            CHECK(failed == 0 || told[s.late][0] == COLL_ERR_TIMEOUT, "%s: %s: %d ranks failed, and the late rank %d "
                   "has %d", world, coll_kind_name(s.kind), failed, s.late, told[s.late][0]);
         }
 }
@@ -267,13 +267,13 @@ static unsigned drawn(unsigned below)
     return (unsigned)((state >> 33) % below);
 }
 
-/* What is not enumerated. */
+/* Not enumerated: these cases are drawn at random. */
 static void draw_rest(scenario *s)
 {
     s->odd = (int)drawn((unsigned)s->size);
     s->root = (int)drawn((unsigned)s->size);
     s->other_root = (s->root + 1 + (int)drawn((unsigned)s->size - 1)) % s->size;
-    if (drawn(2)) s->other_root = s->odd == s->root ? s->other_root : s->odd;             /* it takes itself for the root */
+    if (drawn(2)) s->other_root = s->odd == s->root ? s->other_root : s->odd;             /* it acts as the root */
     s->late = (int)drawn((unsigned)s->size);
     s->late_us = drawn(3) ? 0 : (int)drawn(3000);
     s->is_derived = drawn(3) == 0;
@@ -304,7 +304,7 @@ static void try_some(const char *world, int cases)
     while (cases > 0) {
         scenario s = { .world = world, .kind = kinds[drawn(KINDS)], .what = (wrong)drawn(WRONGS), .next = (then)drawn(THENS),
                        .size = sizes[drawn(sizeof sizes / sizeof *sizes)], .count = counts[drawn(4)] };
-        if (drawn(2)) s.what = ROOT, s.kind = kinds[drawn(6)];        /* most of what a rank could overlook              */
+        if (drawn(2)) s.what = ROOT, s.kind = kinds[drawn(6)];        /* most mistakes that a rank could overlook        */
         draw_rest(&s);
         if (!is_a_case(&s)) continue;
         try(&s);
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
         if (strcmp(world, "sim")) try_late(world);
         if (cases > 0) try_some(world, cases);
         else try_all(world);
-        printf("%s: %d cases, nobody is told in %d\n", world, tried, untold);
+        printf("%s: %d cases, no rank gets an error in %d\n", world, tried, untold);
     }
     return CHECK_DONE();
 }

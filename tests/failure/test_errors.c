@@ -5,7 +5,7 @@
  *
  * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name and the cases
  * behind it still run.  The ranks of a case are threads of that process, over memory or over TCP on the loopback; ranks that
- * are killed, and the meeting of ranks, are the business of test_faults.c.
+ * are killed, and the start of ranks, are in test_faults.c.
  */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
@@ -186,7 +186,7 @@ static void check_wrappers(coll_comm *comm)
           coll_recv(comm, y, 4, COLL_F32, -1, 0) == ARGUMENT && coll_irecv(comm, NULL, 4, COLL_F32, 0, 0, &r) == ARGUMENT &&
           coll_sendrecv(comm, x, 4, 0, x, 4, 0, COLL_F32, 0) == ARGUMENT && coll_isendrecv(comm, x, 4, 0, y, 4, 3, COLL_F32, 0,
                   &r) == ARGUMENT &&
-          r == NULL, "%s: a wrapper lets a wrong argument pass: %s", case_name, coll_error(comm));
+          r == NULL, "%s: a wrapper accepts a wrong argument: %s", case_name, coll_error(comm));
     CHECK(coll_run(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_run of NULL: %s", case_name,
           coll_error(comm));
     CHECK(coll_start(comm, NULL, &r) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_start of NULL: %s", case_name,
@@ -259,7 +259,7 @@ static void nulls_case(const void *arg)
     CHECK(coll_spawn(0, never, NULL, NULL) == ARGUMENT && coll_spawn(-1, never, NULL, NULL) == ARGUMENT,
           "coll_spawn(0): %s", coll_error(NULL));
     CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") &&
-          !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of what there is not");
+          !strcmp(coll_op_name((coll_op)99), "?") && *coll_status_text((coll_status)-99), "names of unknown values");
 }
 
 /* ---- >>mismatch: ranks that make different calls ---- */
@@ -339,12 +339,12 @@ static void mismatch_worker(coll_comm **at, void *arg)
     const coll_call next = !row->is_swapped ? barrier : is_odd ? row->usual : row->odd;
     const coll_status first = call_on(comm, is_odd ? row->odd : row->usual);
     coll_status second = first ? first : call_on(comm, next);
-    /* a third rank may have had all it needed for two calls before the disagreement was met */
+    /* a third rank may have had all it needed for two calls before the disagreement was detected */
     for (int i = 0; i < 2 && second == COLL_OK; i++) second = coll_barrier(comm);
 
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), row->words, 3), "%s: rank %d has %d, %d: \"%s\"",
           case_name, coll_rank(comm), (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d knows after %d ms", case_name, coll_rank(comm),
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d got the error after %d ms", case_name, coll_rank(comm),
           (int)(now_ms() - began));
     if (second) check_ended(comm, second, row->name);
     timed_free(at, row->name);
@@ -406,7 +406,7 @@ static void message_worker(coll_comm **at, void *arg)
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"",
           case_name,
           last + 1, l->name, rank, (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1,
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d failed after %d ms", case_name, last + 1,
           l->name, rank, (int)(now_ms() - began));
     if (second) check_ended(comm, second, l->name);
     coll_request_free(sending);
@@ -493,7 +493,7 @@ static void departure_worker(coll_comm **at, void *arg)
         CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaving),
               "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
               case_name, size, d->name, d->leaving, rank, (int)status, coll_error(comm));
-        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d knows after %d ms",
+        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d got the error after %d ms",
               case_name, size, d->name, d->leaving,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
@@ -504,7 +504,7 @@ static void departure_worker(coll_comm **at, void *arg)
     free(recv);
 }
 
-/* In good order: the rank that leaves is done, the others exchange messages in a ring without it. */
+/* A normal end: the rank that leaves has completed its calls, the others exchange messages in a ring without it. */
 static void ring_worker(coll_comm **at, void *arg)
 {
     const int leaving = *(const int *)arg, size = coll_size(*at), rank = coll_rank(*at);
@@ -551,7 +551,7 @@ static void leaving_case(const void *arg)
     }
 }
 
-/* Rank 0, which passes on who leaves, has left; then the last rank leaves, and those between still wait for it. */
+/* Rank 0, which reports leaving ranks, has left; then the last rank leaves, and those between still wait for it. */
 static void after_zero_worker(coll_comm **at, void *arg)
 {
     departure *d = arg;
@@ -603,7 +603,7 @@ typedef struct deadline {
     bool        is_request, is_configured;        /* waited for; by stall_timeout_ms instead of timeout_ms    */
     enum { WAITED, TESTED, TESTED_AMONG_OTHERS } by;              /* a request                               */
     int         late;
-    event       over;                             /* raised by each rank whose time was up                    */
+    event       over;                             /* raised by each rank that has timed out                   */
 } deadline;
 
 static const deadline deadlines[] = {
@@ -627,7 +627,7 @@ static const deadline deadlines[] = {
 };
 enum { DEADLINE_COUNT = sizeof deadlines / sizeof *deadlines };
 
-/* How a request ends; of one that is tested too, which has to be long before the suite is given up. */
+/* How a request ends; it is also tested, and must end long before the suite's time limit. */
 static coll_status deadline_end(const deadline *d, coll_request *r)
 {
     const int64_t began = now_ms();
@@ -662,7 +662,7 @@ static void deadline_worker(coll_comm **at, void *arg)
     const int64_t began = now_ms();
     if (d->is_request) status = coll_start(comm, &call, &r) ? COLL_ERR_ABORTED : deadline_end(d, r);
     else status = coll_run(comm, &call);
-    /* all that the late rank needs of the others may be there: that one call then succeeds, but none after it */
+    /* all messages from the late rank's peers may have arrived: that one call then succeeds, but none after it */
     if (rank == d->late && status == COLL_OK) status = coll_barrier(comm);
     const int ms = (int)(now_ms() - began);
     if (rank != d->late) event_raise(&d->over);
@@ -670,9 +670,9 @@ static void deadline_worker(coll_comm **at, void *arg)
           "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
           case_name, size, d->name, d->late, rank, (int)status, ms, coll_error(comm));
     if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= support_patience(2 * LIMIT_MS),
-                               "%s of %d: %s, rank %d is late: rank %d gives up after %d ms", case_name, size,
+                               "%s of %d: %s, rank %d is late: rank %d failed after %d ms", case_name, size,
                                d->name, d->late, rank, ms);
-    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d knows after %d ms", case_name, size, d->name,
+    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d failed after %d ms", case_name, size, d->name,
                rank, ms);
     if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name",
                                case_name, size, d->name,
@@ -713,7 +713,7 @@ static void abandoned_worker(coll_comm **at, void *arg)
 
     (void)arg;
     check_works(comm, "the start");
-    event_raise(&has_started);                    /* nobody must still be in there when rank 0 leaves         */
+    event_raise(&has_started);                    /* no rank may be inside the call when rank 0 leaves        */
     if (coll_rank(comm) == 0) {
         event_await(&has_started, coll_size(comm));
         CHECK(coll_iallreduce(comm, a, b, 4, COLL_F32, COLL_SUM, &r[0]) == COLL_OK && coll_iallgather(comm, a, c, 4, COLL_F32,
@@ -732,7 +732,7 @@ static void abandoned_worker(coll_comm **at, void *arg)
         return;
     }
     event_await(&has_left, 1);
-    /* what rank 0 had sent before may suffice for those that it has started, but then nothing more comes */
+    /* the messages of rank 0 may suffice for the requests that it has started, but no more come */
     for (int i = 0; i < 4 && status == COLL_OK; i++)
         status = i == 0 ? coll_allreduce(comm, a, b, 4, COLL_F32, COLL_SUM) : i == 1 ? coll_allgather(comm, a, c, 4, COLL_F32)
             : coll_barrier(comm);
@@ -755,7 +755,7 @@ static void received_worker(coll_comm **at, void *arg)
     CHECK(coll_irecv(comm, b, 8, COLL_F32, peer, 3, &r[0]) == COLL_OK && coll_received(r[0], &source, &tag, &count) == ARGUMENT
           && source == -9 && tag == -9 &&
           count == 99 && *coll_error(NULL), "%s: coll_received of an unfinished receive: %s", case_name, coll_error(NULL));
-    check_works(comm, "two receives");            /* nothing is sent before both have looked                  */
+    check_works(comm, "two receives");            /* no message is sent before both have tested               */
     CHECK(coll_isend(comm, a, 4, COLL_F32, peer, 3, &r[1]) == COLL_OK && coll_ibarrier(comm, &r[2]) == COLL_OK
           && coll_wait_all(3, r) == COLL_OK,
           "%s: an exchange: %s", case_name, coll_error(comm));
@@ -801,9 +801,9 @@ static void blocked_worker(coll_comm **at, void *arg)
         event_await(&is_inside, 1);
         status = coll_send(comm, &token, 1, COLL_I32, 0, 1);
     } else {
-        token = 0;                                /* the other thread may be inside when we come              */
+        token = 0;                                /* the other thread may be inside the library now           */
         while ((status = coll_recv(comm, &token, 1, COLL_I32, 1, 1)) == ARGUMENT) sched_yield();
-        event_await(&is_inside, 1);               /* the other thread is through, before this one frees       */
+        event_await(&is_inside, 1);               /* the other thread has returned, before this one frees     */
     }
     CHECK(status == COLL_OK && token == 11, "%s: rank %d has %d: %s", case_name, coll_rank(comm), (int)status, coll_error(comm));
     check_works(comm, "a second thread");
@@ -880,7 +880,7 @@ static void fork_case(const void *arg)
     CHECK(coll_test(pending) == COLL_PENDING, "%s: the parent's request has %d", case_name, (int)coll_test(pending));
     CHECK(coll_ibarrier(members[1].comm, &other) == COLL_OK, "%s: rank 1: %s", case_name, coll_error(members[1].comm));
     case_step = "the barrier behind the fork";
-    for (bool is_over = false; !is_over; sched_yield()) {         /* both have to be moved on                 */
+    for (bool is_over = false; !is_over; sched_yield()) {         /* both must make progress                  */
         const bool is_over_here = coll_test(pending) != COLL_PENDING, is_over_there = coll_test(other) != COLL_PENDING;
         is_over = is_over_here && is_over_there;
     }

@@ -1,6 +1,6 @@
-/* test_failure.c - what becomes of a job when something goes wrong: ranks are processes that are killed, stopped or cut off, at
- * every phase.  All survivors name the same rank in the same words within liveness_timeout_ms and a little, leave within 2 s,
- * and go on without it (coll_shrink).
+/* test_failure.c - failures of a job: ranks are processes that are killed, stopped or cut off, in every phase.  All
+ * survivors report the same rank with the same sentence within liveness_timeout_ms and a little, leave within 2 s, and go on
+ * without it (coll_shrink).
  *
  *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, tcp-hub, threads
  *                                                       PART: ends, alive, orphans, abort, shrink, paths, astray, dump, stall
@@ -23,13 +23,13 @@ enum { RANKS_MOST = 8, CASE_SECONDS = 40, RANK_SECONDS = 25, LARGE = 1 << 20, LI
 typedef enum phase { MEETING, IDLE, WAITING, ASKING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
 
 static const char *const phase_names[] = {
-    "while the job meets", "while the others compute", "while the others wait",
+    "during the start", "while the others compute", "while the others wait",
     "while the others wait for its message", "at the first byte of an allreduce",
     "in the middle of an allreduce", "between two calls", "while the others leave"
 };
 
 typedef struct report {
-    coll_status status, later, shrunk, again;     /* of the call that had to fail; the next; of coll_shrink; of its calls */
+    coll_status status, later, shrunk, again;     /* of the call that must fail; the next; of coll_shrink; of its calls */
     int         rank, size, failed[RANKS_MOST], failed_count, lost_count, wrong;
     int         done;                             /* this rank has ended                                      */
     int64_t     known_ms, free_ms;
@@ -37,11 +37,11 @@ typedef struct report {
 } report;
 
 typedef struct board {
-    int64_t event_ms;                             /* when the victim met its fate                             */
+    int64_t event_ms;                             /* when the victim was killed or stopped                    */
     pid_t   pids[RANKS_MOST];
     int     ports[2];                             /* of the listeners of ranks 1 and 2                        */
     report  ranks[RANKS_MOST];
-    char    lines[2048];                          /* what was said on the log                                 */
+    char    lines[2048];                          /* the text of the log                                      */
 } board;
 
 static board *shared;
@@ -51,11 +51,11 @@ typedef struct scene {
     phase phase;
     int   rounds;                                 /* shrink: so often                                         */
     bool  is_silent;                              /* liveness_timeout_ms < 0                                  */
-    bool  is_on_the_wire;                         /* ranks of a host do not meet in memory                    */
+    bool  is_on_the_wire;                         /* ranks of a host do not share memory                      */
     bool  is_orphaned;                            /* rank 0 has left before                                   */
     const char *key;
     char  address[64];
-    int   ready[2], go[2];                        /* pipes: a byte from each rank that is there; one for each that may go on */
+    int   ready[2], go[2];                        /* pipes: a byte from each waiting rank; one for each that may go on */
 } scene;
 
 static void pipe_put(const int *ends) { (void)!write(ends[1], "x", 1); }
@@ -94,7 +94,7 @@ static coll_comm *join(const scene *s, int rank, report *r)
     return comm;
 }
 
-/* What the communicator says of its end. */
+/* The error of the communicator that has ended. */
 static void note_failure(coll_comm *comm, report *r, coll_status status)
 {
     r->status = status;
@@ -136,7 +136,7 @@ static void end_within(const scene *s, coll_comm *comm, const float *in, float *
         meet_fate(s);
         break;
     }
-    (void)coll_wait(r);                           /* of one that was stopped, and goes on                      */
+    (void)coll_wait(r);                           /* of a rank that was stopped, and goes on                   */
     coll_request_free(r);
 }
 
@@ -146,8 +146,8 @@ static void victim_main(const scene *s, coll_comm *comm, const float *in, float 
     if (s->phase == HEADER) end_within(s, comm, in, out, 0);
     else if (s->phase == PAYLOAD) end_within(s, comm, in, out, 100000);
     else meet_fate(s);
-    coll_status status = COLL_OK;                 /* only one that was stopped comes here                     */
-    while (status == COLL_OK) status = coll_barrier(comm);        /* what the others had sent may do for one of them  */
+    coll_status status = COLL_OK;                 /* only a rank that was stopped gets here                   */
+    while (status == COLL_OK) status = coll_barrier(comm);        /* data sent by the others may complete it for one  */
     note_failure(comm, r, status);
     leave(comm, r);
 }
@@ -161,7 +161,7 @@ static void survivor_main(const scene *s, coll_comm *comm, const float *in, floa
         return;
     }
     if (s->phase == WAITING || s->phase == ASKING || s->phase == IDLE) pipe_put(s->ready);
-    if (s->phase == IDLE) pipe_await(s->go, 1);   /* as long as it takes the victim to be missed              */
+    if (s->phase == IDLE) pipe_await(s->go, 1);   /* as long as detection of the victim takes                 */
     if (s->phase == ASKING) status = coll_recv(comm, out, 1, COLL_F32, s->victim, 0);
     if (s->phase == HEADER || s->phase == PAYLOAD) status = coll_allreduce(comm, in, out, LARGE, COLL_F32, COLL_SUM);
     while (status == COLL_OK) status = coll_barrier(comm);
@@ -224,7 +224,7 @@ static void check_survivor(const scene *s, int rank, int other)
     if (s->phase == TEARDOWN) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, s->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
-    CHECK(!strcmp(r->cause, o->cause), "%s: rank %d says \"%s\", rank %d \"%s\"", case_name, rank, r->cause, other, o->cause);
+    CHECK(!strcmp(r->cause, o->cause), "%s: rank %d has \"%s\", rank %d \"%s\"", case_name, rank, r->cause, other, o->cause);
     CHECK(strstr(r->cause, "pid ") && strstr(r->cause, "127.0.0.1:"), "%s: no process and address in \"%s\"", case_name,
           r->cause);
     CHECK(r->failed_count >= 1 && r->failed[0] == s->victim, "%s: rank %d: %d failed ranks, the first is %d", case_name, rank,
@@ -232,7 +232,7 @@ static void check_survivor(const scene *s, int rank, int other)
     CHECK(r->later == r->status && r->wrong == 0, "%s: rank %d: later %d, %d inputs changed", case_name, rank, (int)r->later,
           r->wrong);
     if (s->phase != IDLE)
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, rank,
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d got the error after %d ms", case_name, rank,
               (int)r->known_ms);
 }
 
@@ -257,7 +257,7 @@ static void end_case(const void *arg)
         start_rank(&s, i, rank_main);
     case_step = "the end of the victim";
     CHECK(waitpid(shared->pids[s.victim], NULL, WUNTRACED) == shared->pids[s.victim], "%s: waitpid", case_name);
-    if (s.phase == IDLE) {                        /* somebody else than the caller's threads must notice it   */
+    if (s.phase == IDLE) {                        /* another thread than the caller's must detect it          */
         case_step = "the survivors compute";
         (void)poll(NULL, 0, s.signal == SIGSTOP ? LIVENESS_MS + SLACK_MS / 2 : 100);
         for (int i = 1; i < s.size; i++) pipe_put(s.go);
@@ -276,20 +276,20 @@ static void end_case(const void *arg)
               (int)r->status, r->cause);
 }
 
-/* Rank 1 of 3 ends some time while the others come. */
+/* Rank 1 of 3 ends at a random time while the others connect. */
 static void meeting_case(const void *arg)
 {
     scene s = *(const scene *)arg;
 
     open_scene(&s);
     for (int i = 0; i < 2; i++) start_rank(&s, i, rank_main);
-    (void)poll(NULL, 0, 60);                      /* before or after it has come: both are to be told         */
+    (void)poll(NULL, 0, 60);                      /* before or after it connected: either is reported         */
     kill(shared->pids[1], s.signal);
     shared->event_ms = now_ms();
     if (s.signal == SIGKILL) (void)waitpid(shared->pids[1], NULL, 0);
     start_rank(&s, 2, rank_main);
-    if (s.signal == SIGKILL) {                    /* one that has died may come again, and all is well        */
-        case_step = "it comes again";
+    if (s.signal == SIGKILL) {                    /* a rank that has died may be started again                */
+        case_step = "it connects again";
         start_rank(&s, 1, rank_main);
         while (!__atomic_load_n(&shared->lines[0], __ATOMIC_RELAXED) && shared->ranks[2].done == 0 && shared->ranks[0].rank == 0
                && waitpid(shared->pids[1], NULL, WNOHANG) == 0 && now_ms() - shared->event_ms < 1500) sched_yield();
@@ -309,12 +309,12 @@ static void run_ends(void)
     static const int victims[] = { 0, 2 };
     char name[160];
 
-    const bool is_all = strcmp(world, "tcp-uring") != 0;          /* there, where the ring has something to give back */
+    const bool is_all = strcmp(world, "tcp-uring") != 0;          /* io_uring: phases with requests in the ring */
 
     for (int stops = 0; stops < 2; stops++) {
         for (int p = IDLE; p < PHASE_COUNT; p++) {
             if (!is_all && p != WAITING && p != ASKING && p != PAYLOAD) continue;
-            if (!strcmp(world, "tcp-hub") && (p == HEADER || p == PAYLOAD)) continue;     /* which is seen on the wire only */
+            if (!strcmp(world, "tcp-hub") && (p == HEADER || p == PAYLOAD)) continue;     /* only messages have them */
             for (int v = 0; v < 2; v++) {
                 const scene s = { .size = 4, .victim = victims[v], .signal = stops ? SIGSTOP : SIGKILL, .phase = (phase)p };
                 snprintf(name, sizeof name, "rank %d of 4 is %s %s", s.victim, stops ? "stopped" : "killed", phase_names[p]);
@@ -337,13 +337,13 @@ static void alive_rank(const scene *s, int rank)
 
     comm = join(s, rank, r);
     if (!comm) _exit(1);
-    if (rank == 1) {                              /* computes, and calls nothing                              */
+    if (rank == 1) {                              /* computes, and makes no call                              */
         const int64_t until = now_ms() + 3 * LIVENESS_MS;
         while (now_ms() < until) n = 1;
     }
     r->status = coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM);
     if (r->status == COLL_OK) r->status = coll_split(comm, rank == 1, 0, &part);
-    if (rank != 1) {                              /* rank 1 has left, in good order, when these go on         */
+    if (rank != 1) {                              /* rank 1 has left normally before these go on              */
         if (r->status == COLL_OK) r->status = coll_barrier(part);
         pipe_await(s->go, 1);
         if (r->status == COLL_OK) r->status = coll_barrier(part);
@@ -368,7 +368,7 @@ static void alive_case(const void *arg)
               case_name, i, (int)shared->ranks[i].status, (int)shared->ranks[i].free_ms, shared->ranks[i].sentence);
 }
 
-/* ---- >>orphans: rank 0 has left in good order, and no longer judges who lives ---- */
+/* ---- >>orphans: rank 0 has left normally, and no longer detects failures ---- */
 
 /* What an orphan does while the victim is stopped, or computes. */
 static coll_status orphan_waits(const scene *s, int rank, coll_comm *comm, coll_comm *part, float *out)
@@ -426,7 +426,7 @@ static void orphans_case(const void *arg)
     if (!s.signal) return;
     CHECK(strstr(shared->ranks[s.size - 1].cause, "no heartbeat"), "%s: \"%s\"", case_name, shared->ranks[s.size - 1].cause);
     kill(shared->pids[s.victim], SIGCONT);
-    case_step = "the victim that goes on, and may find that nobody is there any more";
+    case_step = "the victim that goes on, after all others may have left";
     (void)waitpid(shared->pids[s.victim], NULL, 0);
     const report *r = &shared->ranks[s.victim];
     CHECK(r->done && r->status < 0, "%s: the victim has %d: \"%s\"", case_name, (int)r->status, r->cause);
@@ -501,15 +501,15 @@ static void orphan_case(const void *arg)
           && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name,
           (int)one->status, one->sentence);
     const bool is_told = two->status == COLL_ERR_ABORTED && strstr(two->sentence, "rank 1 gave up: the user pressed ^C");
-    const bool is_alone = two->status == COLL_ERR_PEER && names_rank(two->sentence, 1);       /* it had not asked yet */
+    const bool is_alone = two->status == COLL_ERR_PEER && names_rank(two->sentence, 1);       /* it had not sent its query yet */
     CHECK(two->done && !two->wrong && (is_told || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
           two->sentence);
     CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
-          "%s: they know after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
+          "%s: they got the error after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
 }
 
-/* Ranks 0 and 1 wait in a barrier, and `caller` is sent a signal.  Rank 2 computes; unless it is the caller, it is stopped, too,
- * and has heard of nothing when it comes.  It may then finish this one barrier, which all have entered, and no other. */
+/* Ranks 0 and 1 wait in a barrier, and `caller` gets a signal.  Rank 2 computes; unless it is the caller, it is stopped, too,
+ * and has no report when it goes on.  It may then finish this one barrier, which all have entered, and no other. */
 static void abort_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -535,13 +535,13 @@ static void abort_case(const void *arg)
     open_scene(&s);
     for (int i = 0; i < 3; i++)
         start_rank(&s, i, abort_rank);
-    case_step = "all are there";
+    case_step = "all are ready";
     pipe_await(s.ready, 3);
-    (void)poll(NULL, 0, 200);                     /* now they sleep; were they awake, it would work as well   */
+    (void)poll(NULL, 0, 200);                     /* now they sleep; awake ranks would abort as well          */
     shared->event_ms = now_ms();
     if (caller != 2) kill(shared->pids[2], SIGSTOP);
     kill(shared->pids[caller], SIGUSR1);
-    case_step = "those who wait";
+    case_step = "the ranks that wait";
     for (int i = 0; i < 2; i++) (void)waitpid(shared->pids[i], NULL, 0);
     pipe_put(s.go);
     kill(shared->pids[2], SIGCONT);
@@ -553,14 +553,14 @@ static void abort_case(const void *arg)
         snprintf(word, sizeof word, "rank %d gave up: the user pressed ^C", caller);
         CHECK(r->done && r->status == COLL_ERR_ABORTED && strstr(r->sentence, word), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d knows after %d ms", case_name, i,
+        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d got the error after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }
 
 /* ---- >>shrink ---- */
 
-/* Every collective gives what it should among `n` ranks; how many do not. */
+/* Calls every collective.  Returns how many had a wrong result. */
 static int try_all(coll_comm *comm)
 {
     enum { COUNT = 1000 };
@@ -588,7 +588,7 @@ static int try_all(coll_comm *comm)
     return wrong;
 }
 
-/* Round after round the last rank but one of those who are left meets its fate, in the first round the victim. */
+/* Round after round the last but one of the remaining ranks is killed or stopped, in the first round the victim. */
 static void shrink_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -620,7 +620,7 @@ static void shrink_case(const void *arg)
 {
     scene s = *(const scene *)arg;
     int expected = 0, survivors = 0;
-    const bool may = s.size > 2 || s.victim != 0; /* of two halves the one with rank 0 goes on                */
+    const bool may = s.size > 2 || s.victim != 0; /* of two halves, the one with rank 0 goes on               */
 
     open_scene(&s);
     const int64_t began = now_ms();
@@ -633,7 +633,7 @@ static void shrink_case(const void *arg)
         if (pid > 0 && WIFEXITED(status)) survivors++;
         if (pid <= 0) break;
     }
-    CHECK(survivors == s.size - s.rounds, "%s: %d ranks came to their end", case_name, survivors);
+    CHECK(survivors == s.size - s.rounds, "%s: %d ranks ended", case_name, survivors);
     for (int i = 0; i < s.size; i++) {
         const report *r = &shared->ranks[i];
         if (!r->done) continue;
@@ -707,7 +707,7 @@ static void run_shrink(void)
     run_case_within(CASE_SECONDS, shrink_case, &s, "8 ranks shrink four times");
 }
 
-/* ---- >>dump: what a rank was doing ---- */
+/* ---- >>dump: the current call of a rank ---- */
 
 static void put_line(void *file, const char *line) { fprintf(file, "%s\n", line); }
 
@@ -770,7 +770,7 @@ static void dump_case(const void *arg)
     CHECK(rmdir(directory) == 0, "%s: there is more in %s", case_name, directory);
 }
 
-/* ---- >>paths: nothing passes between two ranks any more, and rank 0 still hears both ---- */
+/* ---- >>paths: two ranks cannot reach each other, and rank 0 reaches both ---- */
 
 static bool shell(const char *command, int port)
 {
@@ -779,7 +779,7 @@ static bool shell(const char *command, int port)
     return system(line) == 0;
 }
 
-/* A network of this case's own, without a way out. */
+/* A network for this case only, without a route out. */
 static bool own_network(void)
 {
     struct ifreq lo = { .ifr_name = "lo" };
@@ -795,7 +795,7 @@ static bool own_network(void)
         && shell("nft 'add chain inet t i { type filter hook input priority 0; }'", 0);
 }
 
-/* Wait for a message until this rank, which rank 0 has left, has a line to the one it waits for. */
+/* Wait for a message until this rank, which rank 0 has left, has a connection to its peer. */
 static void await_line(coll_comm *comm, int peer)
 {
     coll__heartbeat *p = &inside_tcp(comm)->heartbeat;
@@ -830,7 +830,7 @@ static void path_rank(const scene *s, int rank)
     if (s->phase == ASKING) await_line(comm, 3 - rank);
     pipe_put(s->ready);
     pipe_await(s->go, 1);
-    if (s->phase == PAYLOAD && rank > 0)          /* both have something on its way; otherwise they only wait */
+    if (s->phase == PAYLOAD && rank > 0)          /* both send; otherwise they only wait */
         status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
     else if (rank > 0) status = coll_recv(comm, &n, 1, COLL_I32, 3 - rank, 7);
     else while (status == COLL_OK) status = coll_recv(comm, &n, 1, COLL_I32, 1, 7);
@@ -838,7 +838,7 @@ static void path_rank(const scene *s, int rank)
     leave(comm, r);
 }
 
-/* What happens to the path: both wait, both send, both wait and rank 0 has left, the same when they have lines already. */
+/* What happens to the path: both wait, both send, both wait and rank 0 has left, the same when they are connected already. */
 static const scene paths[] = {
     { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true },
     { .size = 3, .victim = -1, .phase = PAYLOAD, .is_on_the_wire = true },
@@ -875,15 +875,15 @@ static void path_case(const void *arg)
               && strstr(r->cause, what) && names_rank(r->sentence, 1) && names_rank(r->sentence, 2),
               "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d knows after %d ms", case_name, i,
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d failed after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }
 
-/* ---- >>astray: what came does not fit, and nobody looks at it ---- */
+/* ---- >>astray: a received message does not fit, and no call looks at it ---- */
 
-/* Rank 0 expects something else than what rank 1 sends, and has a long message for it.  Its transport is moved on, but the
- * receive is not looked at, as by an engine that waits for something else first: the world must end all the same. */
+/* Rank 0 expects something else than what rank 1 sends, and has a long message for it.  Its transport makes progress, but the
+ * receive is not polled, as if an engine waited for another request first: the world must end nevertheless. */
 static void astray_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -921,7 +921,7 @@ static void astray_case(const void *arg)
     }
 }
 
-/* ---- >>stall: a rank that is late is named, with what it does ---- */
+/* ---- >>stall: the error names a late rank, with its current call ---- */
 
 static void stall_rank(const scene *s, int rank)
 {
@@ -936,7 +936,7 @@ static void stall_rank(const scene *s, int rank)
     leave(comm, r);
 }
 
-/* It takes as long as the library's patience, 10 s. */
+/* It takes as long as the default timeout of the library, 10 s. */
 static void stall_case(const void *arg)
 {
     scene s = { .size = 3 };
@@ -967,7 +967,7 @@ static void *shared_memory(size_t length)
     return support_need(at == MAP_FAILED ? NULL : at);
 }
 
-/* The case that takes long runs beside the others. */
+/* The slow case runs beside the others. */
 static pid_t start_stall(void)
 {
     fflush(NULL);

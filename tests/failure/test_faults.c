@@ -1,4 +1,4 @@
-/* test_faults.c - ranks that do not come, are not who they should be, or die: the others say so, by name and in time.
+/* test_faults.c - ranks that do not connect, are not the expected ones, or die: the others' errors name them in time.
  *
  *     test_faults [WORLD,...] [PART,...]                WORLD: tcp-poll, tcp-uring
  *                                                       PART: setup, start, strangers, dead
@@ -19,10 +19,10 @@ enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LARGE = 1 << 20 };
 
 /* ---- >>cases ---- */
 
-/* What the process of a case and its ranks tell. */
+/* What the process of a case and its ranks report. */
 typedef struct report {
     coll_status status, later;                    /* of the call that had to fail, and of those behind it     */
-    int         reached;                          /* how far this rank came; see the parts                    */
+    int         reached;                          /* how far this rank got; see the parts                     */
     int64_t     known_ms, later_ms, free_ms;      /* since the death; how long the rest took                  */
     char        sentence[512], after[512];
 } report;
@@ -74,7 +74,7 @@ static const setup setups[] = {
       { "2 ranks (from the configuration)", "\"sim\"", "coll_init_threads" } },
     { "transport mpi, compiled without it", { "COLL_TRANSPORT=mpi" }, { .size = 1 }, 0, COLL_ERR_UNSUPPORTED,
       { "\"mpi\"", "COLL_WITH_MPI" } },
-    { "17 lanes, where there are none", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
+    { "17 lanes for one rank", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "tcp.lanes 17", "1 to 16" } },
     { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "on, off, 1, 0" } },
     { "COLL_HUB=-1", { "COLL_HUB=-1" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_HUB=-1", "on, off, 1, 0" } },
@@ -173,7 +173,7 @@ static const setup setups[] = {
     { "fields that are empty", { "COLL_DUMP=/nowhere" }, { .transport = "", .dump = "", .tuning_file = "", .tcp = { .io = "" },
       .size = 1 }, 0, COLL_OK, { 0 } },
     { "two simulated ranks in a job of 4", { "COLL_TRANSPORT=sim", "COLL_SIZE=4", "COLL_RANK=3" }, { 0 }, 2, COLL_OK, { 0 } },
-    { "two threads where MPI is asked for", { "COLL_TRANSPORT=mpi" }, { 0 }, 2, COLL_OK, { 0 } },
+    { "two threads where MPI is requested", { "COLL_TRANSPORT=mpi" }, { 0 }, 2, COLL_OK, { 0 } },
     { "tcp for one rank", { 0 }, { .transport = "tcp", .size = 1 }, 0, COLL_OK, { 0 } },
     { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
     { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
@@ -225,7 +225,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, int
     g->config.start_timeout_ms = timeout_ms;
     g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
-    g->config.tcp.hub = COLL_OFF;                 /* faults in a hub are for test_hub                         */
+    g->config.tcp.hub = COLL_OFF;                 /* faults in shared memory are for test_hub                 */
     if (g->config.log_context) g->config.log = journal_line;
     joiner_run(g);
 }
@@ -302,7 +302,7 @@ static void same_rank_case(const void *arg)
     joiner_start(&zero, 0, 3, address, 10000);
     joiner_start(&one, 1, 3, address, 10000);
     joiner_start(&another, 1, 3, address, 10000);
-    case_step = "one of two is turned away";
+    case_step = "one of two is refused";
     journal_await(&said, 1);
     joiner_start(&two, 2, 3, address, 10000);
     joiner_join(&zero);
@@ -347,7 +347,7 @@ static void two_zeros_case(const void *arg)
     close(port);
 }
 
-/* A rank of another world is turned away, and the right one still gets in. */
+/* A rank of another world is refused, and the right one still connects. */
 static void other_world_case(const void *arg)
 {
     const bool by_size = arg != NULL;
@@ -360,7 +360,7 @@ static void other_world_case(const void *arg)
     wrong.config.world = by_size ? "blue" : "green";
     joiner_start(&zero, 0, 2, address, 10000);
     joiner_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
-    case_step = "the wrong one is turned away";
+    case_step = "the wrong one is refused";
     joiner_join(&wrong);
     expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
     CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT,
@@ -413,18 +413,18 @@ static void torchrun_case(const void *arg)
     close(port);
 }
 
-/* ---- >>strangers at rank 0's port ---- */
+/* ---- >>strangers: unauthenticated connections at rank 0's port ---- */
 
 typedef enum manner { SAYS, SAYS_LITTLE, SAYS_NOTHING, RESETS } manner;
 
-enum { HELLO = 128 };                             /* bytes that a rank says first                             */
+enum { HELLO = 128 };                             /* bytes that a rank sends first                            */
 
 typedef struct stranger {
     const char *name;
     manner      manner;
     const char *bytes;
     size_t      length;
-    const char *word;                             /* in its line on the log; NULL: none is due                */
+    const char *word;                             /* in its line on the log; NULL: no line is expected        */
 } stranger;
 
 #define HELLO_MAGIC "\x89" "COLL\r\n\x1a"
@@ -462,7 +462,7 @@ static int knock(const char *address)
     }
 }
 
-/* Does it come as announced?  Returns the socket when it stays. */
+/* Does it behave as announced?  Returns the socket if it stays open. */
 static int stranger_comes(const stranger *s, const char *address)
 {
     const struct linger at_once = { 1, 0 };
@@ -473,14 +473,14 @@ static int stranger_comes(const stranger *s, const char *address)
 
     if (s->bytes) memcpy(bytes, s->bytes, s->length);
     else for (size_t i = 0; i < s->length; i++) bytes[i] = (char)support_random(&random);
-    if (length > 0) CHECK(send(fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length, "%s: %s cannot be said", case_name, s->name);
+    if (length > 0) CHECK(send(fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length, "%s: %s cannot be sent", case_name, s->name);
     if (s->manner != RESETS) return fd;
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(fd);
     return -1;
 }
 
-/* All that is said: of those alike, who come one after the other from one host, only the first is a warning. */
+/* Every log line.  If one host opens several equal connections, one after the other, only the first is a warning. */
 static void strangers_case(const void *arg)
 {
     journal said = JOURNAL;
@@ -491,12 +491,12 @@ static void strangers_case(const void *arg)
 
     (void)arg;
     joiner_start(&zero, 0, 2, address, 15000);
-    case_step = "strangers";
+    case_step = "unauthenticated connections";
     for (int i = 0; i < STRANGER_COUNT; i++) {
         fds[i] = stranger_comes(&strangers[i], address);
         due += strangers[i].word != NULL;
     }
-    case_step = "a line for each stranger";
+    case_step = "a line for each unauthenticated connection";
     journal_await_text(&said, "turned away a connection from 127.0.0.1:", due);
     case_step = "the world";
     joiner_start(&one, 1, 2, address, 15000);
@@ -511,14 +511,15 @@ static void strangers_case(const void *arg)
         for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++)
             alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
         if (strangers[i].word)
-            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines say \"%s\", %d should", case_name,
+            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines with \"%s\", %d expected", case_name,
                   strangers[i].name, journal_count(&said, strangers[i].word), strangers[i].word, alike);
         if (fds[i] >= 0) close(fds[i]);
     }
     close(port);
 }
 
-/* A stranger that says nothing is still there when the world forms, and more than the queue can hold come and go. */
+/* A connection that sends nothing stays open while the world forms, and more connections than fit into the queue open and
+ * close. */
 static void crowd_case(const void *arg)
 {
     journal said = JOURNAL;
@@ -555,7 +556,7 @@ typedef struct death {
     moment moment;
     int    size, victim;
     char   address[64];
-    int    ready[2], over[2];                     /* pipes: a byte for each rank that is there                */
+    int    ready[2], over[2];                     /* pipes: a byte for each waiting rank                      */
 } death;
 
 static void pipe_put(const int *ends) { (void)!write(ends[1], "x", 1); }
@@ -677,7 +678,7 @@ static void check_survivor(const death *d, int rank, int ended)
     if (!is_over) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
-    CHECK(r->known_ms < support_patience(5000), "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
+    CHECK(r->known_ms < support_patience(5000), "%s: rank %d got the error after %d ms", case_name, rank, (int)r->known_ms);
     CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < support_patience(500),
           "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name, rank, (int)r->later, (int)r->later_ms, r->after);
     CHECK(r->free_ms < support_patience(2500), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
@@ -739,7 +740,7 @@ static void run_here(const char *parts)
         run_case(port_in_use_case, NULL, "a port in use");
         run_case(no_such_host_case, NULL, "no such host");
         for (int i = 0; i < 4; i++) {
-            snprintf(name, sizeof name, "rank %d of 4 does not come", i);
+            snprintf(name, sizeof name, "rank %d of 4 is missing", i);
             run_case(missing_rank_case, &ranks[i], name);
         }
         run_case(same_rank_case, NULL, "two ranks 1");

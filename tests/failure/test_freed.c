@@ -1,5 +1,5 @@
-/* test_freed.c - one rank frees a communicator that others still use: whoever waits for it there is told, in every world alike,
- * also while that rank is not inside the library; and nobody else is hurt.
+/* test_freed.c - one rank frees a communicator that others still use.  A rank that waits for it there gets an error, the same in
+ * every world, also while that rank is outside the library.  No other rank fails.
  *
  *     test_freed [WORLD,...] [CASE,...] */
 #define _DEFAULT_SOURCE 1
@@ -16,13 +16,13 @@ enum { SECONDS = 40, LIVENESS_MS = 600 };
 
 static event is_ready = EVENT_INIT, has_freed = EVENT_INIT, is_over = EVENT_INIT;
 
-/* In a simulated world nobody may wait for an event. */
+/* In a simulated world no rank may wait for an event. */
 static void await(event *e, int count, coll_comm *comm)
 {
     int raised = 0;
 
     if (!strcmp(world, "sim")) return;
-    while (comm && raised < count) {              /* what others want from us still has to go                 */
+    while (comm && raised < count) {              /* messages that others wait for must still be sent         */
         (void)coll_progress(comm);
         sched_yield();
         pthread_mutex_lock(&e->lock);
@@ -74,7 +74,7 @@ static int one_frees(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* All free all of theirs, each in an order of its own. */
+/* Each rank frees all of its own, in a different order. */
 static int all_free(coll_comm *comm, void *arg)
 {
     enum { MANY = 12 };
@@ -99,7 +99,7 @@ static int all_free(coll_comm *comm, void *arg)
 
 /* ---- >>which ---- */
 
-/* One that frees what it was given ends its thread, which counts as having failed. */
+/* A rank that frees the communicator of its thread ends the thread, which counts as a failure. */
 static void in_world(int (*worker)(coll_comm *comm, void *arg), const play *p)
 {
     const int ended = p && p->kind == WORLD;
@@ -108,7 +108,7 @@ static void in_world(int (*worker)(coll_comm *comm, void *arg), const play *p)
     CHECK(support_run_config(world, SIZE, &config, worker, (void *)(uintptr_t)p) == ended, "%s", case_name);
 }
 
-/* The last rank has left before rank 0 asks all of them for a message, which rank 1 then sends. */
+/* The last rank has left before rank 0 posts receives from all of them, one of which rank 1 then matches. */
 static int one_has_left(coll_comm *comm, void *arg)
 {
     const int me = coll_rank(comm);

@@ -1,4 +1,4 @@
-/* test_leaks.c - what is made and freed ten thousand times leaves nothing behind: descriptors, threads, mappings, memory.
+/* test_leaks.c - making and freeing something ten thousand times leaks no descriptors, threads, mappings or memory.
  *
  *     test_leaks [PART,...]                             PART: one, threads, tcp, refused, groups, requests
  */
@@ -21,10 +21,10 @@ static void report_hang(void) { fprintf(stderr, "failed: %s: hangs\n", part_name
 
 /* ---- >>counting ---- */
 
-/* What the process has. */
+/* The resources of the process. */
 typedef struct holding {
     int    descriptors, threads, mappings;
-    size_t heap;                                  /* bytes allocated and not freed; 0 where that is not told  */
+    size_t heap;                                  /* bytes allocated and not freed; 0: unknown                */
     long   rss_kib;
 } holding;
 
@@ -54,7 +54,7 @@ static holding hold(void)
     return h;
 }
 
-/* A thread that was joined may still be in the list for a moment: the kernel is what is waited for. */
+/* The kernel may list a thread for a moment after it was joined: wait for the kernel. */
 static holding settle(int threads)
 {
     holding h = hold();
@@ -78,7 +78,7 @@ static void check_growth(const holding *before, const holding *after)
           before->rss_kib);
 }
 
-/* Do it a few times, so that what is allocated once is there; then many times, after which there must be no more. */
+/* Repeat a few times, so that one-time allocations are made; then many times, after which there must be no more. */
 static void repeat(const char *name, int cycles, bool (*body)(int cycle))
 {
     const double began = support_seconds();
@@ -89,7 +89,7 @@ static void repeat(const char *name, int cycles, bool (*body)(int cycle))
     const holding before = hold();
     for (int i = 0; i < cycles; i++) good += body(i);
     const holding after = settle(before.threads);
-    CHECK(good == cycles + WARM_UP, "%s: %d of %d cycles went well; %s", part_name, good, cycles + WARM_UP, coll_error(NULL));
+    CHECK(good == cycles + WARM_UP, "%s: %d of %d cycles succeeded; %s", part_name, good, cycles + WARM_UP, coll_error(NULL));
     check_growth(&before, &after);
     printf("%-24s %6d cycles  %5.1f s  heap %+ld bytes, resident %+ld KiB\n", part_name, cycles, support_seconds() - began,
            (long)after.heap - (long)before.heap, after.rss_kib - before.rss_kib);
@@ -123,7 +123,7 @@ static bool world_of_tcp(int cycle)
     return support_run(world, 2, cycle % 8 == 0 ? adds : does_nothing, NULL) == 0;
 }
 
-/* A start that fails: nobody else comes, or the address is none. */
+/* A start that fails: no other rank connects, or the address is invalid. */
 static bool refused_start(int cycle)
 {
     char address[64];
@@ -162,7 +162,7 @@ static int groups(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* Groups that come and go while the world stays. */
+/* Communicators are made and freed while the world stays. */
 static void repeat_groups(const char *world, int cycles)
 {
     const double began = support_seconds();

@@ -1,11 +1,12 @@
-/* test_liveness.c - when silence is a death: never before liveness_timeout_ms of it, always by that and one heartbeat interval.
+/* test_liveness.c - the failure detector: a rank is reported never before liveness_timeout_ms of silence, and always by that plus
+ * one heartbeat interval.
  *
  *     test_liveness [PART,...]          PART: short, long, frozen, links
  *
- *     short       a rank is stopped for less than the limit, again and again: nothing happens
- *     long        a rank is stopped for good: all others know in time, and not before; the same where rank 0 has left
- *     frozen      all are stopped at once, for several times the limit: nothing happens, for what has come is read first
- *     links       nothing passes between two hosts any more, or to one of them (net.h): both ends say that of the link
+ *     short       a rank is stopped for less than the limit, again and again: no failure
+ *     long        a rank is stopped for good: all others detect it in time, and not before; the same after rank 0 has left
+ *     frozen      all are stopped at once, for several times the limit: no failure, for pending input is read first
+ *     links       packets between two hosts, or to one of them, are dropped (net.h): both ends report the link
  */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
@@ -23,7 +24,7 @@ enum { CASE_SECONDS = 60, RANKS_MOST = 4, LIVENESS_MS = 1000, BEAT_MS = LIVENESS
 
 typedef struct scene {
     const char *key, *io;
-    int   size, victim, other;                    /* other: at the other end of the link; -1: all links        */
+    int   size, victim, other;                    /* other: the other end of the link; -1: all links           */
     bool  is_orphaned;                            /* rank 0 leaves first                                      */
     bool  is_idle;                                /* the two ends of the link wait for another                */
     char  address[64];
@@ -47,7 +48,7 @@ static void await_ready(int count)
     while (__atomic_load_n(&board->ready, __ATOMIC_ACQUIRE) < count) (void)poll(NULL, 0, 1);
 }
 
-/* Call, and do something else, in turn, until the referee has seen enough. */
+/* Make calls and compute in turn until the referee ends the case. */
 static coll_status work(coll_comm *comm)
 {
     coll_status status = COLL_OK;
@@ -108,7 +109,7 @@ static void start(scene *s)
         support_limit(CASE_SECONDS - 5, report_hang);
         rank_main(s, i);
     }
-    case_step = "all meet";
+    case_step = "start";
     if (s->is_orphaned) (void)waitpid(board->pids[0], NULL, 0);
     await_ready(s->size - (s->is_orphaned ? 1 : 0));
     if (port >= 0) close(port);
@@ -133,7 +134,7 @@ static void rest(int ms)
     while (now_ms() < until) (void)poll(NULL, 0, (int)(until - now_ms()));
 }
 
-/* ---- >>short, frozen: nobody is dead ---- */
+/* ---- >>short, frozen: no rank is dead ---- */
 
 static void short_case(const void *arg)
 {
@@ -154,7 +155,7 @@ static void short_case(const void *arg)
         CHECK(board->ranks[i].status == COLL_OK, "%s: rank %d: \"%s\"", case_name, i, board->ranks[i].cause);
 }
 
-/* ---- >>long: all know in time ---- */
+/* ---- >>long: all detect it in time ---- */
 
 static void long_case(const void *arg)
 {
@@ -172,8 +173,8 @@ static void long_case(const void *arg)
         if (i == s.victim) continue;
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no heartbeat"),
               "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d knows after %d ms", case_name, i, after);
-        CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d failed after %d ms", case_name, i, after);
+        CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d failed after %d ms", case_name, i, after);
     }
     kill(board->pids[s.victim], SIGKILL);
     (void)waitpid(board->pids[s.victim], NULL, 0);
@@ -181,7 +182,7 @@ static void long_case(const void *arg)
 
 /* ---- >>links ---- */
 
-/* From now on nothing passes between these hosts, and nobody is told. */
+/* From now on packets between these hosts are dropped silently. */
 static bool cut(const net *n, int a, int b)
 {
     char lines[160], from[20];
@@ -220,9 +221,9 @@ static void link_case(const void *arg)
         const int after = (int)(r->known_at - board->event_at);
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, "the link between ") && strstr(r->cause, one)
               && strstr(r->cause, two), "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d knows after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d got the error after %d ms", case_name, i, after);
         CHECK(after <= support_patience(LIVENESS_MS + 2 * BEAT_MS + (s.is_idle ? 1000 : 0) + SLACK_MS + (a > 0 ? 200 : 0)),
-              "%s: rank %d knows after %d ms", case_name, i, after);
+              "%s: rank %d got the error after %d ms", case_name, i, after);
     }
     net_end(&n);
 }

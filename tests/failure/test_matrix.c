@@ -1,29 +1,29 @@
-/* test_matrix.c - everything that can happen to a rank or to a connection, in every phase of its life, in small worlds and
- * larger ones: no call hangs, the right rank is named by all and in time, coll_free is quick, and the survivors go on.
+/* test_matrix.c - every fault of a rank or of a connection, in every phase, in small and larger worlds: no call hangs, all
+ * ranks report the right rank in time, coll_free is quick, and the survivors go on.
  *
  *     test_matrix [all [SECURITY|any] | FAULT,...|any [PHASE,...|any [SIZE,...|any [SECURITY|any]]]]
  *                                       COLL_TEST_SEED=... replays the choices of a run
  *
- *     fault   kill stop        the victim dies, or stands still
- *             link drop        its cable is pulled; nothing passes any more, in silence
+ *     fault   kill stop        the victim dies, or is stopped
+ *             link drop        its cable is pulled; all packets are dropped silently
  *             reset half-close garbage     happens to one connection of the victim
- *             slow             the victim is alive, but elsewhere for several times the liveness timeout: no error
- *             reader           the victim is at work, but its sockets take 1 KiB at a time for as long: no error
- *             strangers        a scanner, a browser, noise and a silent crowd come to every open port: no error
- *     phase   meet             some ranks have not come yet
- *             table            rank 0 has every hello, and nobody has the table
- *             connect          a first data connection is made, but not greeted
- *             header           half a head is in the hands of the receiver, and the rest is not
+ *             slow             the victim is alive, but outside the library for several times the liveness timeout: no error
+ *             reader           the victim works, but its sockets take 1 KiB at a time for as long: no error
+ *             strangers        a scanner, a browser, noise and many silent connections at every open port: no error
+ *     phase   meet             some ranks have not connected yet
+ *             table            rank 0 has every hello, and no rank has the table
+ *             connect          a first data connection is open, before its handshake
+ *             header           the receiver has half of a header, and the rest is missing
  *             round            the victim has sent its part of the first round
  *             payload          in the middle of a large message
  *             idle             between calls
  *             leave            one rank has left, and the others follow
  *
- * A rank is a process on a host of its own (net.h).  A referee, one process for each cell of the table, brings the victim to
- * the phase, strikes, and judges what the ranks have noted (matrix.h).  It sees the sockets of the ranks (reach.h), and so
- * knows when they are where they should be; the library knows nothing of it.  Two or three cells run at a time.  Without an
+ * A rank is a process on a host of its own (net.h).  A referee, one process for each cell of the table, brings the victim to the
+ * phase, injects the fault, and checks what the ranks have recorded (matrix.h).  It inspects the sockets of the ranks (reach.h),
+ * and so detects that they have reached the phase; the library is not involved.  Two or three cells run at a time.  Without an
  * argument a part of the cells runs, drawn by the seed, every fault in every phase at least once; "all": all of them.  Each cell
- * draws its mode of security (open, open+check, key, key+check, tls), unless one is named for all. */
+ * draws its mode of security (open, open+check, key, key+check, tls), unless one is given for all. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -55,7 +55,7 @@ static bool await_rank(cell *c, int rank)
     char byte;
 
     const bool is_here = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
-    CHECK(is_here, "%s: rank %d does not come, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
+    CHECK(is_here, "%s: rank %d is missing, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
           (int)r->status, r->sentence);
     c->is_waiting[rank] = is_here;
     return is_here;
@@ -99,7 +99,7 @@ static bool listens(const cell *c, int rank, const reached *r)
     return r->state == REACH_LISTEN;
 }
 
-/* The rank is elsewhere, and its heartbeat's thread has accepted: the lower rank has dialled, from another host. */
+/* The rank is outside the library, and its heartbeat thread has accepted: the lower rank has dialled, from another host. */
 static bool is_taken(const cell *c, int rank, const reached *r)
 {
     return r->state == REACH_ESTABLISHED && !is_control(c, rank, r) && net_host_of(&r->there) < rank;
@@ -121,7 +121,7 @@ static bool has_half_of_call(const cell *c, int rank, const reached *r)
         && r->unread >= (int)(HEAD + WIDE * sizeof(float));
 }
 
-/* A socket of the rank that looks like this, or none.  The copy is the caller's to close. */
+/* A socket of the rank that matches, or none.  The caller closes the copy. */
 static bool find_socket(const cell *c, int rank, sight *looks_right, reached *out)
 {
     reach all;
@@ -137,7 +137,7 @@ static bool find_socket(const cell *c, int rank, sight *looks_right, reached *ou
     return is_found;
 }
 
-/* The same, of the first rank from `low` to `high` that has one; there is nothing to wait for but the kernel, so look often. */
+/* The same for the first rank from `low` to `high` that has one.  Only the kernel is waited for, so poll often. */
 static bool await_socket(const cell *c, int low, int high, sight *looks_right, reached *out, const char *what)
 {
     const int64_t limit = now_ms() + support_patience(GATE_MS);
@@ -147,7 +147,7 @@ static bool await_socket(const cell *c, int low, int high, sight *looks_right, r
             if (rank != c->victim || low == high) if (find_socket(c, rank, looks_right, out)) return true;
         (void)poll(NULL, 0, 1);
     } while (now_ms() < limit);
-    CHECK(false, "%s: there is no socket of ranks %d to %d that %s", c->name, low, high, what);
+    CHECK(false, "%s: no socket of ranks %d to %d that %s", c->name, low, high, what);
     return false;
 }
 
@@ -162,7 +162,7 @@ static bool await_state(const cell *c, int rank, sight *looks_right, const char 
 
 /* ---- >>bringing the victim to the phase ---- */
 
-/* What was taken of a message on its way, so that its rest can come later. */
+/* The part of a message that was held back, so that the rest can be delivered later. */
 typedef struct caught {
     reached by, to;                               /* the sockets of the victim and of the receiver            */
     int     receiver;
@@ -170,7 +170,7 @@ typedef struct caught {
     size_t  length;
 } caught;
 
-/* All ranks but the last have called rank 0, if there are any. */
+/* All ranks but the last have dialled rank 0, if there are any. */
 static bool come_to_meet(cell *c)
 {
     if (!await_rank(c, c->size - 1)) return false;
@@ -180,7 +180,7 @@ static bool come_to_meet(cell *c)
     return true;
 }
 
-/* The last one calls too, while rank 0 stands still. */
+/* The last one dials too, while rank 0 is stopped. */
 static bool come_to_table(cell *c)
 {
     if (!come_to_meet(c)) return false;
@@ -209,7 +209,7 @@ static bool is_other_end(const reached *a, const reached *b)
         && a->here.sin_addr.s_addr == b->there.sin_addr.s_addr && a->there.sin_addr.s_addr == b->here.sin_addr.s_addr;
 }
 
-/* The victim has sent a message; take it out of the receiver's hands, and let the first half of its head come again. */
+/* The victim has sent a message; take it out of the receiver's socket, and deliver the first half of its header. */
 static bool come_to_header(cell *c, caught *k)
 {
     reach all;
@@ -271,7 +271,7 @@ static bool come_to_phase(cell *c, caught *k)
     }
 }
 
-/* ---- >>striking ---- */
+/* ---- >>striking: inject the fault ---- */
 
 static bool is_live_data(const cell *c, int rank, const reached *r)
 {
@@ -288,7 +288,7 @@ static bool is_live_data_to_victim(const cell *c, int rank, const reached *r)
     return is_live_data(c, rank, r) && net_host_of(&r->there) == c->victim;
 }
 
-/* The connection that is to suffer, at one of its ends, the victim's if that can be. */
+/* The connection that gets the fault, at one of its ends, the victim's if possible. */
 static bool choose_connection(cell *c, const caught *k, reached *out)
 {
     const bool is_start = is_of_start(c->phase);
@@ -328,11 +328,11 @@ static bool strike_connection(cell *c, const caught *k)
     return is_done;
 }
 
-/* ---- >>strangers ---- */
+/* ---- >>strangers: unauthenticated connections ---- */
 
 typedef enum manner { HANGS_UP, RESETS, BROWSES, MAKES_NOISE, BEGINS_A_HELLO, SAYS_NOTHING, MANNER_COUNT } manner;
 
-/* One that comes to this port from the switch.  It stays as long as this process. */
+/* A connection to this port from the switch.  It stays open as long as this process. */
 static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t seed)
 {
     static const char http[] = "GET /metrics HTTP/1.1\r\nHost: rank\r\nUser-Agent: a-scanner/1.0\r\nAccept: */*\r\n"
@@ -353,7 +353,7 @@ static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t se
     return said >= 0;
 }
 
-/* A few of each kind, and then more silent ones than a rank keeps, at every port that is open. */
+/* A few of each kind, and then more silent ones than a rank keeps, at every open port. */
 static bool strangers_come(const cell *c)
 {
     reached door;
@@ -376,8 +376,8 @@ static bool strangers_come(const cell *c)
 
 enum { SIP = 1024, GULP = 4 << 20 };
 
-/* How much the victim's sockets take at a time: those that there are, and those that come in at its door.  What
- * others send them stands still meanwhile, but for the probes of a closed window. */
+/* The number of bytes that the victim's sockets accept at a time: the open ones, and those accepted by its listener.
+ * Meanwhile the senders are blocked, except for the probes of a closed window. */
 static bool take_at_a_time(const cell *c, int length)
 {
     reach all;
@@ -410,7 +410,7 @@ static void strike(cell *c, const caught *k)
     CHECK(is_done, "%s: the fault cannot be had", c->name);
 }
 
-/* Everybody goes on, but a victim that is gone, and one that takes its time. */
+/* All ranks go on, except a dead victim and a slow one. */
 static void go_on(cell *c, const caught *k)
 {
     const bool is_still = c->fault <= STOP || is_harmless(c->fault);
@@ -418,7 +418,7 @@ static void go_on(cell *c, const caught *k)
     case_step = "after the fault";
     if (c->phase == TABLE && !(c->victim == 0 && is_still)) (void)kill(c->pids[0], SIGCONT);
     release_all_but(c, is_still ? c->victim : -1);
-    if (c->fault == STOP) release(c, c->victim);  /* it reads that when it is let go                          */
+    if (c->fault == STOP) release(c, c->victim);  /* it reads that when it is continued                       */
     if (!is_harmless(c->fault)) return;
     if (c->fault == SLOW)                         /* the time that the victim takes                           */
         (void)poll(NULL, 0, is_of_start(c->phase) ? LIVENESS_MS / 2 : 3 * LIVENESS_MS);
@@ -431,9 +431,9 @@ static void go_on(cell *c, const caught *k)
     CHECK(take_at_a_time(c, GULP) || c->board->ranks[c->victim].reached >= LEAVING, "%s: it cannot read faster again", c->name);
 }
 
-/* ---- >>judging ---- */
+/* ---- >>checks ---- */
 
-/* Does the sentence speak of this rank: as "rank 2", or in a list of ranks at its end? */
+/* Does the sentence name this rank: as "rank 2", or in a list of ranks at its end? */
 static bool speaks_of(const char *sentence, int rank)
 {
     const char *list = strrchr(sentence, ':');
@@ -451,7 +451,7 @@ static bool speaks_of(const char *sentence, int rank)
     return false;
 }
 
-/* One thing that must hold for a rank; where it does not, all that is known of the rank is told. */
+/* One condition for a rank; if it fails, print all that is known of the rank. */
 static void expect(const cell *c, int rank, bool holds, const char *what)
 {
     const report *r = &c->board->ranks[rank];
@@ -474,17 +474,18 @@ static void judge_time(const cell *c, int rank)
     const int64_t start = c->fault == STOP && rank == c->victim ? c->board->go_on_ms : from, took = r->ended_ms - start;
     const int bound = (is_of_start(c->phase) ? START_MS : LIVENESS_MS) + SLACK_MS;
 
-    expect(c, rank, took <= support_patience(bound), "it knows too late");
+    expect(c, rank, took <= support_patience(bound), "it detects it too late");
     if (rank != c->victim && took > c->board->worst_ms) c->board->worst_ms = took;
 }
 
-/* Are bytes that were changed on the way found to be so? */
+/* Are bytes that were changed on the wire detected? */
 static bool sees_changes(const cell *c) { return !strcmp(c->security, "tls") || strstr(c->security, "+check") != NULL; }
 
-/* Is the connection that suffers one on which both ends still prove the key?  Noise there is the proof of another key. */
+/* Is the connection with the fault still in its handshake, where both ends prove the key?  Noise there counts as the proof of
+ * another key. */
 static bool is_greeted(const cell *c) { return is_keyed(c) && c->phase <= CONNECT; }
 
-/* What every rank that has an error must have kept to. */
+/* What every rank with an error must have kept to. */
 static void judge_manners(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
@@ -497,7 +498,7 @@ static void judge_manners(const cell *c, int rank)
     expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
     if (r->joined < 0) return;
     expect(c, rank, r->is_input_kept, "its input has changed");
-    expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls went well, with wrong results");
+    expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls succeeded with wrong results");
     expect(c, rank, r->later == r->status && r->is_later_same, "the next call does not end with the same error, and at once");
 }
 
@@ -508,13 +509,13 @@ static void judge_survivor(const cell *c, int rank)
     judge_manners(c, rank);
     expect(c, rank, speaks_of(r->sentence, c->victim), "the victim is not named");
     if (r->joined < 0) return;
-    expect(c, rank, r->status == COLL_ERR_PEER, "the status does not say that a rank is gone");
+    expect(c, rank, r->status == COLL_ERR_PEER, "the status is not that of a lost rank");
     expect(c, rank, r->failed_count == 1 && r->failed == c->victim, "coll_failed_ranks does not give the victim alone");
     expect(c, rank, r->is_small_right || (c->size == 2 && r->shrunk < 0), "it cannot go on without the victim");
 }
 
-/* One connection has failed: all name the same one of its ends, but a victim that has lost rank 0 can only name that one.  Where
- * bytes came that are not ours, no rank is gone, and the sentence tells. */
+/* One connection has failed: all report the same one of its ends; but a victim that has lost rank 0 can only report rank 0.
+ * If foreign bytes arrived, no rank has left, and the sentence says so. */
 static void judge_end_of_connection(const cell *c, int rank, int named)
 {
     const report *r = &c->board->ranks[rank];
@@ -589,7 +590,8 @@ static bool start_ranks(cell *c)
     return true;
 }
 
-/* All are over, or their time is; a stopped victim is let go when the others have settled, and must find its own end. */
+/* All have ended, or their time is over; a stopped victim is continued when the others have ended, and must detect its own
+ * end. */
 static void await_ends(cell *c)
 {
     case_step = "the ends of the ranks";
@@ -642,7 +644,7 @@ enum { MODE_COUNT = 4 };                          /* all but the last, tls      
 static const char *only_security;                 /* of all cells; NULL: each draws                           */
 static result results[FAULT_COUNT][PHASE_COUNT][SIZE_COUNT];
 
-/* Two ranks that have not met have no connection, nor have they when one has left. */
+/* Two ranks that never connected have no connection, nor do they if one has left. */
 static bool there_is(fault f, phase p, int size) { return !((p == MEET || p == LEAVE) && size == 2 && is_of_connection(f)); }
 
 /* Draw what the arguments leave open. */
@@ -659,7 +661,7 @@ static void cell_draw(cell *c, const net *n, board *b, fault f, phase p, int siz
     c->seed = support_mix(seed + (uint64_t)(((int)f * PHASE_COUNT + (int)p) * 16 + size));
     c->io = has_uring && c->seed & 1 ? "uring" : "poll";
     c->security = only_security ? only_security : modes[(c->seed >> 24) % MODE_COUNT];
-    const int choices = p == MEET ? size - 1 : size;              /* the last one has not come                */
+    const int choices = p == MEET ? size - 1 : size;              /* the last one has not connected           */
     c->victim = c->seed >> 8 & 1 ? 0 : (int)((c->seed >> 16) % (uint64_t)choices);
     if (is_of_start(p) && is_of_connection(f) && c->victim == 0) c->victim = 1;
     c->dials = c->victim == 0 || (c->victim < size - 1 && c->seed >> 9 & 1);

@@ -45,7 +45,7 @@ static void check_works(coll_comm *comm, const char *after)
           coll_rank(comm), after, x, (int)status, coll_error(comm));
 }
 
-/* The communicator has ended with `status`: every later call says so at once, and with the same sentence. */
+/* The communicator has ended with `status`: every later call returns it at once, with the same sentence. */
 static void check_ended(coll_comm *comm, coll_status status, const char *after)
 {
     const int64_t began = now_ms();
@@ -289,7 +289,7 @@ static int allowed_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* ---- >>mismatch: ranks that do not agree ---- */
+/* ---- >>mismatch: ranks that disagree ---- */
 
 static float in[64];
 static const size_t threes[] = { 3, 3, 3, 3, 3 }, fours[] = { 4, 4, 4, 4, 4 };
@@ -305,8 +305,8 @@ static void no_fn(const void *from, void *inout, size_t count, coll_type type, v
     (void)from, (void)inout, (void)count, (void)type, (void)context;
 }
 
-/* What all ranks but one call, and what that one does.  A rank whose part is done before the others have begun may be in the
- * barrier behind the call when the difference shows; so the words are those that appear in any case. */
+/* What all ranks but one call, and what that one does.  A rank that completes its part before the others have begun may be in
+ * the next barrier when the difference is detected; so the words are those that appear in any case. */
 typedef struct mismatch {
     const char *name;
     coll_call   usual, odd;
@@ -321,7 +321,7 @@ static const mismatch mismatches[] = {
     { "counts", { ALLSUM }, { .kind = COLL_ALLREDUCE, .send = in, .count = 5, .type = COLL_F32 }, { "allreduce", "4", "5" } },
     { "types", { ALLSUM }, { .kind = COLL_ALLREDUCE, .send = in, .count = 4, .type = COLL_I32 }, { "f32", "i32" } },
     { "operations", { ALLSUM }, { ALLSUM, .op = COLL_MAX }, { "sum", "max" } },
-    { "kinds", { ALLSUM }, { .kind = COLL_SCAN, IN4 }, { "allreduce" } },     /* who is first in a scan may be through with it */
+    { "kinds", { ALLSUM }, { .kind = COLL_SCAN, IN4 }, { "allreduce" } },     /* the first rank of a scan may have completed it */
     { "a barrier and a gather", { .kind = COLL_BARRIER }, { .kind = COLL_GATHER, IN4 }, { "barrier" } },
     { "roots", { .kind = COLL_GATHER, IN4 }, { .kind = COLL_GATHER, IN4, .root = 1 }, { "gather" } },
     { "roots of a scatter", { .kind = COLL_SCATTER, IN4 }, { .kind = COLL_SCATTER, IN4, .root = 1 }, { "scatter" } },
@@ -379,7 +379,7 @@ enum { MISMATCH_COUNT = sizeof mismatches / sizeof *mismatches };
 
 typedef struct mismatch_run { const mismatch *row; int size, odd; } mismatch_run;
 
-/* Every rank is a neighbour of every rank.  Those who are through with this may already have ended all with what follows. */
+/* Every rank is a neighbour of every rank.  Ranks that have completed this may already have ended all with the next call. */
 static void make_neighbors(coll_comm *comm)
 {
     int all[RANKS_MOST] = { 0 };
@@ -389,7 +389,7 @@ static void make_neighbors(coll_comm *comm)
     CHECK(status == COLL_OK || status == COLL_ERR_MISMATCH, "%s: coll_neighbors: %s", case_name, coll_error(comm));
 }
 
-/* Something between any two ranks: by the hub of those who share memory, and by messages, where there are any. */
+/* An exchange between any two ranks: through shared memory if they have it, and through messages if there are any. */
 static coll_status meet_everybody(coll_comm *comm)
 {
     const bool are_threads = !strcmp(world, "threads");
@@ -419,10 +419,10 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     call.recv = out;
     const int64_t began = now_ms(), soon = support_patience(SOON_MS);
     coll_status status = coll_run(comm, &call);
-    while (status == COLL_OK && now_ms() - began < soon) status = meet_everybody(comm);    /* who had its part done */
+    while (status == COLL_OK && now_ms() - began < soon) status = meet_everybody(comm);    /* a rank that completed its part */
     const int took = (int)(now_ms() - began);
     check_said(comm, status, COLL_ERR_MISMATCH, run->row->words, run->row->name);
-    CHECK(took < soon, "%s: rank %d knows it after %d ms", case_name, rank, took);
+    CHECK(took < soon, "%s: rank %d got the error after %d ms", case_name, rank, took);
     if (status < 0) check_ended(comm, status, run->row->name);
     return 0;
 }
@@ -528,7 +528,7 @@ static void check_restart_others(coll_comm *comm)
     coll_request_free(r);
 }
 
-/* NULLs where a request or a place for one belongs; a request that is let go of. */
+/* NULL in the place of a request, or of a pointer to one; a request that is released. */
 static void check_nulls(coll_comm *comm)
 {
     const coll_call call = { .kind = COLL_BARRIER };
@@ -546,10 +546,10 @@ static void check_nulls(coll_comm *comm)
           "%s: less than no requests", case_name);
     CHECK(coll_iallreduce(comm, &one, &sum, 1, COLL_I32, COLL_SUM, &r) == COLL_OK, "%s: %s", case_name, coll_error(comm));
     coll_request_free(r);
-    CHECK(coll_barrier(comm) == COLL_OK && sum == THREE, "%s: one that was let go of gives %d", case_name, sum);
+    CHECK(coll_barrier(comm) == COLL_OK && sum == THREE, "%s: a released one returns %d", case_name, sum);
 }
 
-/* What still runs when its communicator is freed. */
+/* Requests that run when their communicator is freed. */
 static void check_pending_free(coll_comm *comm)
 {
     coll_comm *copy = NULL;
@@ -603,9 +603,9 @@ static void check_wrong_lists(coll_comm *comm)
         const wrong_list *w = &wrong_lists[i];
         made = comm;
         check_said(comm, coll_create(comm, w->ranks, w->count, w->tag, &made), ARGUMENT, w->words, w->name);
-        CHECK(made == NULL, "%s: %s: there is a communicator", case_name, w->name);
+        CHECK(made == NULL, "%s: %s: the communicator is not NULL", case_name, w->name);
     }
-    check_said(comm, coll_create(comm, others, 2, 0, &made), ARGUMENT, none, "a list without oneself");
+    check_said(comm, coll_create(comm, others, 2, 0, &made), ARGUMENT, none, "a list without the caller");
     check_said(comm, coll_create(comm, NULL, 2, 0, &made), ARGUMENT, none, "a list at NULL");
     CHECK(coll_create(comm, others, 2, 0, NULL) == ARGUMENT, "%s: coll_create into NULL", case_name);
     check_works(comm, "wrong lists");
@@ -618,7 +618,7 @@ static void check_wrong_colors(coll_comm *comm)
 
     if (coll_rank(comm) == 1) {
         check_said(comm, coll_split(comm, -5, 0, &made), ARGUMENT, words, "color -5");
-        CHECK(made == NULL, "%s: color -5: there is a communicator", case_name);
+        CHECK(made == NULL, "%s: color -5: the communicator is not NULL", case_name);
     }
     CHECK(coll_split(comm, 3, 0, &made) == COLL_OK && coll_size(made) == THREE, "%s: a split afterwards: %s", case_name,
           coll_error(comm));
@@ -654,7 +654,7 @@ static int groups_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* An edge that only one of its ends knows. */
+/* An edge that only one of its ends gives. */
 static int edges_worker(coll_comm *comm, void *arg)
 {
     const char *const words[] = { "neighbor", "rank 0", "rank 1" };
@@ -664,7 +664,7 @@ static int edges_worker(coll_comm *comm, void *arg)
 
     (void)arg;
     const coll_status later = status ? status : coll_barrier(comm);
-    check_said(comm, later, COLL_ERR_MISMATCH, words, "an edge that one end does not know");
+    check_said(comm, later, COLL_ERR_MISMATCH, words, "an edge that one end does not give");
     if (later < 0) check_ended(comm, later, "edges that do not match");
     return 0;
 }
@@ -689,7 +689,7 @@ static void *second_thread(void *arg)
     return NULL;
 }
 
-/* Start it, and return when it is seen to be inside. */
+/* Start it, and return when it is inside the library. */
 static pthread_t begin_second(second *s)
 {
     pthread_t thread;
@@ -730,7 +730,7 @@ static int two_threads_worker(coll_comm *comm, void *arg)
 static int abort_worker(coll_comm *comm, void *arg)
 {
     const bool by_second = arg != NULL;
-    const char *const words[] = { "somebody pressed stop", "rank 0", NULL };
+    const char *const words[] = { "the user pressed stop", "rank 0", NULL };
     const int64_t began = now_ms();
     coll_comm *copy = NULL;
     second s = { .comm = comm };
@@ -738,14 +738,14 @@ static int abort_worker(coll_comm *comm, void *arg)
     coll_status status = coll_dup(comm, &copy);
 
     CHECK(status == COLL_OK || (status == COLL_ERR_ABORTED && coll_rank(comm) > 0), "%s: coll_dup: %s", case_name,
-          coll_error(comm));                      /* rank 0 may be through with it, and give up               */
+          coll_error(comm));                      /* rank 0 may have completed it, and abandon it             */
     if (coll_rank(comm) == 0 && by_second) {
         const pthread_t thread = begin_second(&s);
-        CHECK(coll_abort(comm, "somebody pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
+        CHECK(coll_abort(comm, "the user pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
         pthread_join(thread, NULL);
         status = s.status;
     } else if (coll_rank(comm) == 0) {
-        CHECK(coll_abort(comm, "somebody pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
+        CHECK(coll_abort(comm, "the user pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
         status = coll_barrier(comm);
     } else {
         status = coll_recv(comm, &never, 1, COLL_I32, 0, 1);
@@ -758,7 +758,7 @@ static int abort_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* What an operation must not do, one after the other. */
+/* What an operation must not do, one case after the other. */
 typedef struct caller { coll_comm *comm; coll_request *waits; int calls; } caller;
 
 static void calling_sum(const void *from, void *inout, size_t count, coll_type type, void *context)
@@ -778,12 +778,12 @@ static void calling_sum(const void *from, void *inout, size_t count, coll_type t
     (void)type;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
         CHECK(tried[i] == ARGUMENT, "%s: call %zu of an operation gives %d", case_name, i, (int)tried[i]);
-    CHECK(says(coll_error(NULL), words, 3), "%s: an operation is told \"%s\"", case_name, coll_error(NULL));
+    CHECK(says(coll_error(NULL), words, 3), "%s: an operation gets \"%s\"", case_name, coll_error(NULL));
     for (size_t i = 0; i < count; i++) ((int32_t *)inout)[i] += ((const int32_t *)from)[i];
     c->calls++;
 }
 
-/* At once, and queued behind another call, with and without somebody to wait for. */
+/* At once, and queued behind another call, with and without another rank to wait for. */
 static int calling_worker(coll_comm *comm, void *arg)
 {
     caller c = { .comm = comm };
@@ -831,7 +831,7 @@ static void abort_case(const void *arg)
     CHECK(model_run(world, THREE, NULL, abort_worker, arg ? &by_second : NULL) == 0, "%s: the world could not be run", case_name);
 }
 
-/* Another thread aborts rank 0's communicator while all ranks make short calls, of which none has to wait for long. */
+/* Another thread aborts rank 0's communicator while all ranks make short calls, none of which waits for long. */
 static void *busy_aborter(void *arg)
 {
     atomic_int *calls = ((void **)arg)[1];
@@ -871,7 +871,7 @@ static void busy_case(const void *arg)
 
 /* ---- >>ends: a rank that leaves, and one that is late ---- */
 
-/* The last rank leaves; the others wait for it, in a communicator where it has another number. */
+/* The last rank leaves; the others wait for it, in a communicator where its number differs. */
 static int leaving_worker(coll_comm *comm, void *arg)
 {
     const int backwards[] = { 2, 1, 0 };
@@ -883,7 +883,7 @@ static int leaving_worker(coll_comm *comm, void *arg)
     (void)arg;
     const coll_status made = coll_create(comm, backwards, THREE, 0, &turned);
     CHECK(made == COLL_OK || made == COLL_ERR_PEER, "%s: coll_create: %s", case_name, coll_error(comm));
-    if (!turned || coll_rank(comm) == 2) return coll_free(turned);        /* the others may already have missed it */
+    if (!turned || coll_rank(comm) == 2) return coll_free(turned);        /* the others may already have detected it */
     const coll_status status = coll_recv(comm, &never, 1, COLL_I32, 2, 0);
     check_said(comm, status, COLL_ERR_PEER, words, "a rank that leaves");
     check_ended(comm, COLL_ERR_PEER, "a rank has left");

@@ -1,9 +1,9 @@
-/* test_quiet.c - the log of a recovery in which all goes well: what is late of the old world is turned away in silence.
+/* test_quiet.c - the log of a recovery without faults: late connections of the old world are refused without a log line.
  *
  *     test_quiet
  *
- * Rank 1 has dialled rank 2, which computes, when the world fails, and all shrink.  Before and after that somebody calls rank 2
- * who is one coll_shrink ahead, or behind: no warning; and somebody who is many of them ahead, which is one. */
+ * Rank 1 has dialled rank 2, which computes, when the world fails, and all shrink.  Before and after that a rank connects to rank
+ * 2 that is one coll_shrink ahead, or behind: no warning; and a rank that is many of them ahead: one warning. */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
 
@@ -20,7 +20,8 @@ typedef struct scene {
     event dialled, failed;
 } scene;
 
-/* Say a hello of this epoch at the listener of a rank that is in the library, or will be, and wait until it hangs up. */
+/* Send a hello of this epoch to the listener of a rank that is in the library, or will be, and wait until it closes the
+ * connection. */
 static void knock(coll_comm *comm, int rank, uint32_t epoch)
 {
     const coll__tcp *tcp = inside_tcp(comm);
@@ -31,7 +32,7 @@ static void knock(coll_comm *comm, int rank, uint32_t epoch)
 
     coll__hello_write(bytes, &hello);
     CHECK(!connect(fd, (const struct sockaddr *)&a.at, a.length) && send(fd, bytes, sizeof bytes, 0) == sizeof bytes,
-          "%s: nobody listens", case_name);
+          "%s: no rank listens", case_name);
     while (recv(fd, rest, sizeof rest, 0) > 0) { }
     close(fd);
 }
@@ -47,7 +48,7 @@ static coll_status fail_and_shrink(joiner *g)
 
     if (rank == ABORTER) knock(g->comm, CALLED, 1);
     status = coll_barrier(g->comm);
-    if (rank == DIALLER) {                        /* until the hello is out                                   */
+    if (rank == DIALLER) {                        /* until the hello is sent                                  */
         const coll__stream *stream = coll__stream_to(inside_tcp(g->comm), CALLED, COLL_CHANNEL_MESSAGES);
         status = coll_isend(g->comm, &n, 1, COLL_I32, CALLED, 1, &r);
         while (!status && stream->state != COLL__STREAM_OPEN && !(stream->greet && stream->greet->step > COLL__GREET_SAY))
@@ -57,7 +58,7 @@ static coll_status fail_and_shrink(joiner *g)
         event_await(&s->dialled, 1);
         (void)coll_abort(g->comm, "a test");
     } else if (rank == CALLED) {
-        event_await(&s->failed, 2);               /* it computes until the others know                        */
+        event_await(&s->failed, 2);               /* it computes until the others have detected the failure   */
     }
     if (!status) status = coll_barrier(g->comm);
     CHECK(status == COLL_ERR_ABORTED, "%s: rank %d: %d %s", case_name, rank, (int)status, coll_error(g->comm));

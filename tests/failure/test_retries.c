@@ -1,11 +1,11 @@
-/* test_retries.c - coll_shrink that is called again after an error, and ranks that are stopped in it and go on: at most one world
- * succeeds another, and who lives and is in the table that was agreed on comes to it.
+/* test_retries.c - coll_shrink that is called again after an error, and ranks that are stopped in it and go on: a world has at
+ * most one successor, and each living rank in the table that was agreed on is in it.
  *
  *     test_retries [PART,...]          PART: notes, returns, unwatched, chance
  *
- *     notes       a rank is stopped as it sends a note of each kind, while others come late; they call coll_shrink again, on the
+ *     notes       a rank is stopped as it sends a note of each kind, while others call late; they call coll_shrink again, on the
  *                 communicator or on a copy of it, with the first one freed
- *     returns     a rank is stopped until the host drops it, and comes back with what it has accepted: it is not lost
+ *     returns     a rank is stopped until rank 0 drops it, and returns with what it has accepted: it is not lost
  *     unwatched   a rank is stopped in it without a liveness timeout: coll_shrink ends in start_timeout_ms all the same
  *     chance      two ranks are stopped, at any notes and for any time
  *
@@ -49,7 +49,7 @@ typedef struct report { int state, tries, slowest_ms; unsigned members, rounds; 
 
 static struct board {
     int      is_over, errors;
-    unsigned decided, is_stopped;                 /* decided: the table that somebody has told                */
+    unsigned decided, is_stopped;                 /* decided: the table that a rank has announced             */
     report   ranks[RANKS_MOST];
 } *board;
 
@@ -83,7 +83,7 @@ static void rest(int ms) { (void)poll(NULL, 0, ms); }
 
 static bool is_over(void) { return __atomic_load_n(&board->is_over, __ATOMIC_SEQ_CST); }
 
-/* Work in a new world.  COLL_OK: the referee has seen enough. */
+/* Work in a new world.  COLL_OK: the referee has ended the case. */
 static coll_status work(coll_comm *comm, report *r)
 {
     int32_t ids[RANKS_MOST], id = me;
@@ -136,7 +136,7 @@ static void rank_main(const plan *p, const char *address)
 
     if (!status) status = coll_dup(comm, &copy);
     CHECK(!status, "%s: rank %d: %s", case_name, me, coll_error(comm));
-    if (!status) status = coll_barrier(comm);     /* which may fail already where another one has been through */
+    if (!status) status = coll_barrier(comm);     /* which may already fail when another rank has completed it */
     if (p->dead >> me & 1) kill(getpid(), SIGKILL);
     if (me == 0) (void)coll_abort(comm, "it gives up");
     while (!status) status = coll_barrier(comm);

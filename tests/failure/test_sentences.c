@@ -1,6 +1,6 @@
-/* test_sentences.c - what errors say, word for word: what is wrong, the value, what is allowed, what to do.
+/* test_sentences.c - the exact text of errors: what is wrong, the value, what is allowed, what to do.
  *
- * Mistakes that the caller's own library sees, and calls about which ranks disagree: flags by their names, prepared calls by the
+ * Mistakes that the caller's library detects, and calls about which ranks disagree: flags by their names, prepared calls by the
  * order in which they were prepared; in errors, in dumps and in explanations.
  *
  *     test_sentences [worlds]
@@ -159,7 +159,7 @@ static int local_worker(coll_comm *comm, void *arg)
     return coll_barrier(comm);
 }
 
-/* ---- >>mismatch: what is said of calls about which ranks disagree ---- */
+/* ---- >>mismatch: errors of calls about which ranks disagree ---- */
 
 #define SUM .kind = COLL_ALLREDUCE, FOUR
 enum { ALL_FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
@@ -202,7 +202,7 @@ static coll_status mismatch_start(coll_comm *comm, coll_call call, int prepared)
     return status;
 }
 
-/* A call that one rank cannot make is none about which ranks disagree. */
+/* An invalid call of one rank is no call about which ranks disagree. */
 static int check_left_out(coll_comm *comm, const coll_call *call, const there_lack *lack)
 {
     const coll_status status = mismatch_start(comm, *call, 0);
@@ -219,7 +219,7 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     if (lack.count) return check_left_out(comm, &m->odd, &lack);
     coll_status status = mismatch_start(comm, coll_rank(comm) == 1 ? m->odd : m->usual, m->prepared);
 
-    /* a rank may have had all it needed for a call before the disagreement was met */
+    /* a rank may have had all it needed for a call before the disagreement was detected */
     for (int i = 0; i < 3 && status == COLL_OK; i++) status = coll_barrier(comm);
     const char *said = coll_error(comm), *cause = strstr(said, " called ");
     CHECK(status == COLL_ERR_MISMATCH && cause, "%s: row %d: status %d, \"%s\"", world, (int)(m - mismatches), (int)status, said);

@@ -1,5 +1,5 @@
-/* test_shrink.c - coll_shrink when ranks die while it runs: ranks are processes, or threads of processes, that are killed or
- * stopped at every moment of it.  All who are left come together, in one world, soon; or all are told that they are too few.
+/* test_shrink.c - coll_shrink when ranks die while it runs.  Ranks are processes, or threads of processes, that are killed or
+ * stopped at every moment of it.  Soon all remaining ranks are in one new world, or all get the error that they are too few.
  *
  *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined, sim
  *                                                       PART: modes, pairs, sends, visits, rooms, late, chance, stops
@@ -18,13 +18,13 @@
 #include <sys/syscall.h>
 
 enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, LATE_MS = 2500, VISIT_MS = 100, RANK_SECONDS = 30,
-       CASE_SECONDS = 600 };     /* two of four processes that are left wait for START_MS, a dozen times */
+       CASE_SECONDS = 600 };     /* two of four remaining processes wait for START_MS, a dozen times */
 
-/* What becomes of a process. */
+/* What happens to a process. */
 typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE, DIES_VISITING, DOZES,
                          HAS_NO_ROOM } fate_kind;
 
-/* number: at which send, or visit, within coll_shrink; or after so many us of it, or of the first visit; or ms. */
+/* number: the send, or the visit, within coll_shrink; or us after its start, or after the first visit; or ms. */
 typedef struct fate { fate_kind kind; int number; } fate;
 
 static const struct mode { const char *name, *security, *key; bool is_tls; } modes[] = {
@@ -46,15 +46,17 @@ typedef struct report {
     coll_status shrunk;
     int  is_done, shrinks, size;
     bool had_hub, has_hub;                        /* in the first world, in the last one                      */
-    unsigned members;                             /* of the last world, by what they were called in the first */
+    unsigned members;                             /* of the last world, by their numbers in the first one */
     int64_t slowest_ms;                           /* coll_shrink                                              */
     char sentence[512];
 } report;
 
 static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
 
-/* ---- >>fates: what a thread sends within coll_shrink is counted, and whose memory it opens: fstat is the last that it calls
- * before it looks into that, and it calls it first for what is its own ---- */
+/* ---- >>fates ---- */
+
+/* Counts the sends of a thread within coll_shrink, and the processes whose memory it opens: fstat is its last call before it
+ * reads that memory, and its first fstat is for its own memory. */
 
 static __thread const fate *armed;
 static __thread int sends, visits;
@@ -108,7 +110,7 @@ static unsigned planned(const plan *p)
     return mask;
 }
 
-/* Work until a rank is lost, or all know that nobody else will be. */
+/* Work until a rank is lost, or all know that no other rank will be. */
 static coll_status work(coll_comm *comm, const plan *p, int me, report *r)
 {
     coll_status status = COLL_OK;
@@ -210,10 +212,10 @@ static int process_main(const plan *p, int process, const char *address)
     return 0;
 }
 
-/* ---- >>judging ---- */
+/* ---- >>checks ---- */
 
 static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms ",
-                                          "visiting us ", "dozes from visit ", "lacks room " };
+                                          "visiting us ", "sleeps from visit ", "lacks room " };
 
 static const char *plan_text(const plan *p)
 {
@@ -228,7 +230,7 @@ static const char *plan_text(const plan *p)
     return text;
 }
 
-/* The plan that such a text tells.  false: it tells none. */
+/* The plan that such a text describes.  false: none. */
 static bool plan_read(const char *text, plan *p)
 {
     static char name[16];
@@ -250,8 +252,8 @@ static bool plan_read(const char *text, plan *p)
     return p->size > 0 && p->size <= RANKS_MOST && p->each > 0 && p->mode < MODE_COUNT;
 }
 
-/* How many limits those who are left wait for what is stopped: one for all together, and one for each that they may have gone
- * to before, for it comes before all of them. */
+/* How many liveness limits the remaining ranks wait for stopped ones: one for all together, and one for each stopped rank whose
+ * number is below all of theirs. */
 static int waits_of(const plan *p, unsigned left)
 {
     int hosts = 0, stops = 0;
@@ -264,9 +266,9 @@ static int waits_of(const plan *p, unsigned left)
     return hosts > 0 ? hosts + (stops > hosts) : stops > 0;
 }
 
-/* `gone`: by process.  All others come together if they are enough of all; if they are not, either all do, or none.  Without
- * rank 0, which hears all heartbeats, one that is stopped cannot be told from one that computes: those who are too few wait for
- * it as long as a start may take. */
+/* `gone`: by process.  If the remaining ranks have a quorum, all are in the new world; if not, either all are, or none.
+ * Without rank 0, which receives all heartbeats, a stopped rank looks like one that computes.  Then ranks without a quorum
+ * wait for it for up to start_timeout_ms. */
 static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
 {
     unsigned left = 0;
@@ -299,13 +301,13 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
               r->sentence);
         CHECK(!has_tally || is_enough || strstr(r->sentence, tally_text), "%s: rank %d counts otherwise: %s", case_name, i,
               r->sentence);
-        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s hub", case_name, i,
-              may_share ? "no" : "a");
+        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s shared memory",
+              case_name, i, may_share ? "no" : "some");
         CHECK(r->slowest_ms < support_patience(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
     }
 }
 
-/* Gives whether every fate but LIVES has been met. */
+/* Returns whether each process except LIVES got its fate. */
 static bool run_plan(const plan *p)
 {
     char address[64] = "";
@@ -343,7 +345,7 @@ static bool run_plan(const plan *p)
         running--;
     }
     judge(p, gone, has_tally, stops);
-    const int64_t began = now_ms();               /* they go on, and are alone                                */
+    const int64_t began = now_ms();               /* they go on alone                                         */
     for (int i = 0; i < processes; i++) if (stopped >> i & 1) kill(pids[i], SIGCONT);
     for (int i = 0; i < processes; i++) {
         int status = 0;
@@ -374,7 +376,7 @@ static bool has_mode(int mode)
 #endif
 }
 
-/* Every kind of connection is handed over, once, twice and three times. */
+/* Every kind of connection is taken over, once, twice and three times. */
 static void modes_case(const void *arg)
 {
     (void)arg;
@@ -428,8 +430,8 @@ static void sends_case(const void *arg)
     }
 }
 
-/* One dies when all but the first have come to the hub of the new world, and this one is slow to see that: some know of the death
- * before the hub is agreed on.  All come to the next world's hub, or nobody. */
+/* One dies when all but the first have joined the shared memory of the new world, and the first is slow to see that: some have
+ * detected the death before they agree on the memory.  Either all ranks use the memory of the next world, or none. */
 static void visits_case(const void *arg)
 {
     (void)arg;
@@ -446,7 +448,7 @@ static void visits_case(const void *arg)
             }
 }
 
-/* Who can have no memory to share with the others of its host any more says so, and nobody waits for it. */
+/* If a rank can no longer share memory with the others of its host, it reports that, and no rank waits for it. */
 static void rooms_case(const void *arg)
 {
     (void)arg;
@@ -463,7 +465,7 @@ static void rooms_case(const void *arg)
             }
 }
 
-/* Two stop, each at another send: one has answered the host, the other has not. */
+/* Two stop, each at another send: one has answered rank 0, the other has not. */
 static void stops_case(const void *arg)
 {
     static const struct { int size, first, one, two; } who[] = { { 7, 6, 4, 5 }, { 8, 0, 5, 7 }, { 7, 6, 0, 5 } };
@@ -479,8 +481,8 @@ static void stops_case(const void *arg)
         }
 }
 
-/* Without one that comes to coll_shrink later than the others wait for it, they are too few.  They go on with it, whether it is
- * the first of them, whom they look for, or a later one. */
+/* Without a rank that calls coll_shrink later than the others wait for it, they are too few.  They go on with it, whether it
+ * is the first of them, which they dial, or a later one. */
 static void late_case(const void *arg)
 {
     static const struct { int size, late; unsigned dead; } who[] = {
@@ -498,7 +500,7 @@ static void late_case(const void *arg)
     }
 }
 
-/* Any number of them, at any time. */
+/* Any number of ranks, at any time. */
 static void chance_case(const void *arg)
 {
     uint64_t seed = *(const uint64_t *)arg;
@@ -572,7 +574,7 @@ static void sim_case(const void *arg)
                 for (int i = 0; i < SIM_RANKS; i++) {
                     done += board->ranks[i].is_done;
                     agreed += board->ranks[i].is_done && board->ranks[i].shrunk == COLL_OK;
-                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has vanished", case_name, i);
+                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has not ended", case_name, i);
                 }
                 CHECK(done == agreed && done >= SIM_RANKS - 2, "%s: %d have ended, %d have a new world", case_name, done, agreed);
                 for (int i = 0; i < SIM_RANKS; i++)
@@ -605,7 +607,7 @@ int main(int argc, char **argv)
         if (support_listed(parts, "modes")) run_case_within(CASE_SECONDS, modes_case, NULL, "every security");
         if (support_listed(parts, "pairs")) run_case_within(CASE_SECONDS, pairs_case, NULL, "two die");
         if (support_listed(parts, "sends")) run_case_within(CASE_SECONDS, sends_case, &dies, "one dies at every send");
-        if (support_listed(parts, "visits")) run_case_within(CASE_SECONDS, visits_case, NULL, "one dies in a hub");
+        if (support_listed(parts, "visits")) run_case_within(CASE_SECONDS, visits_case, NULL, "one dies in shared memory");
         if (support_listed(parts, "rooms")) run_case_within(CASE_SECONDS, rooms_case, NULL, "one has no room");
         if (support_listed(parts, "late")) run_case_within(CASE_SECONDS, late_case, NULL, "one comes late");
         if (support_listed(parts, "stops")) run_case_within(CASE_SECONDS, sends_case, &stops, "one stops at a send");

@@ -1,12 +1,12 @@
 /* test_silent.c - a rank is lost, and another one 0.1 s later: each of them is killed or stopped.  The others, whatever they do,
- * know of both within a liveness_timeout_ms, a heartbeat interval and a little, and go on without them.
+ * detect both within a liveness_timeout_ms, a heartbeat interval and a little, and go on without them.
  *
  *     test_silent [PART,...]          PART: call, abort, behind
  *
- *     call        the others are in collectives of a hub of the host, or of messages
+ *     call        the others are in collectives through shared memory, or through messages
  *     abort       one of them calls coll_abort, as one is stopped
- *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, but for one
- *                 that has stopped meanwhile: coll_shrink does not wait for that one as long as for one that would make a quorum
+ *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, except one
+ *                 that was stopped meanwhile: coll_shrink waits for that one less long than for one that would make a quorum
  */
 #define _GNU_SOURCE
 #include "../../coll.h"
@@ -22,7 +22,7 @@ enum { RANKS = 5, SLACK_MS = 1000, SECOND_MS = 100, COUNT = 1 << 21, CASE_SECOND
 typedef struct scene {
     int  liveness_ms, signals[VICTIMS], victims[VICTIMS];         /* signal 0: there is no second one         */
     int  lost;                                    /* how many there are                                       */
-    unsigned gone;                                /* who                                                      */
+    unsigned gone;                                /* which rank                                               */
     bool has_hub, aborts;
 } scene;
 
@@ -60,7 +60,7 @@ static void rank_main(const scene *s, int rank, const char *address)
         for (int i = 0; i < count; i++) failed |= 1u << lost[i];
         board->ranks[rank].failed = failed;
     }
-    while (status) {                              /* where the second one has come to a first new world, that fails in turn */
+    while (status) {                              /* where the second one reaches a first new world, which fails in turn */
         status = board->ranks[rank].shrunk = coll_shrink(comm, &left);
         if (status) break;
         coll_free(comm);
@@ -90,7 +90,7 @@ static void scene_case(const void *arg)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         rank_main(s, i, address);
     }
-    case_step = "all meet";
+    case_step = "start";
     while (__atomic_load_n(&board->ready, __ATOMIC_SEQ_CST) < RANKS) (void)poll(NULL, 0, 1);
     (void)poll(NULL, 0, s->liveness_ms / 2);      /* heartbeats have come                                     */
     for (int i = 0; i < VICTIMS; i++) {
@@ -108,11 +108,11 @@ static void scene_case(const void *arg)
         CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: rank %d ends with %#x", case_name, i,
               (unsigned)status);
     }
-    /* in coll_shrink one that is stopped is lost after two limits, once for those in its way and once for all */
+    /* in coll_shrink a stopped rank is lost after two limits, once for those that it blocks and once for all */
     const int known = s->liveness_ms * 9 / 8 + SLACK_MS, whole = 2 * known + SECOND_MS + 4 * s->liveness_ms;
     for (int i = 0; i < RANKS; i++) {
         if (gone >> i & 1) continue;
-        CHECK(board->ranks[i].known_ms < support_patience(known), "%s: rank %d knows after %d ms: %s", case_name, i,
+        CHECK(board->ranks[i].known_ms < support_patience(known), "%s: rank %d got the error after %d ms: %s", case_name, i,
               board->ranks[i].known_ms, board->ranks[i].sentence);
         CHECK(board->ranks[i].failed == gone, "%s: rank %d: those that have failed are %#x, not %#x", case_name, i,
               board->ranks[i].failed, gone);
@@ -150,11 +150,11 @@ static void behind_main(int rank, const char *address)
     snprintf(board->ranks[rank].sentence, sizeof board->ranks[rank].sentence, "%s", coll_error(comm));
     if (rank == STOPS_LATER) raise(SIGSTOP);
     while (rank == 0 && !__atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST)) (void)poll(NULL, 0, 5);
-    if (rank == 0) (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 4);   /* it passes on that others have left first             */
+    if (rank == 0) (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 4);   /* it reports that others have left first               */
     coll_free(comm);
     (void)__atomic_add_fetch(&board->is_struck, 1, __ATOMIC_SEQ_CST);
     while (rank != BEHIND && __atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST) < RANKS - 2)
-        (void)poll(NULL, 0, 5);                   /* it computes, and answers nobody                          */
+        (void)poll(NULL, 0, 5);                   /* it computes, and answers no rank                         */
     coll_free(left);
     exit(check__failed > 0);
 }
@@ -173,7 +173,7 @@ static void behind_case(const void *arg)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         behind_main(i, address);
     }
-    case_step = "all meet";
+    case_step = "start";
     while (__atomic_load_n(&board->ready, __ATOMIC_SEQ_CST) < RANKS) (void)poll(NULL, 0, 1);
     kill(pids[BEHIND], SIGSTOP);
     (void)poll(NULL, 0, BEHIND_LIVENESS_MS / 10);
@@ -192,7 +192,7 @@ static void behind_case(const void *arg)
               "%s: rank %d: %d, %d ranks: %s", case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size,
               board->ranks[i].sentence);
         if (is_out) CHECK(board->ranks[i].whole_ms < support_patience(4 * BEHIND_LIVENESS_MS + SLACK_MS),
-                          "%s: it knows after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
+                          "%s: it got the error after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
     }
     for (int i = 0; i < RANKS; i++) if (i != BEHIND) kill(pids[i], SIGKILL), (void)waitpid(pids[i], &status, 0);
     close(port);
@@ -204,7 +204,7 @@ static void run(scene s)
 
     s.lost = 1 + (s.signals[1] != 0);
     s.gone = 1u << s.victims[0] | (s.signals[1] ? 1u << s.victims[1] : 0u);
-    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_hub ? "hub" : "messages", s.liveness_ms,
+    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_hub ? "shared memory" : "messages", s.liveness_ms,
              s.signals[0] == SIGSTOP ? "stop" : "kill", s.victims[0],
              !s.signals[1] ? "nothing" : s.signals[1] == SIGSTOP ? "stop" : "kill", s.victims[1], s.aborts ? ", coll_abort" : "");
     run_case_within(CASE_SECONDS, scene_case, &s, text);

@@ -1,7 +1,7 @@
-/* test_simfaults.c - the fault matrix under the virtual clock: a fault at every call of the transport that the victim makes, from
- * its first to its last, in steps, while a program of blocking collectives runs.  Every rank ends, in virtual time that has a
- * bound; whoever fails gives the same cause, and it is the right one.  Then those who are left go on with coll_shrink, as often
- * as it takes, and carry the program through: if they are enough, and exactly then.
+/* test_simfaults.c - the fault matrix under the virtual clock: a fault at every transport call of the victim, from its first to
+ * its last, in steps, while a program of blocking collectives runs.  Every rank ends, in bounded virtual time.  All failing ranks
+ * report the same cause, and it is the right one.  Then the remaining ranks go on with coll_shrink, as often as it takes, and
+ * complete the program: exactly if they have a quorum.
  *
  *     test_simfaults [SIZE]                             COLL_TEST_SEED=... replays the steps of a run
  */
@@ -43,7 +43,7 @@ static int64_t sum(int size, size_t at) { return (int64_t)size * ((int64_t)at % 
 
 typedef enum result { NOTHING, OF_ROOT, SUM, MY_BLOCK, SUM_TO_ME, ALL_BLOCKS, EXCHANGE, OF_LAST } outcome;
 
-/* What is called, in this order, and what comes of it.  Roots: -1 is the last rank. */
+/* The calls, in this order, and their results.  Roots: -1 is the last rank. */
 static const struct {
     coll_kind kind;
     size_t    count;
@@ -106,7 +106,7 @@ static coll_status call(coll_comm *comm, rank_of *r, int at)
     return coll_run(comm, &c);
 }
 
-/* Go on with those who are left, until the program is through or they are too few. */
+/* Go on with the remaining ranks, until the program is complete or they are too few. */
 static void go_on(coll_comm *comm, rank_of *r)
 {
     coll_comm *before = NULL, *next = NULL;
@@ -155,9 +155,9 @@ static int run_program(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* ---- >>judging ---- */
+/* ---- >>checks ---- */
 
-/* What every rank of a simulated world that fails says of it: it begins here. */
+/* The sentence of every rank of a simulated world that fails begins with this. */
 static const char *cause_of(const char *sentence, const char *words)
 {
     const char *at = strstr(sentence, words);
@@ -176,7 +176,7 @@ static void judge_failed(fault f, int rank, int victim, int size, const char **f
     if (!*first) *first = cause;
     CHECK(r->status == statuses[f] && strstr(r->sentence, words[f]), "%s: rank %d of %d: %d: %s", case_name, rank, size,
           (int)r->status, r->sentence);
-    CHECK(!strcmp(cause, *first), "%s: rank %d says \"%s\", others \"%s\"", case_name, rank, r->sentence, *first);
+    CHECK(!strcmp(cause, *first), "%s: rank %d has \"%s\", others \"%s\"", case_name, rank, r->sentence, *first);
     if (f != CUT) CHECK(strstr(r->sentence, name) != NULL, "%s: rank %d names another: %s", case_name, rank, r->sentence);
     if (f == KILL)
         CHECK(r->failed_count == 1 && r->failed == victim, "%s: rank %d has %d failed ranks (%d)", case_name, rank,
@@ -184,8 +184,8 @@ static void judge_failed(fault f, int rank, int victim, int size, const char **f
     CHECK(r->later == r->status && r->is_later_same, "%s: rank %d: the next call has %d", case_name, rank, (int)r->later);
 }
 
-/* Those who failed and are alive had to go on if they were enough of the whole: of a network that was cut, on each side.  Two
- * faults may part them twice: then all that is asked is that nobody gave up among enough. */
+/* Ranks that failed and are alive had to go on if they had a quorum: in a partitioned network, on each side.  Two faults may
+ * split them twice: then the only condition is that no rank gave up in a part with a quorum. */
 static void judge_shrunk(fault f, int victim, int last, int size)
 {
     int left[2] = { 0, 0 }, numbered[2] = { 0, 0 }, is_first[2] = { 0, 0 };
@@ -220,10 +220,10 @@ static void judge_shrunk(fault f, int victim, int last, int size)
     }
 }
 
-/* Gives whether anyone has failed: if not, the fault came after the end. */
+/* Returns whether any rank has failed: if not, the fault came after the end. */
 static bool judge(fault f, int victim, int size, double clean)
 {
-    const double bound = clean + 2e-3 + (f == LATE ? 1 : 0);      /* the time to miss a dead rank is 1 ms         */
+    const double bound = clean + 2e-3 + (f == LATE ? 1 : 0);      /* a dead rank is detected after 1 ms           */
     const char *first = NULL;
     bool has_failed = false;
 
@@ -232,8 +232,8 @@ static bool judge(fault f, int victim, int size, double clean)
         const bool is_gone = !r->is_over && (f == TWICE || (i == victim && (f == KILL || f == STOP)));
         if (is_gone) has_failed = true;
         if (is_gone) continue;
-        CHECK(r->is_over, "%s: rank %d has vanished", case_name, i);
-        CHECK(r->is_right, "%s: rank %d has wrong results of calls that went well, %d of them", case_name, i, r->calls);
+        CHECK(r->is_over, "%s: rank %d has not ended", case_name, i);
+        CHECK(r->is_right, "%s: rank %d has wrong results of calls that succeeded, %d of them", case_name, i, r->calls);
         CHECK(r->is_input_kept, "%s: the input of rank %d has changed", case_name, i);
         CHECK(r->time <= bound, "%s: rank %d ends at %g s, not before %g", case_name, i, r->time, bound);
         if (r->status == COLL_OK) continue;
@@ -246,7 +246,7 @@ static bool judge(fault f, int victim, int size, double clean)
 
 /* ---- >>running ---- */
 
-/* Run the program in a world that the environment describes, as a user would.  Gives when the last rank was done. */
+/* Run the program in a world that the environment describes, as a user would.  Returns when the last rank ended. */
 static double run_world(int size, const char *faults, uint64_t seed)
 {
     char text[200];
@@ -261,7 +261,7 @@ static double run_world(int size, const char *faults, uint64_t seed)
     return time;
 }
 
-/* The last rank of those who are cut off from the others. */
+/* The last rank of those that are cut off from the others. */
 static int last_cut(int victim, int size, uint64_t number) { return victim + (int)(number % (uint64_t)(size - victim)); }
 
 static void fault_text(fault f, int victim, int size, uint64_t number, double time, char *text, size_t room)
@@ -278,7 +278,7 @@ static void fault_text(fault f, int victim, int size, uint64_t number, double ti
     }
 }
 
-/* The same fault ever later, until it comes too late to matter. */
+/* The same fault later and later, until it has no effect. */
 static int run_fault(fault f, int size, int victim, uint64_t seed)
 {
     char text[100];
@@ -320,8 +320,8 @@ static void run_size(int size, uint64_t seed)
 
 enum { DERIVED_SIZE = 5, DERIVED_VICTIM = 1 };
 
-/* Killed in the midst of calls on what was derived, and made of what is left of it: the even ranks go on among themselves, which
- * leaves nothing for the odd ones. */
+/* A rank is killed during calls on derived communicators, and the derived ones are shrunk: the even ranks go on among
+ * themselves, and the odd ones get COLL_ERR_UNSUPPORTED. */
 static int derived_rank(coll_comm *comm, void *arg)
 {
     const int rank = coll_rank(comm);

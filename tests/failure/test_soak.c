@@ -1,15 +1,16 @@
-/* test_soak - long-lived processes that make world after world over TCP, lose ranks, shrink and go on, while strangers knock.
+/* test_soak - long-lived processes that make world after world over TCP, lose ranks, shrink and go on, while another process
+ * opens unauthenticated connections.
  *
  *     test_soak [SECONDS [SECURITY]]     5 seconds in each mode of security, or so many in one (tls, key+check, ...)
- *                                        COLL_TEST_SEED=... replays the plans; COLL_TEST_TALK=1 tells what happens, and when
+ *                                        COLL_TEST_SEED=... replays the plans; COLL_TEST_TALK=1 prints events with their times
  *
- * Eight processes make a world, numbered anew each time, and call collectives whose results are checked.  A seeded plan has up to
- * three of them die: before a call, at any moment, inside coll_shrink, or stopped and never heard of again.  The survivors
- * must learn of it within a bound, shrink to a world that holds every living rank, and go on.  A rank may also be stopped at any
- * moment and continued when the others have given it up: its calls must then fail, and the others go on for as long as it was
- * stopped, and keep what they had received.  Five of the processes never die,
- * so that a leak in them would grow with the number of worlds: their heap, files and threads must stay as they are.  Another
- * process plays strangers: idle connections, floods, bytes at random, and ranks with another key. */
+ * Eight processes make a world, numbered anew each time, and call collectives whose results are checked.  By a seeded plan up
+ * to three of them die: before a call, at any moment, inside coll_shrink, or stopped for good.  The survivors must detect it
+ * within a bound, shrink to a world with every living rank, and go on.  A rank may also be stopped at any moment and continued
+ * when the others have dropped it: its calls must then fail, and the others go on while it is stopped, and keep what they had
+ * received.  Five of the processes never die, so that a leak in them would grow with the number of worlds: their heap, files
+ * and threads must not grow.  Another process opens unauthenticated connections: idle ones, floods, random bytes, and ranks
+ * with another key. */
 #define _GNU_SOURCE
 #include "../../coll.h"
 
@@ -33,7 +34,7 @@ static const char *const fate_names[FATE_COUNT] = {
     "lives", "dies before a call", "dies at a moment", "dies in coll_shrink", "stops", "is stopped at a moment, and continued"
 };
 
-/* What one process does in a world, of which all know everything. */
+/* The plan of one process in a world; all processes know all plans. */
 typedef struct role { int slot; fate fate; int call; unsigned moment_us; } role;
 typedef struct plan { uint64_t number; role roles[SLOTS]; } plan;         /* by rank                           */
 
@@ -48,7 +49,7 @@ typedef struct board {
     uint64_t number;                              /* of the present world                                     */
 } board;
 
-/* What a process answers when a world is over. */
+/* A process reports this when a world is over. */
 typedef struct report {
     int  failures, calls, shrinks, files, threads;
     long detected_ms, shrunk_ms;                  /* the longest                                              */
@@ -73,7 +74,7 @@ typedef struct life {
 static board *shared;
 static uint64_t seed;
 static const char *security;
-static const char *talk;                          /* COLL_TEST_TALK: say what happens, and when               */
+static const char *talk;                          /* COLL_TEST_TALK: print events with their times            */
 static int my_rank;
 static char last_lines[4][256];
 static int line_count;
@@ -297,7 +298,7 @@ static bool is_back(const life *l)
     return __atomic_load_n(&shared->back_at[l->plan->roles[l->rank].slot], __ATOMIC_SEQ_CST) != 0;
 }
 
-/* Is a rank stopped that will be continued, or has it been for less time than it was stopped? */
+/* Is a rank stopped that will be continued, or was it continued less time ago than it was stopped for? */
 static int wants_more(const life *l)
 {
     for (int r = 0; r < SLOTS; r++) {
@@ -338,9 +339,9 @@ static void check_kept(life *l)
     EXPECT(l, wrong == 0, "%zu elements received after a failure have changed", wrong);
 }
 
-/* ---- >>a life in a world ---- */
+/* ---- >>a process in a world ---- */
 
-/* Calls until the last one, or until one fails.  Who has been told to die and is still there at the end dies then. */
+/* Calls until the last one, or until one fails.  A rank whose plan is to die, and that lives at the end, dies then. */
 static coll_status calls(life *l)
 {
     const role *me = &l->plan->roles[l->rank];
@@ -366,7 +367,7 @@ static coll_status calls(life *l)
     return status == COLL_OK ? coll_barrier(l->comm) : status;
 }
 
-/* A call has failed: somebody must have died, and not long ago. */
+/* A call has failed: another rank must have died, and not long ago. */
 static void judge_failure(life *l, coll_status status)
 {
     const int64_t now = now_ms();
@@ -378,17 +379,17 @@ static void judge_failure(life *l, coll_status status)
         const int64_t at = death_of(l, l->members[r]);
         if (at && (!first || at < first)) first = at, is_stop = f == STOPS || f == COMES_BACK;
     }
-    if (death_of(l, l->rank)) return;             /* given up by the others, for what it did not see          */
-    EXPECT(l, first != 0, "nobody has died, but: %s", coll_error(l->comm));
+    if (death_of(l, l->rank)) return;             /* dropped by the others, without its knowledge             */
+    EXPECT(l, first != 0, "no rank has died, but: %s", coll_error(l->comm));
     EXPECT(l, status == COLL_ERR_PEER, "status %d: %s", (int)status, coll_error(l->comm));
     if (!first) return;
     const long took = (long)(now - first);
-    EXPECT(l, took <= support_patience(is_stop ? STOPPED_MS : KILLED_MS), "it took %ld ms to hear of it: %s", took,
+    EXPECT(l, took <= support_patience(is_stop ? STOPPED_MS : KILLED_MS), "it took %ld ms to detect it: %s", took,
            coll_error(l->comm));
     if (took > l->report.detected_ms && !is_stop) l->report.detected_ms = took;
 }
 
-/* Those who were alive after coll_shrink had returned must all be in what it gives.  false: it failed. */
+/* All ranks that were alive after coll_shrink had returned must be in the new world.  false: it failed. */
 static bool shrink(life *l)
 {
     const int64_t began = now_ms();
@@ -426,7 +427,7 @@ static bool shrink(life *l)
     return status == COLL_OK;
 }
 
-/* After a shrink some are one call ahead of others: go on with the last one that anybody has begun. */
+/* After a shrink some ranks are one call ahead of others: go on with the last one that any rank has begun. */
 static coll_status agree(life *l)
 {
     int32_t call = l->call;
@@ -452,7 +453,7 @@ static void play(life *l)
     coll_status status = coll_init(&l->comm, &config);
     EXPECT(l, status == COLL_OK, "coll_init: %s", coll_error(NULL));
     if (status < 0) return;
-    status = coll_barrier(l->comm);               /* the quickest may be through, and dead                    */
+    status = coll_barrier(l->comm);               /* the fastest may have finished, and be dead               */
     if (status == COLL_OK) status = calls(l);
     while (status != COLL_OK) {
         SAY("call %d: %s", l->call, coll_error(l->comm));
@@ -507,7 +508,7 @@ static void process_main(int slot, int line)
     exit(0);
 }
 
-/* ---- >>strangers ---- */
+/* ---- >>unauthenticated connections ---- */
 
 /* A port at which process `pid` listens on the loopback; 0: none is found. */
 static int listening_port(pid_t pid)
@@ -548,7 +549,8 @@ static int knock(int port)
     return fd;
 }
 
-/* A rank of this very world, but with another key: it must not get in.  It is not rank 0, who would write where to meet. */
+/* A rank of this very world, but with another key: it must be refused.  It is not rank 0, which would write the rendezvous
+ * file. */
 static void intrude(uint64_t *state)
 {
     coll_comm *comm = NULL;
@@ -585,12 +587,12 @@ static void strangers_main(void)
             (void)!send(*fd, noise, 1 + support_random(&state) % sizeof noise, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
         if (support_random(&state) % 64 == 0) intrude(&state);
-        (void)poll(NULL, 0, 5);                   /* the pace of strangers                                    */
+        (void)poll(NULL, 0, 5);                   /* the interval between connections                         */
     }
     exit(0);
 }
 
-/* ---- >>the whole ---- */
+/* ---- >>the whole test ---- */
 
 typedef struct crowd {
     int    lines[SLOTS];
@@ -611,13 +613,13 @@ static void start_process(crowd *c, int slot)
         close(ends[0]);
         process_main(slot, ends[1]);
     }
-    if (child < 0) exit(1);                       /* its number would be everybody's to a kill                */
+    if (child < 0) exit(1);                       /* another process could get its number                     */
     close(ends[1]);
     c->lines[slot] = ends[0];
     shared->pids[slot] = child;
 }
 
-/* Continue the ranks that the others have given up, some time later, and those that nobody waits for any more. */
+/* Some time later, continue the ranks that the others have dropped, and those that no rank waits for any more. */
 static void continue_stopped(const plan *p, const bool *is_over)
 {
     bool is_awaited = false;
@@ -635,7 +637,7 @@ static void continue_stopped(const plan *p, const bool *is_over)
     }
 }
 
-/* Hear what becomes of the processes.  false: the world hangs. */
+/* Await the reports of the processes.  false: the world hangs. */
 static bool hear(crowd *c)
 {
     const plan p = plan_of(shared->number);
@@ -667,7 +669,7 @@ static bool hear(crowd *c)
             if (c->worlds == WARM_WORLDS) c->first[i] = r;
             c->last[i] = r;
         }
-        for (int i = 0; i < SLOTS; i++) {         /* who has stopped is heard of no more: the others are waited for */
+        for (int i = 0; i < SLOTS; i++) {         /* a stopped process sends no report: wait for the others */
             const int slot = p.roles[i].slot;
             if (p.roles[i].fate == STOPS && shared->died_at[slot] && !is_over[slot]) is_over[slot] = true, open--;
         }
@@ -682,7 +684,7 @@ static void say_plan(const plan *p)
                 p->roles[r].call, p->roles[r].moment_us);
 }
 
-/* One world, and new processes for those who died in it. */
+/* One world, and new processes for those that died in it. */
 static bool world_of(crowd *c)
 {
     const plan p = plan_of(++shared->number);
@@ -738,9 +740,10 @@ static void soak(double seconds)
               WARM_WORLDS + 1, first->files, first->threads, first->heap, c.worlds, last->files, last->threads, last->heap);
     }
     waitpid(strangers, NULL, 0);
-    CHECK(shared->intruders == 0, "%s: %d strangers with another key got in", security, shared->intruders);
-    printf("%-10s %4d worlds, %d deaths, of which %d were stopped and continued, %ld calls, %ld shrinks, %d knocks in %.0f s; "
-           "a death is heard of within %ld ms, coll_shrink takes up to %ld ms; heap %ld -> %ld KiB\n", security, c.worlds,
+    CHECK(shared->intruders == 0, "%s: %d ranks with another key were accepted", security, shared->intruders);
+    printf("%-10s %4d worlds, %d deaths, of which %d were stopped and continued, %ld calls, %ld shrinks, "
+           "%d unauthenticated connections in %.0f s; a death is detected within %ld ms, coll_shrink takes up to %ld ms; "
+           "heap %ld -> %ld KiB\n", security, c.worlds,
            c.deaths, c.returns, c.calls, c.shrinks, shared->knocks, (double)(now_ms() - began) / 1e3, c.detected_ms,
            c.shrunk_ms, c.first[0].heap >> 10, c.last[0].heap >> 10);
 }

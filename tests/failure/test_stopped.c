@@ -1,16 +1,16 @@
-/* test_stopped.c - processes of one host: a rank that is stopped in the middle of a long call, given up by the others, and
- * continued later has no effect on them, and does not take what they have in their memory by then for a result.
+/* test_stopped.c - processes of one host: a rank is stopped in the middle of a long call, dropped by the others, and continued
+ * later.  It has no effect on them, and does not accept the later contents of their memory as a result.
  *
  *     test_stopped [KIND,...]
  *
- * Three ranks make one long call again and again.  One is stopped at a random moment.  The others are told so in time: by
+ * Three ranks make one long call again and again.  One is stopped at a random moment.  The others detect it in time: by
  * liveness_timeout_ms, or by a coll_abort of one of them.  They shrink, fill the same buffers with other numbers, and make the
- * call in the new world.  Then the stopped rank is continued, and its call must fail or have the right result.  When it is over,
- * the others compare their results and inputs once more with what they must be, and go on.  COLL_TEST_SEED replays a run,
+ * call in the new world.  Then the stopped rank is continued, and its call must fail or have the right result.  When it has
+ * ended, the others compare their results and inputs once more with the expected ones, and go on.  COLL_TEST_SEED replays a run,
  * COLL_TEST_SCALE sets how many there are.
  *
  * Then, for each kind, one rank is held just before the kernel reads the memory of another one for it.  A third rank ends the
- * world by coll_abort, the others use their buffers for something else, and the read goes on: its result must not stand.
+ * world by coll_abort, the others use their buffers for something else, and the read goes on: its result must not be accepted.
  */
 #define _GNU_SOURCE 1
 #include "../../coll.h"
@@ -39,7 +39,7 @@ typedef struct scenario {
     int       stop_after_us;
 } scenario;
 
-/* What the processes tell one another. */
+/* Shared by the processes. */
 static struct shared {
     int  calls[RANKS];                            /* that have ended well                                     */
     int  wrong[RANKS], called[RANKS];             /* results that were wrong; calls in the new world          */
@@ -63,7 +63,7 @@ static void *abort_when_told(void *comm)
     return NULL;
 }
 
-/* Call until the world fails.  What ends well after a rank was stopped must be right. */
+/* Call until the world fails.  If a call returns COLL_OK after a rank was stopped, its result must be right. */
 static coll_status call_until_failure(each_call *b, int rank)
 {
     coll_status status = COLL_OK;
@@ -79,8 +79,8 @@ static coll_status call_until_failure(each_call *b, int rank)
     return status;
 }
 
-/* In the new world: a result stands while the stopped rank goes on, until that has noticed its end; then more calls, until this
- * rank is told to end. */
+/* In the new world: a result stays right while the stopped rank goes on, until that rank has detected its end; then more
+ * calls, until the signal to end. */
 static coll_status call_on(each_call *b, int rank)
 {
     const struct timespec nap = { 0, 1000000 };
@@ -182,7 +182,7 @@ static void stopped_case(const void *arg)
     if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);
     const bool have_failed = await(shared->has_failed, pids);
     const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : shared->liveness_ms * 9 / 8) + support_patience(1500);
-    CHECK(known_ms <= most_ms, "%s: known after %d ms", case_name, (int)known_ms);
+    CHECK(known_ms <= most_ms, "%s: detected after %d ms", case_name, (int)known_ms);
     const bool have_filled = have_failed && await(shared->has_filled, pids);
     kill(pids[VICTIM], SIGCONT);
     const int64_t continued = now_ms();
@@ -204,11 +204,12 @@ static void stopped_case(const void *arg)
     close(port);
 }
 
-/* ---- >>a read that comes late ---- */
+/* ---- >>a late read ---- */
 
 static bool is_reader;                            /* this process; its next read by the kernel is held        */
 
-/* What the library calls for what libc has no function for.  It reads six arguments, of which fewer may have been passed. */
+/* The library calls this for system calls without a function in libc.  It reads six arguments; the caller may have passed
+ * fewer. */
 __attribute__((no_sanitize_address)) long syscall(long number, ...)
 {
     static long (*real)(long, ...);
@@ -229,7 +230,7 @@ __attribute__((no_sanitize_address)) long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* A reduce and a gather are read by their root, what a root gives by all others.  The victim is the rank that reads. */
+/* In a reduce and a gather the root reads; what a root sends, all others read.  The victim is the rank that reads. */
 static int late_number(coll_kind kind, int rank)
 {
     const bool is_for_root = kind == COLL_REDUCE || kind == COLL_GATHER || kind == COLL_GATHERV;
@@ -304,7 +305,7 @@ static void late_case(const void *arg)
         const bool has_ended = waitpid(pids[i], &status, 0) == pids[i];
         CHECK(has_ended && status == 0, "%s: rank %d ended with %d", case_name, i, status);
         CHECK(shared->wrong[i] == 0, "%s: rank %d has %d wrong results", case_name, i, shared->wrong[i]);
-        const coll_status is = shared->status[i]; /* PEER: it sees first that the others have left            */
+        const coll_status is = shared->status[i]; /* PEER: it first detects that the others have left         */
         CHECK(is == COLL_ERR_ABORTED || (i == VICTIM && is == COLL_ERR_PEER), "%s: rank %d: %d, %s", case_name, i, (int)is,
               shared->sentence[i]);
     }
@@ -347,7 +348,7 @@ int main(int argc, char **argv)
         scenario s = { .kind = each_kinds[i / 2], .is_in_place = i & 1 && each_kinds[i / 2] != COLL_BROADCAST };
         s.count = (each_room(s.kind, 1, RANKS) > 1 ? 1 : 3) * ((size_t)1 << 20) + 77;
         if (argc > 1 && !support_listed(argv[1], coll_kind_name(s.kind))) continue;
-        snprintf(name, sizeof name, "%s of %zu%s, a read that comes late", coll_kind_name(s.kind), s.count,
+        snprintf(name, sizeof name, "%s of %zu%s, a late read", coll_kind_name(s.kind), s.count,
                  s.is_in_place ? " in place" : "");
         run_case_within(LIMIT_SECONDS, late_case, &s, name);
     }

@@ -1,6 +1,5 @@
-/* comers.h - ranks that come to meet the others: threads that call coll_init, remember how that went, what was said on their log
- * and where they are said to be, and exchange messages with everybody once they are in.  Used after inside.h, check.h, support.h,
- * cases.h and joiners.h, whose journals they keep. */
+/* comers.h - joining ranks: threads that call coll_init, record its result, its log and the addresses of the ranks, and exchange
+ * messages with all others afterwards.  Used after inside.h, check.h, support.h, cases.h and joiners.h. */
 #ifndef COMERS_H
 #define COMERS_H
 
@@ -9,21 +8,21 @@ enum { COMERS_MOST = 6, START_MS = 15000 };
 typedef struct comer {
     pthread_t   thread;
     coll_config config;
-    void      (*settle)(const struct comer *g);   /* what its thread does before it comes; NULL: nothing      */
+    void      (*settle)(const struct comer *g);   /* what its thread does first; NULL: nothing                */
     const void *place;                            /* for settle                                               */
-    int         network;                          /* namespace that it settles in, 0: where we are            */
-    bool        is_crowded;                       /* it thinks that ranks share processors                    */
+    int         network;                          /* its network namespace; 0: the current one                */
+    bool        is_crowded;                       /* it assumes that ranks share processors                   */
     coll_comm  *comm;
     coll_status status;
     int64_t     took_ms;
     char        sentence[512];
     journal     said;
-    int         port;                             /* where it listens, as rank 0 has told it                  */
+    int         port;                             /* its address in the table of rank 0                       */
     char        address[COLL__ADDRESS_TEXT];
     bool        is_good;
 } comer;
 
-/* Before the first case: no variable of whoever runs the test is a setting, and commands of root are found. */
+/* Before the first case: remove the variables of the environment that are settings, and find root's commands. */
 SUPPORT void comers_begin(void)
 {
     clearenv();
@@ -31,7 +30,7 @@ SUPPORT void comers_begin(void)
     cases_begin();
 }
 
-/* ---- >>one comes ---- */
+/* ---- >>one joining rank ---- */
 
 SUPPORT bool is_congested_by(int fd, const char *name)
 {
@@ -41,7 +40,7 @@ SUPPORT bool is_congested_by(int fd, const char *name)
     return !getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, has, &length) && !strcmp(has, name);
 }
 
-/* What stays within one kernel is not paced; what leaves it goes as this system will have it. */
+/* A connection within one kernel is not paced; one to another host has the system's congestion control. */
 SUPPORT void expect_pace(const comer *g, coll__tcp *tcp)
 {
     const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -50,7 +49,7 @@ SUPPORT void expect_pace(const comer *g, coll__tcp *tcp)
 
     CHECK(fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, usual, &length), "%s: no socket", case_name);
     if (fresh >= 0) close(fresh);
-    CHECK(is_congested_by(tcp->listener, "reno"), "%s: who is accepted by rank %d is paced", case_name, g->config.rank);
+    CHECK(is_congested_by(tcp->listener, "reno"), "%s: a connection accepted by rank %d is paced", case_name, g->config.rank);
     for (int peer = 0; peer < tcp->size; peer++) {
         const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_CALLS);
         if (s->state != COLL__STREAM_OPEN || (g->network > 0 && coll__is_of_this_host(tcp, peer))) continue;
@@ -92,7 +91,7 @@ SUPPORT void *comer_main(void *at)
 
 /* ---- >>all of them ---- */
 
-/* `size` comers, not started yet. */
+/* `size` joining ranks, not started yet. */
 SUPPORT void comers_make(comer *comers, int size, const char *address)
 {
     for (int i = 0; i < size; i++) {

@@ -51,7 +51,7 @@ static void identify(coll__identity *us, int rank, int auth)
     expect(coll__identify(us, &s), "no identity");
 }
 
-/* Some of the input to the other side of a socket; false: there is no more. */
+/* Some of the input to the other side of a socket; false: it has ended. */
 static bool feed(input *in, int fd)
 {
     const size_t query = 1 + take8(in), length = coll__least(query, in->left);
@@ -79,7 +79,7 @@ static bool is_text(const char *text, size_t room)
     return false;
 }
 
-/* What the other side would say if it were one of us: the hello right but for the bits that the input turns. */
+/* The messages of a right peer, except the bits of the hello that the input changes. */
 static void help(coll__greet *g, const coll__identity *us, input *in, int fd, bool has_proof)
 {
     unsigned char bytes[COLL__HELLO_LENGTH + COLL__SHA_LENGTH];
@@ -104,7 +104,7 @@ static void help(coll__greet *g, const coll__identity *us, input *in, int fd, bo
     (void)!send(fd, bytes, COLL__SHA_LENGTH, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What comes behind a greeting goes into a buffer, in pieces. */
+/* Bytes behind a handshake go into a buffer, in pieces. */
 static void read_on(coll__pipe *p, input *in, int fd)
 {
     unsigned char bytes[2 * FUZZ_ROOM];
@@ -143,7 +143,7 @@ static void any_greeting(input *in, bool is_caller)
     expect(g.length <= sizeof g.bytes, "a greeting has read more than it may");
     expect(status >= 0 || (is_text(g.why, sizeof g.why) && *g.why), "a greeting fails without a reason");
     if (status == COLL_OK) {
-        expect(!(auth & COLL__AUTH_KIND) || has_proof, "somebody was let in without a proof");
+        expect(!(auth & COLL__AUTH_KIND) || has_proof, "a peer was accepted without a proof");
         expect(g.hello.rank >= 0 && g.hello.rank < FUZZ_SIZE && g.hello.channel >= 0 && g.hello.channel < COLL_CHANNEL_COUNT,
                "a hello out of range was taken");
         read_on(&g.pipe, in, fds[1]);

@@ -1,5 +1,5 @@
-/* man.h - a man in the middle: he listens in the place of a rank, dials that rank himself, and passes on what he likes.  He has
- * no key.  Used after coll.h, check.h, support.h, cases.h and joiners.h; with COLL_WITH_OPENSSL he speaks TLS himself. */
+/* man.h - a proxy between two ranks, without the key: it listens in the place of a rank, dials that rank, and forwards what a
+ * case lets through.  Used after coll.h, check.h, support.h, cases.h and joiners.h; with COLL_WITH_OPENSSL it negotiates TLS. */
 #ifndef MAN_H
 #define MAN_H
 
@@ -7,33 +7,33 @@ enum { MAN_LINES = 64, MAN_RECORD = 1 << 15 };
 
 typedef enum man_does {
     MAN_FORWARDS,                                 /* everything, as it is                                     */
-    MAN_PLAYS_SERVER, MAN_PLAYS_CLIENT,           /* the greeting passes; then he speaks TLS himself          */
+    MAN_PLAYS_SERVER, MAN_PLAYS_CLIENT,           /* forwards the handshake; then negotiates TLS itself       */
     MAN_CHANGES, MAN_DROPS, MAN_REPEATS,          /* one record of TLS behind the greeting                    */
-    MAN_REFUSES,                                  /* a note in clear in the place of the answer               */
+    MAN_REFUSES,                                  /* a control record in clear in the place of the answer     */
     MAN_RAVES,                                    /* noise there                                              */
-    MAN_ANSWERS_AGAIN                             /* the answer that another caller has got                   */
+    MAN_ANSWERS_AGAIN                             /* the answer that another dialling rank has got            */
 } man_does;
 
-/* How he speaks TLS. */
+/* How the proxy negotiates TLS. */
 typedef enum man_tls { MAN_TLS13, MAN_TLS13_ASKING, MAN_TLS12, MAN_TLS_OTHER_SECRET, MAN_TLS_OTHER_NAME, MAN_TLS_LIMIT } man_tls;
 
-/* Sockets to the caller, and to the one called. */
+/* Sockets to the dialling rank, and to the accepting rank. */
 typedef struct man_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } man_line;
 
 typedef struct man {
     pthread_t   thread;
     man_does    does;
     man_tls     tls;
-    int         most;                             /* on so many lines, and then he forwards; 0: on all         */
-    int         from, record;                     /* whose record: 0 of the caller, 1 of the one called; counted from 0 */
+    int         most;                             /* on so many connections, then it only forwards; 0: on all  */
+    int         from, record;                     /* whose record: 0 of the dialling rank, 1 of the other; counted from 0 */
     coll_status status;                           /* of a refusal                                             */
     const char *text;
     int         listener, port, to_port;
-    int         count;                            /* lines; changes only in his own thread                    */
-    int         done;                             /* how often he has done it                                 */
-    int         stolen;                           /* bytes that he has read                                   */
-    int         opened;                           /* handshakes of his own that came to an end                */
-    size_t      kept_length[2];                   /* of the first line that he has passed on: what each side said */
+    int         count;                            /* connections; changed only by the proxy's thread          */
+    int         done;                             /* how often it has acted                                   */
+    int         stolen;                           /* bytes that it has read                                   */
+    int         opened;                           /* completed TLS handshakes of its own                      */
+    size_t      kept_length[2];                   /* of the first forwarded connection: what each side sent */
     unsigned char kept[2][4096];
     man_line    lines[MAN_LINES];
     pthread_mutex_t lock;
@@ -84,11 +84,11 @@ static void man_keeps(man *m, int side, const void *at, size_t length)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- >>TLS of his own ---- */
+/* ---- >>TLS of the proxy ---- */
 
 #if defined(COLL_WITH_OPENSSL)
 
-/* A certificate that he has made a moment ago. */
+/* A certificate made by the proxy at run time. */
 static bool man_certifies(SSL_CTX *context)
 {
     EVP_PKEY_CTX *maker = EVP_PKEY_CTX_new_id(EVP_PKEY_ED25519, NULL);
@@ -101,7 +101,7 @@ static bool man_certifies(SSL_CTX *context)
         ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
         X509_gmtime_adj(X509_getm_notBefore(x), 0);
         X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-        X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"anybody", -1, -1, 0);
+        X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"proxy", -1, -1, 0);
         X509_set_issuer_name(x, X509_get_subject_name(x));
         X509_set_pubkey(x, key);
         is_good = X509_sign(x, key, NULL) > 0 && SSL_CTX_use_certificate(context, x) == 1
@@ -144,7 +144,7 @@ static int man_uses(SSL *ssl, const EVP_MD *digest, const unsigned char **name, 
 
 static int man_accepts_all(X509_STORE_CTX *store, void *argument) { (void)store, (void)argument; return 1; }
 
-/* Handshake at the socket, then say what the other end waits for, and read what comes. */
+/* Handshake at the socket, then send what the other end waits for, and read the answer. */
 static void man_speaks(man *m, int fd, bool is_server)
 {
     static const unsigned char welcome[COLL__CONTROL_LENGTH] = { 0x13, 0xc0, COLL__CONTROL_WELCOME };
@@ -178,9 +178,9 @@ static void man_speaks(man *m, int fd, bool is_server) { (void)m, (void)fd, (voi
 
 #endif
 
-/* ---- >>lines ---- */
+/* ---- >>connections ---- */
 
-/* One record of TLS goes from one side to the other, or not as it was. */
+/* Forward one record of TLS, changed or unchanged. */
 static bool man_passes_record(man *m, const int *fds, int from, int *records)
 {
     unsigned char bytes[MAN_RECORD];
@@ -197,7 +197,7 @@ static bool man_passes_record(man *m, const int *fds, int from, int *records)
     return man_writes(fds[!from], bytes, length + 5);
 }
 
-/* What comes behind the greeting, in records, or as it comes where there are none. */
+/* Bytes behind the handshake: in records, or as they come if there are none. */
 static void man_relays(man *m, const int *fds, bool has_records)
 {
     struct pollfd p[2] = { { .fd = fds[0], .events = POLLIN }, { .fd = fds[1], .events = POLLIN } };
@@ -213,7 +213,7 @@ static void man_relays(man *m, const int *fds, bool has_records)
         }
 }
 
-/* In the place of the one who is called. */
+/* In the place of the accepting rank. */
 static void man_answers(man *m, int fd)
 {
     unsigned char note[COLL__CONTROL_LENGTH];
@@ -223,7 +223,7 @@ static void man_answers(man *m, int fd)
     const bool is_again = m->does == MAN_ANSWERS_AGAIN;
     (void)man_writes(fd, is_again ? m->kept[1] : note, is_again ? COLL__HELLO_LENGTH : sizeof note);
     __atomic_add_fetch(&m->done, 1, __ATOMIC_ACQ_REL);
-    while (man_reads(fd, note, 1)) { }            /* until the other end has had enough                        */
+    while (man_reads(fd, note, 1)) { }            /* until the other end gives up                              */
 }
 
 static void *man_attends(void *at)
@@ -274,7 +274,7 @@ static void *man_listens(void *at)
     return NULL;
 }
 
-/* He begins.  `address`, of 64 bytes, is to be called instead of 127.0.0.1:to_port. */
+/* Start the proxy.  `address`, of 64 bytes, is to be dialled instead of 127.0.0.1:to_port. */
 SUPPORT void man_begins(man *m, int to_port, char *address)
 {
     const int port = support_reserve_port(address, 64);

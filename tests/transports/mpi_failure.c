@@ -49,7 +49,7 @@ static void mismatch(coll_comm *comm)
     check_same(comm, status);
 }
 
-/* Over messages every call is compared, also those that would get through. */
+/* Over messages every call is compared, also one that would complete. */
 static void counts(coll_comm *comm)
 {
     const coll_status status = coll_allreduce(comm, x, y, rank == 1 ? 3 : 4, COLL_I64, COLL_SUM);
@@ -70,7 +70,7 @@ static void aborted(coll_comm *comm)
     check_same(comm, status);
 }
 
-/* A rank leaves in good order; who still needs it is told, in calls that MPI carries out and in those that the engine does. */
+/* A rank leaves normally; a rank that still needs it gets an error, in calls that MPI carries out and in those of the engine. */
 static void left(coll_comm *comm, unsigned flags)
 {
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F64, .flags = flags };
@@ -78,7 +78,7 @@ static void left(coll_comm *comm, unsigned flags)
     coll_status status = coll_barrier(comm);
 
     CHECK(status == COLL_OK || (rank == 2 && status == COLL_ERR_PEER), "rank %d: status %d: %s", rank, (int)status,
-          coll_error(comm));                      /* the news may overtake the last message of the barrier    */
+          coll_error(comm));                      /* the report may overtake the last message of the barrier  */
     if (rank == 1) return;                        /* main frees it                                            */
     if (status == COLL_OK) status = coll_run(comm, &call);
     CHECK(status == COLL_ERR_PEER, "rank %d: status %d: %s", rank, (int)status, coll_error(comm));
@@ -98,7 +98,7 @@ static void left_derived(coll_comm *comm)
     coll_free(copy);
     CHECK(status == COLL_ERR_PEER, "rank %d: status %d", rank, (int)status);
     if (rank != 1) CHECK(strstr(coll_error(comm), "rank 1"), "%s", coll_error(comm));
-    if (rank == 1) while (coll_progress(comm) == COLL_OK) sched_yield();  /* it is everyone's failure                 */
+    if (rank == 1) while (coll_progress(comm) == COLL_OK) sched_yield();  /* the error reaches all ranks              */
 }
 
 /* Pending requests end when the communicator is freed, and within its bound. */
@@ -107,7 +107,7 @@ static void pending(coll_comm *comm)
     coll_request *one = NULL, *two = NULL;
     coll_comm *copy = NULL;
 
-    const coll_status made = coll_dup(comm, &copy);               /* rank 1 may be through, and its failure here, before */
+    const coll_status made = coll_dup(comm, &copy);               /* the failure of rank 1 may arrive before */
     CHECK(made == COLL_OK || (rank != 1 && made == COLL_ERR_PEER), "rank %d: status %d: %s", rank, (int)made, coll_error(comm));
     if (rank == 1 && made == COLL_OK) {
         CHECK(coll_iallreduce(copy, x, y, 4, COLL_I64, COLL_SUM, &one) == COLL_OK, "%s", coll_error(copy));
@@ -135,7 +135,7 @@ static void late(coll_comm *comm)
     CHECK(coll_barrier(comm) == COLL_ERR_TIMEOUT, "%s", coll_error(comm));
 }
 
-/* What MPI does not do right is refused, on all ranks alike, and nothing has happened. */
+/* A call that MPI does not do right is refused, on all ranks, and has no effect. */
 static void refused(coll_comm *comm)
 {
     static const struct { coll_type type; coll_op op; } cells[] = {
@@ -257,7 +257,7 @@ int main(int argc, char **argv)
     CHECK(is_known, "there is no case \"%s\"", name);
     MPI_Finalized(&is_finalized);
     if (!is_finalized) CHECK(coll_free(comm) == COLL_OK, "coll_free");
-    const char *path = getenv("COLL_TEST_SUMS");  /* for mpiexec tears lines that several ranks write           */
+    const char *path = getenv("COLL_TEST_SUMS");  /* mpiexec mixes lines that several ranks write               */
     FILE *sums = path ? fopen(path, "a") : NULL;
     fprintf(sums ? sums : stdout, "%d passed, %d failed\n", check__passed, check__failed);
     if (sums) fclose(sums);

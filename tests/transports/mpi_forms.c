@@ -19,7 +19,7 @@
 
 enum { MIXED_STEPS = 400, RACES = 40, COUNT = 5, LONG_COUNT = 9000, RANKS_MOST = 16 };
 
-/* ---- >>what MPI is asked for ---- */
+/* ---- >>calls of MPI ---- */
 
 static struct { int blocking, others, in_place; } asked;
 
@@ -151,7 +151,7 @@ static void plan_check(const plan *p)
     for (int i = 0; i < p->count; i++) all_wait = all_wait && p->waits[i], all_in_place = all_in_place && p->is_in_place[i];
     const bool is_sum = p->kind == COLL_ALLREDUCE || (p->kind == COLL_REDUCE && p->me == 0);
     const int n = is_sum ? (int)p->call.count : p->kind == COLL_BARRIER || p->kind == COLL_REDUCE ? 0 : COUNT * p->count;
-    if (p->kind == COLL_REDUCE && p->call.count < LONG_COUNT) all_wait = false;         /* nobody is asked            */
+    if (p->kind == COLL_REDUCE && p->call.count < LONG_COUNT) all_wait = false;         /* no rank queries MPI        */
     for (int i = 0; i < n; i++) is_right = is_right && output[i] == expected(p, i);
     CHECK(is_right, "step %d: %s of %d ranks is wrong", p->step, coll_kind_name(p->kind), p->count);
     CHECK(asked.blocking == all_wait && asked.others == !all_wait && asked.in_place == (all_wait && all_in_place),
@@ -160,7 +160,8 @@ static void plan_check(const plan *p)
     memset(&asked, 0, sizeof asked);
 }
 
-/* One collective.  Who only starts it goes on to a message for the next rank, and that one waits for it before it comes. */
+/* One collective.  A rank that only starts it goes on to a message for the next rank, and that one waits for it before it
+ * calls. */
 static void play(plan *p)
 {
     coll_request *request = NULL;
@@ -218,7 +219,7 @@ static void pass_us(unsigned us)
     while (support_seconds() < end) {}
 }
 
-/* Rank 0 comes when the patience of the others may be at its end.  All have the sum, or all are told that it has failed. */
+/* Rank 0 calls when the others may have timed out.  All have the sum, or all get the error. */
 static void race(int i)
 {
     coll_comm *comm = NULL;
@@ -237,7 +238,7 @@ static void race(int i)
     CHECK(status == COLL_ERR_TIMEOUT || (status == COLL_OK && y == size * (size + 1) / 2), "race %d: status %d, %lld: %s", i,
           own, (long long)y, coll_error(comm));
     PMPI_Allreduce(&own, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    while (worst < 0 && status == COLL_OK) status = coll_progress(comm);        /* it is everyone's failure           */
+    while (worst < 0 && status == COLL_OK) status = coll_progress(comm);        /* the error reaches all ranks        */
     coll_free(comm);
 }
 

@@ -2,10 +2,10 @@
 
 usage: mpi_forms.py RANKS COLLECTIVES [once|free]
 
-Each rank starts each collective (FREE) or waits for it (PLEDGED), and may fail in front of it, also while it waits.  Never do two
-ranks take two forms of one collective, and nobody is left alone in the blocking form.  once, free: with a flaw, which is found:
-who looks at the words once only; who wavers and takes its pledge back though all have come.  The exit status is 1 where
-something is found."""
+Each rank starts each collective (FREE) or waits for it (PLEDGED), and may fail before it, also while it waits.  Two ranks never
+use two forms of one collective, and no rank is left alone in the blocking form.  once, free: with a defect that must be found:
+a rank reads the words only once; a rank that wavers sets its word to FREE although all ranks have come.  The exit status is 1
+if an error is found."""
 import sys
 
 FREE, PLEDGED, WAVERS = range(3)
@@ -18,14 +18,14 @@ def put(sequence, i, value):
 
 
 class State:
-    """words: (turn, stand) of each rank; last: the turn it last took in the blocking form; begun: by turn and rank, '-', 'b' or
+    """words: (turn, stand) of each rank; last: the collective of its last blocking call; begun: by turn and rank, '-', 'b' or
     'n'; ranks: (where, turn, next rank to look at, looks so far, is it open)."""
 
     def __init__(self, words, last, begun, ranks):
         self.key = words, last, begun, ranks
 
     def next(self, r):
-        """what rank r may do"""
+        """the possible next states of rank r"""
         words, last, begun, ranks = self.key
         where, turn, i, looks, is_open = ranks[r]
 
@@ -36,11 +36,11 @@ class State:
                          put(ranks, r, (where, turn, i, looks, is_open)))
 
         def passed(state):
-            """through with this collective"""
+            """this collective is complete"""
             after = ('come', turn + 1, 0, 0, False) if turn < TURNS else ('end', turn, 0, 0, False)
             return State(*state.key[:3], put(state.key[3], r, after))
 
-        along = where.startswith('along')         # it fails, and only goes along
+        along = where.startswith('along')         # it has failed, and only follows
         if where == 'come':
             return [to('free', word=(turn, FREE)), to('look', word=(turn, PLEDGED))]
         if where == 'free':
@@ -54,7 +54,7 @@ class State:
             if looks == 0 and FLAW != 'once':
                 return found + [to(where, looks=1)]
             return found + [to('along blocking' if along else 'blocking', takes=True)]
-        if where == 'waver':                      # looks: has everybody come?
+        if where == 'waver':                      # looks: have all ranks come?
             if i < RANKS:
                 return [to('waver', i + 1, looks and (i == r or words[i][0] >= turn))]
             stays = looks and FLAW != 'free'
@@ -70,7 +70,7 @@ class State:
         return []
 
     def look(self, to, r, where, along):
-        """at one word"""
+        """read one word"""
         words, _, _, ranks = self.key
         _, turn, i, looks, is_open = ranks[r]
         its_turn, stand = words[i]

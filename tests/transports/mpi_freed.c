@@ -1,8 +1,8 @@
-/* mpi_freed.c - one rank frees a communicator that others still use, over MPI: what test_freed.c does in its worlds.
+/* mpi_freed.c - one rank frees a communicator that others still use, over MPI: the cases of test_freed.c.
  *
  *     mpiexec -n 4 mpi_freed CASE KIND              what freed.h calls them
  *
- * Where that is an error MPI's own communicators are left as they are: so each case is a job of its own. */
+ * After such an error the library does not free MPI's communicators: so each case is a job of its own. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 

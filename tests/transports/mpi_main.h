@@ -12,7 +12,7 @@ static void mpi_hangs(void)
     fprintf(stderr, "failed: rank %d hangs: %s, at: %s\n", rank, case_name, case_step);
 }
 
-/* A communicator of all ranks.  false: there is none, and why has been told. */
+/* A communicator of all ranks.  false: there is none, and the reason was printed. */
 SUPPORT bool mpi_begin(int *argc, char ***argv, coll_comm **comm)
 {
     int level = 0;
@@ -24,7 +24,7 @@ SUPPORT bool mpi_begin(int *argc, char ***argv, coll_comm **comm)
     const coll_status status = coll_wrap_mpi(MPI_COMM_WORLD, comm);
     if (status) {
         fprintf(stderr, "coll_wrap_mpi: %s\n", coll_error(NULL));
-        MPI_Barrier(MPI_COMM_WORLD);              /* the first to end may take the others with it             */
+        MPI_Barrier(MPI_COMM_WORLD);              /* the first rank to end may end the others with it         */
     }
     return status == COLL_OK;
 }

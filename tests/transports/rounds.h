@@ -1,4 +1,4 @@
-/* rounds.h - a call made again and again, each time with other numbers: its input, and what is to come of it.  Included behind
+/* rounds.h - a call made again and again, each time with other numbers: its input and its expected result.  Included behind
  * inside.h. */
 #ifndef COLL_TESTS_ROUNDS_H
 #define COLL_TESTS_ROUNDS_H
@@ -26,7 +26,7 @@ static float result_at(coll_kind kind, int me, int size, size_t count, size_t at
     }
 }
 
-/* A rank's side of the hub of its host. */
+/* A rank's state in the shared memory of its host. */
 static coll__thread *side_of(const coll_comm *comm)
 {
     coll__session *const session = comm->session;
@@ -35,7 +35,7 @@ static coll__thread *side_of(const coll_comm *comm)
     return coll__joined_of(session->context)->hubs[COLL__HUB_OF_HOST];
 }
 
-/* What a rank gives and gets in such a call: elements of f32, the root is rank 0. */
+/* The input and the result of a rank in such a call: elements of f32, the root is rank 0. */
 typedef struct round_shape {
     coll_kind kind;
     int       me, size;
@@ -68,7 +68,7 @@ static coll_call round_begin(const round_shape *s, float *x, float *y, int round
                         .op = COLL_SUM };
 }
 
-/* How many elements of the result are wrong. */
+/* Returns how many elements of the result are wrong. */
 static size_t round_wrong(const round_shape *s, const float *y, int round)
 {
     size_t wrong = 0;

@@ -1,5 +1,5 @@
-/* test_budget.c - peers that know the world, but not the key, and say a right hello as often as they can: a rank answers so
- * many of them a second, and the ranks meet meanwhile, also where the one that is called computes.
+/* test_budget.c - processes that know the world, but not the key, and send a valid hello as often as they can: a rank answers a
+ * limited number of them a second, and the ranks connect meanwhile, also if the accepting rank computes.
  *
  *     test_budget
  */
@@ -23,7 +23,7 @@ typedef struct pest {
     coll__purpose purpose;
 } pest;
 
-/* Say hello, take the answer, go, and come again. */
+/* Send a hello, read the answer, close, and connect again. */
 static void *pest_main(void *at)
 {
     pest *p = at;
@@ -61,7 +61,7 @@ static void pests_begin(pest *pests, pest like)
     }
 }
 
-/* Gives the answers that they have had. */
+/* Returns how many answers they have got. */
 static int pests_end(pest *pests)
 {
     int answers = 0;
@@ -102,7 +102,7 @@ static void budget_case(const void *arg)
     printf("%s: %d answers in %.1f s, of %.0f at most\n", case_name, answers, seconds, most);
     CHECK(answers > 0 && answers <= (int)most + 1, "%s: %d answers in %.1f s", case_name, answers, seconds);
     CHECK(joiners[1].took_ms < support_patience(2000) && joiners[2].took_ms < support_patience(2000),
-          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
+          "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     close(held);
 }
 
@@ -110,7 +110,7 @@ static void budget_case(const void *arg)
 
 typedef struct office { event met, over; coll__tcp *busy; int port; } office;
 
-/* Rank 0 calls the last rank, which makes no call: its heartbeat's thread answers. */
+/* Rank 0 dials the last rank, which makes no call: its heartbeat thread answers. */
 static coll_status call_busy(joiner *g, office *o)
 {
     const coll__stream *const s = coll__stream_to(inside_tcp(g->comm), RANKS - 1, COLL_CHANNEL_MESSAGES);
@@ -123,7 +123,7 @@ static coll_status call_busy(joiner *g, office *o)
     const int64_t began = now_ms();
     coll_status status = coll_isend(g->comm, &x, 1, COLL_I32, RANKS - 1, 7, &request);
     while (!status && s->state != COLL__STREAM_OPEN && now_ms() - began < 20000) status = coll_progress(g->comm);
-    CHECK(now_ms() - began < support_patience(2000), "%s: not let in for %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(2000), "%s: connected after %d ms", case_name, (int)(now_ms() - began));
     (void)pests_end(pests);
     event_raise(&o->over);
     if (!status) status = coll_wait(request);
@@ -148,7 +148,7 @@ static coll_status work_or_call(joiner *g)
     if (me == 0) return call_busy(g, o);
     event_await(&o->over, 1);
     const coll_status status = me == RANKS - 1 ? coll_recv(g->comm, &x, 1, COLL_I32, 0, 7) : COLL_OK;
-    CHECK(me < RANKS - 1 || status || x == 42, "%s: %d has come", case_name, (int)x);
+    CHECK(me < RANKS - 1 || status || x == 42, "%s: received %d", case_name, (int)x);
     return status;
 }
 

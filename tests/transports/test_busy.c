@@ -86,7 +86,7 @@ static void decide_from(unsigned first)
     sleep_on(&y, &at, sleep_ns);
     sleep_on(&y, &at, sleep_ns);
 
-    spin_on(&y, at, APART + 1);                   /* long after it has slept it takes three, and begins anew  */
+    spin_on(&y, at, APART + 1);                   /* after a long sleep it takes three, and starts again      */
     for (int i = 0; i < 2; i++) coll__yield_note(&y, at, slow_ns);
     CHECK(y.sleep_until == 0, "%s: it takes two slow yields long after it has slept", case_name);
     coll__yield_note(&y, at, slow_ns);
@@ -133,8 +133,8 @@ static bool is_asleep(void)
     return has_line && state && state[1] == ' ' && state[2] == 'S';
 }
 
-/* Wait until rank 0 has yielded so often, and then sleeps, if it is to.  A state of sleep may be short, of a lock that is taken:
- * several looks in a row have to find it. */
+/* Wait until rank 0 has yielded so often, and then sleeps, if expected.  A lock that is taken causes short sleeps, too, so
+ * several polls in a row must see it. */
 static void await_rank_0(int least, bool sleeps)
 {
     enum { IN_A_ROW = 20 };
@@ -155,8 +155,8 @@ static coll_status meet(coll_comm *comm, way how)
     return status;
 }
 
-/* One wait, which rank 1 ends when rank 0 has yielded so often in it, and sleeps, if it is to.  `from` is what rank 0 knows of
- * yields when it begins.  Returns how often rank 0 has yielded. */
+/* One wait, which rank 1 ends when rank 0 has yielded so often in it, and sleeps, if expected.  `from` is the count of yields
+ * when it begins.  Returns how often rank 0 has yielded. */
 static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow, int least, bool sleeps)
 {
     const int round = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);

@@ -1,5 +1,5 @@
-/* test_crowded.c - a rank sends a message, leaves at once, and the listener of the receiver is full of strangers: the message
- * arrives nevertheless.
+/* test_crowded.c - a rank sends a message, and leaves at once; the queue of the receiver's listener is full of unauthenticated
+ * connections.  The message arrives nevertheless.
  *
  *     test_crowded
  *
@@ -19,8 +19,8 @@ enum { CASE_SECONDS = 60, RANKS = 3, STRANGERS = 600, WORDS = 40 };
 
 typedef enum crowd { CROWD_SILENT, CROWD_RAVES, CROWD_KNOWS, CROWD_FILLS } crowd;
 
-static const char *const crowd_names[] = { "silent strangers", "strangers that rave and go", "strangers that know the world",
-                                           "a backlog that is full" };
+static const char *const crowd_names[] = { "silent connections", "invalid ones that close", "ones with a valid hello",
+                                           "a full backlog" };
 
 typedef struct street {
     crowd       crowd;
@@ -32,7 +32,7 @@ typedef struct street {
 
 static int32_t word_of(int i) { return (int32_t)support_mix((uint64_t)i); }
 
-/* The crowd comes to the port. */
+/* Connect the crowd to the port. */
 static void crowd_comes(street *s)
 {
     static const char noise[] = "GET / HTTP/1.1\r\n\r\n";
@@ -53,7 +53,7 @@ static void crowd_comes(street *s)
     for (int i = 0; i < s->count; i++) {
         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (s->crowd == CROWD_FILLS ? SOCK_NONBLOCK : 0), 0);
         const bool is_there = !connect(fd, (const struct sockaddr *)&to, sizeof to);
-        CHECK(is_there || errno == EINPROGRESS, "%s: stranger %d: %s", case_name, i, strerror(errno));
+        CHECK(is_there || errno == EINPROGRESS, "%s: connection %d: %s", case_name, i, strerror(errno));
         s->fds[i] = fd;
         if (s->crowd == CROWD_FILLS) p[i] = (struct pollfd){ .fd = fd, .events = POLLOUT };
         if (s->crowd == CROWD_RAVES) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
@@ -96,7 +96,7 @@ static coll_status receive_late(joiner *g, street *s)
     crowd_comes(s);
     event_raise(&s->crowded);
     event_await(&s->sent, 1);
-    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until it is known that the sender has left */
+    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until the sender is known to have left */
         event_await(&s->freed, 1);
         pthread_mutex_lock(&tcp->heartbeat.lock);
         departed = tcp->heartbeat.departed_count;

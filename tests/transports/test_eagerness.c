@@ -1,5 +1,5 @@
-/* test_eagerness.c - inputs that go eagerly in one call and directly in the next: every kind, two lengths, so often that all
- * ranks change their way many times, each call checked element by element; some ranks come late.  The same with several calls
+/* test_eagerness.c - inputs that are sent eagerly in one call and directly in the next: every kind, two lengths, so often that
+ * all ranks change their way many times, each call checked element by element; some ranks are late.  The same with several calls
  * under way at once.  Of every kind of sum all these calls give the same bits.  And elements so long that their sums need memory
  * of their own.
  *
@@ -15,10 +15,10 @@ enum { SECONDS = 100, CALLS = 260, CHANGES = 3, ABREAST = 6 };
 
 typedef struct eager_case { int size; coll_kind kind; coll_type type; coll_op op; unsigned flags; } eager_case;
 
-/* Bytes beyond which it is learned, where ranks have a processor each. */
+/* Longer inputs are learned, if each rank has a processor. */
 static size_t sure(void) { return coll__eager_room[strcmp(world, "threads") != 0][false].learned_from; }
 
-/* Let the ranks learn though they share processors; what they have learned is asked again at once. */
+/* Let the ranks learn although they share processors; query what they have learned at once again. */
 static void learn(const coll_comm *comm)
 {
     coll__member *const m = &side_of(comm)->all;
@@ -49,7 +49,7 @@ static void be_late(uint64_t *state)
     for (unsigned long i = support_random(state) % 20000; i > 0; i--) coll__relax();
 }
 
-/* Elements of a result whose input may go eagerly: a little longer than what surely does, and as long as there is room for. */
+/* Elements of a result whose input may be sent eagerly: a little longer than the static limit, and the longest that fits. */
 static size_t length_of(const coll_comm *comm, coll_kind kind, bool is_long)
 {
     const coll__member *const m = &side_of(comm)->all;
@@ -88,7 +88,7 @@ static int kinds_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* Calls of all kinds under way at once; some behind others are begun before their turn, and some are blocking. */
+/* Calls of all kinds under way at once; some queued behind others are begun before their turn, and some are blocking. */
 static int abreast_worker(coll_comm *comm, void *arg)
 {
     const eager_case *const c = (const eager_case *)arg;
@@ -240,7 +240,7 @@ int main(int argc, char **argv)
         for (int s = 0; s < 3; s++) {
             for (size_t k = 0; k < sizeof round_kinds / sizeof *round_kinds; k++)
                 start(kinds_worker, (eager_case){ sizes[s], round_kinds[k], COLL_F32, COLL_SUM, 0 }, "one by one");
-            start(abreast_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "abreast");
+            start(abreast_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "overlapping");
             start(elements_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "long elements");
         }
         for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) start(bits_worker, sums[i], "the same bits");

@@ -1,6 +1,5 @@
-/* test_greetings.c - the first words on a connection, and what the bytes behind them go through, between two ends in one thread:
- * published vectors of the sums, proofs that do not fit, conversations that are recorded, turned round and led astray, single
- * bits that are changed.
+/* test_greetings.c - the handshake of a connection, and the layers behind it, between two ends in one thread: published vectors
+ * of the checksums, wrong proofs, handshakes that are recorded, reflected and replayed, single bits that are changed.
  *
  *     test_greetings [PART,...]         PART: sums, greetings, pipes
  *
@@ -24,7 +23,7 @@ enum { TLS = COLL__AUTH_TLS, CHECKED = COLL__AUTH_CHECK, BY_KEY = COLL__AUTH_KEY
 
 static uint64_t seed;
 
-/* ---- >>sums: vectors that others have published ---- */
+/* ---- >>sums: published vectors ---- */
 
 static void hex_of(const unsigned char *bytes, size_t length, char *text)
 {
@@ -44,7 +43,7 @@ static void expect_sha(const char *text, size_t times, const char *expected)
     CHECK(!strcmp(hex, expected), "sha256 of %zu x \"%.20s\" is %s", times, text, hex);
 }
 
-/* RFC 4231; the bytes of a key or of data are a text or one byte again and again. */
+/* RFC 4231; the bytes of a key or of data are a text or one repeated byte. */
 static void test_hmac(void)
 {
     static const struct { const char *key; int key_byte; size_t key_length; const char *data; int data_byte; size_t data_length;
@@ -90,7 +89,7 @@ static void test_crc(void)
 
     coll__crc_open(&instruction);
     table.has_instruction = false;
-    for (uint32_t b = 0; b < 256; b++) {          /* what coll__crc_open does without the instruction, by the definition */
+    for (uint32_t b = 0; b < 256; b++) {          /* the result of coll__crc_open without the instruction, by the definition */
         uint32_t sum = b;
         for (int i = 0; i < 8; i++) sum = sum >> 1 ^ (sum & 1 ? 0x82f63b78u : 0);
         table.table[0][b] = sum;
@@ -131,18 +130,18 @@ static void test_sums(void)
     CHECK(!coll__same_secret((const unsigned char *)"abc", (const unsigned char *)"abd", 3), "secrets that differ");
 }
 
-/* ---- >>wires: two ends, and whatever we like between them ---- */
+/* ---- >>wires: two ends, and faults between them ---- */
 
 typedef struct wire {
     coll__identity us[2];
-    coll__greet    ends[2];                       /* 0 calls, 1 answers                                       */
+    coll__greet    ends[2];                       /* 0 dials, 1 accepts                                       */
     coll_status    status[2];
-    int            taps[2];                       /* the other sides of their sockets                         */
-    unsigned char *past[2];                       /* what has come from each                                  */
+    int            taps[2];                       /* the other ends of their sockets                          */
+    unsigned char *past[2];                       /* bytes received from each                                 */
     size_t         length[2];
-    int            flip_from;                     /* one bit of what comes from this end is changed: -1: none  */
+    int            flip_from;                     /* one bit from this end is changed: -1: none                */
     size_t         flip_at;                       /* which                                                    */
-    bool           is_cut;                        /* nothing is passed on                                     */
+    bool           is_cut;                        /* nothing is forwarded                                     */
 } wire;
 
 enum { WIRE_ROOM = 4 << 20 };
@@ -203,7 +202,7 @@ static void wire_close(wire *w)
     wire_free(w);
 }
 
-/* Pass on what has come from both ends; false: nothing has. */
+/* Forward the bytes that both ends have sent; false: there are none. */
 static bool wire_pass(wire *w)
 {
     bool any = false;
@@ -222,14 +221,14 @@ static bool wire_pass(wire *w)
     return any;
 }
 
-/* Until both have said something final, or nothing moves any more. */
+/* Until both have ended their handshake, or neither makes progress. */
 static void wire_greet(wire *w)
 {
     for (int rounds = 0; rounds < 100; rounds++) {
         for (int i = 0; i < 2; i++) {
             if (w->status[i] != COLL_PENDING) continue;
             w->status[i] = coll__greet_advance(&w->ends[i], &w->us[i]);
-            if (w->status[i] < 0 && i == 1) {     /* as the door does                                         */
+            if (w->status[i] < 0 && i == 1) {     /* as the listener does                                     */
                 unsigned char note[COLL__CONTROL_LENGTH];
                 coll__control_write(note, COLL__CONTROL_REFUSE, w->status[i], -1, w->ends[i].why);
                 coll__refusal_prove(&w->ends[i], &w->us[i], note);
@@ -242,7 +241,7 @@ static void wire_greet(wire *w)
 
 static bool wire_is_open(const wire *w) { return w->status[0] == COLL_OK && w->status[1] == COLL_OK; }
 
-/* ---- >>greetings ---- */
+/* ---- >>greetings: handshakes ---- */
 
 static void test_greetings_good(int auth)
 {
@@ -259,7 +258,7 @@ static void test_greetings_good(int auth)
     wire_close(&w);
 }
 
-/* Both ends are told, each what is the matter. */
+/* Both ends get an error with its cause. */
 static void expect_refusal(const char *name, wire *w, coll_status status, const char *caller, const char *called)
 {
     wire_greet(w);
@@ -300,7 +299,7 @@ static void test_greetings_wrong(void)
         wire_call(&w, all[n].to);
         if (all[n].auth[0] & COLL__AUTH_KIND) {
             expect_refusal(all[n].name, &w, all[n].status, all[n].caller, all[n].called);
-        } else {                                  /* who has no key does not wait for an answer, and gets it as the first bytes */
+        } else {                                  /* without a key the answer is the first bytes behind the hello */
             unsigned char note[COLL__CONTROL_LENGTH];
             coll__control control;
             wire_greet(&w);
@@ -316,7 +315,7 @@ static void test_greetings_wrong(void)
     }
 }
 
-/* Whoever has listened to a whole conversation cannot use it again, nor turn it round, nor lead a caller elsewhere. */
+/* A process that has recorded a whole handshake cannot replay it, reflect it, or redirect a dialling rank. */
 static void test_greetings_again(void)
 {
     unsigned char caller[COLL__HELLO_LENGTH + COLL__SHA_LENGTH], called[COLL__HELLO_LENGTH];
@@ -330,14 +329,14 @@ static void test_greetings_again(void)
     memcpy(called, w.past[1], sizeof called);
     wire_hang_up(&w);
 
-    wire_call(&w, 2);                             /* the caller's words to one who answers anew               */
+    wire_call(&w, 2);                             /* the dialling rank's messages to a new handshake          */
     w.status[0] = COLL_OK;
     (void)!write(w.taps[1], caller, sizeof caller);
     wire_greet(&w);
     CHECK(w.status[1] == COLL_ERR_DENIED, "replay: the one called has %d, \"%s\"", (int)w.status[1], w.ends[1].why);
     wire_hang_up(&w);
 
-    wire_call(&w, 2);                             /* the answer to one who calls anew                         */
+    wire_call(&w, 2);                             /* the answer to a new handshake                            */
     w.status[1] = COLL_OK;
     w.is_cut = true;
     wire_greet(&w);
@@ -346,7 +345,7 @@ static void test_greetings_again(void)
     CHECK(w.status[0] == COLL_ERR_DENIED, "replay: the caller has %d, \"%s\"", (int)w.status[0], w.ends[0].why);
     wire_hang_up(&w);
 
-    wire_call(&w, 2);                             /* the answer's own proof, thrown back as the caller's      */
+    wire_call(&w, 2);                             /* the answer's own proof, reflected as the dialling rank's */
     w.is_cut = true;
     w.status[0] = COLL_OK;
     (void)!write(w.taps[1], caller, COLL__HELLO_LENGTH);
@@ -357,7 +356,7 @@ static void test_greetings_again(void)
     CHECK(w.status[1] == COLL_ERR_DENIED, "reflection: the one called has %d", (int)w.status[1]);
     wire_hang_up(&w);
 
-    wire_call(&w, 2);                             /* a hello, thrown back as the answer                       */
+    wire_call(&w, 2);                             /* a hello, reflected as the answer                         */
     w.is_cut = true;
     w.status[1] = COLL_OK;
     wire_greet(&w);
@@ -366,7 +365,7 @@ static void test_greetings_again(void)
     CHECK(w.status[0] < 0, "reflection: the caller has %d", (int)w.status[0]);
     wire_hang_up(&w);
 
-    identity(&w.us[1], 3, KEY, COLL__AUTH_KEY, "job");        /* rank 3 is made to answer the call to rank 2 */
+    identity(&w.us[1], 3, KEY, COLL__AUTH_KEY, "job");        /* rank 3 answers the connection to rank 2 */
     for (int hides = 0; hides < 2; hides++) {
         wire_call(&w, 2);
         w.is_cut = true;
@@ -387,7 +386,7 @@ static void test_greetings_again(void)
     wire_free(&w);
 }
 
-/* One bit of the greeting is changed, each in turn: never do both ends take it for good. */
+/* Each bit of the handshake in turn is changed: never do both ends accept it. */
 static void test_greetings_bits(int auth, size_t step)
 {
     size_t bits[2];
@@ -403,7 +402,7 @@ static void test_greetings_bits(int auth, size_t step)
             w.flip_from = from;
             w.flip_at = bit;
             wire_greet(&w);
-            /* TLS leaves one thing out, and so changes nothing: the version that stands before a record for old devices */
+            /* TLS does not authenticate one field, so it changes nothing: the legacy version before a record */
             const size_t record = bit / 8 - (from ? COLL__HELLO_LENGTH : COLL__HELLO_LENGTH + COLL__SHA_LENGTH);
             CHECK(!wire_is_open(&w) || (auth == TLS && record == 2), "auth %d: bit %zu from %s is not looked at", auth, bit,
                   from ? "the one called" : "the caller");
@@ -412,7 +411,7 @@ static void test_greetings_bits(int auth, size_t step)
     wire_free(&w);
 }
 
-/* A refusal of which any bit is changed, or that answers another hello, is not believed. */
+/* A refusal with any bit changed, or that answers another hello, is not accepted. */
 static void test_greetings_refusals(void)
 {
     unsigned char note[COLL__CONTROL_LENGTH];
@@ -457,9 +456,9 @@ static void test_greetings(void)
     if (HAS_TLS) test_greetings_bits(TLS, 61);
 }
 
-/* ---- >>pipes: what goes in comes out, in whatever pieces; or the end, and never something else ---- */
+/* ---- >>pipes: all bytes arrive, in pieces of any length; or the end, never other bytes ---- */
 
-/* Send `length` bytes from end 0 to end 1.  Gives how many came out right; *error is what ended it. */
+/* Send `length` bytes from end 0 to end 1.  Returns how many arrived right; *error is the reason of the end. */
 static size_t pipe_carry(wire *w, const unsigned char *bytes, size_t length, uint64_t *random, int *error)
 {
     unsigned char *got = support_need(malloc(length));
@@ -515,7 +514,7 @@ static void test_pipes(int auth)
     struct msghdr m = { .msg_iov = &piece, .msg_iovlen = 1 };
     CHECK(coll__pipe_recv(&w.ends[1].pipe, &m) == 0, "auth %d: the end is not seen: errno %d", auth, errno);
     wire_hang_up(&w);
-    for (int n = 0; n < 200; n++) {               /* one bit behind the greeting                              */
+    for (int n = 0; n < 200; n++) {               /* one bit after the handshake                              */
         const size_t length = 1 + support_random(&random) % 100000;
         wire_call(&w, 2);
         wire_greet(&w);
@@ -523,9 +522,9 @@ static void test_pipes(int auth)
         w.flip_at = 8 * w.length[0] + support_random(&random) % (8 * length + 8 * COLL__RECORD_HEAD);
         const size_t got = pipe_carry(&w, bytes, length, &random, &error);
         CHECK(got < length, "auth %d: bit %zu of %zu bytes was changed, and %s", auth, w.flip_at, length,
-              got == SIZE_MAX ? "something else came out" : "all came out");
+              got == SIZE_MAX ? "other bytes arrived" : "all arrived");
         found += error == EBADMSG;
-        /* the length of a TLS record has no sum of its own: it may take more bytes until that is found */
+        /* the length of a TLS record has no checksum: it may take more bytes to detect the change */
         CHECK(error == EBADMSG || ((auth & COLL__AUTH_KIND) == TLS && error == 0), "auth %d: bit %zu: error %d", auth,
               w.flip_at, error);
         wire_hang_up(&w);

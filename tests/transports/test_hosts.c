@@ -1,5 +1,5 @@
 /* test_hosts.c - ranks that share hosts, and hosts that share sites: how many bytes leave a host, or a site, how long that takes
- * where the link of a site is slow, how often a sum is rounded, and what coll_explain says.  That the results are right, of every
+ * if the link of a site is slow, how often a sum is rounded, and the text of coll_explain.  That the results are right, of every
  * kind, type and form, is for test_contract in the worlds "sim-hosts" and "sim-sites". */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -23,7 +23,7 @@ static coll_status counting_send(void *context, coll_xfer *x)
 
 /* ---- >>bytes ---- */
 
-/* A call, and what it is to send from a host, as a multiple of (H - 1) / H of a vector of `unit` bytes an element. */
+/* A call, and the bytes that it must send from a host, as a multiple of (H - 1) / H of a vector of `unit` bytes an element. */
 typedef struct priced { const char *name; coll_call call; double times; size_t unit; } priced;
 
 static const priced prices[] = {
@@ -39,7 +39,7 @@ static const priced prices[] = {
 };
 enum { PRICES = sizeof prices / sizeof *prices };
 
-/* hosts_per_site > 0: `hosts` counts the sites, and what is said of hosts is said of them. */
+/* hosts_per_site > 0: `hosts` counts the sites, and all limits for hosts apply to sites. */
 typedef struct world_shape { int size, per_host, hosts, hosts_per_site; } world_shape;
 
 static const world_shape shapes[] = {
@@ -62,7 +62,7 @@ static int price_worker(coll_comm *comm, void *arg)
         call.recv = out;
         call.count = has_blocks ? COUNT / (size_t)w->size : COUNT;
         coll_barrier(comm);
-        coll_barrier(comm);                       /* nobody is in the first one any more                      */
+        coll_barrier(comm);                       /* no rank is in the first one any more                     */
         if (me == 0) memset(left, 0, sizeof left);
         coll_barrier(comm);
         CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", prices[i].name, coll_error(comm));
@@ -164,8 +164,8 @@ static int explain_sites_worker(coll_comm *comm, void *arg)
 
 enum { SITE_COUNT = 1 << 20 };
 
-/* The slow link is busy all the time with what must cross it, and everything else is done meanwhile; no way that knows nothing of
- * sites is nearly as fast. */
+/* The slow link is always busy with data that must cross it, and everything else is done meanwhile; no algorithm without
+ * knowledge of sites is nearly as fast. */
 static int time_worker(coll_comm *comm, void *arg)
 {
     static const char *const flat[] = { NULL, "ring", "circulant", "direct" };

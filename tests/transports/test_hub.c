@@ -1,9 +1,9 @@
-/* test_hub.c - processes of one host: whole collectives in one hub, memory that is read in place, what the kernel may refuse, and
- * processes that are killed.
+/* test_hub.c - processes of one host: whole collectives through shared memory, memory that is read in place, calls that the
+ * kernel refuses, and processes that are killed.
  *
  *     test_hub [PART,...]                               PART: calls, buffers, refused, lost, deaths, start
  *
- * Each rank is a process of its own.  What it has to say it writes into memory that all share.
+ * Each rank is a process.  It writes its results into memory that all share.
  */
 #define _GNU_SOURCE 1
 #include "../../coll.h"
@@ -37,7 +37,7 @@ static struct shared { record ranks[RANKS_MOST]; } *shared;
 
 typedef int rank_fn(coll_comm *comm, const void *arg);
 
-/* In a worker: one thing that must hold. */
+/* In a worker: one condition that must hold. */
 #define MUST(condition)                                                                                                       \
     do {                                                                                                                      \
         if (!(condition)) return fprintf(stderr, "%s:%d: %s: rank %d: %s: %s\n", __FILE__, __LINE__, case_name,                  \
@@ -61,7 +61,7 @@ static pid_t rank_start(int rank, int size, const char *address, const coll_conf
     if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(NULL)) != 0);
     shared->ranks[rank].wrong = fn(comm, arg);
     coll_free(comm);
-    if (getppid() == 1) _exit(0);                 /* in a space of its own: no sanitizer finds its threads there  */
+    if (getppid() == 1) _exit(0);                 /* in a PID namespace of its own: sanitizers do not find its threads there */
     exit(0);
 }
 
@@ -71,7 +71,7 @@ static void world_start(int size, const coll_config *base, const char *address, 
     for (int i = 0; i < size; i++) pids[i] = rank_start(i, size, address, base, fn, arg);
 }
 
-/* All ranks do it, and end well; but one that is to be killed (-1: none is). */
+/* All ranks run it, and exit with 0; except one that is to be killed (-1: none is). */
 static void world_await(int size, int victim, const pid_t *pids)
 {
     for (int i = 0; i < size; i++) {
@@ -144,7 +144,7 @@ static int check_broadcast(coll_comm *comm, float *at, size_t count, int root)
     return 0;
 }
 
-/* The other sums: what a rank takes of them is copied for the others, and in place it is the same memory. */
+/* The other sums: a rank's part is copied for the others, and in place it is the same memory. */
 static int check_sums(coll_comm *comm, float *in, float *out, size_t count)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
@@ -180,7 +180,7 @@ static int check_reduce_scatter(coll_comm *comm, float *in, float *out, size_t c
     return 0;
 }
 
-/* Of two communicators at once, which have one room for copies. */
+/* Two communicators at once, which share one segment for copies. */
 static int check_two(coll_comm *comm, float *in, float *out, size_t count)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
@@ -222,7 +222,7 @@ static int check_calls(coll_comm *comm, float *in, float *out)
     return wrong;
 }
 
-/* Does the hub carry this call? */
+/* Does shared memory carry this call? */
 static bool is_in_hub(coll_comm *comm, size_t count, char *text, size_t room)
 {
     static float any[2];
@@ -284,7 +284,7 @@ static int buffers_rank(coll_comm *comm, const void *arg)
     return 0;
 }
 
-/* A request for more memory than there is returns NULL with the address sanitizer, too. */
+/* A request for more memory than the system has returns NULL with the address sanitizer, too. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
@@ -293,9 +293,9 @@ static void buffers_case(const void *arg)
     for (int which = 0; which < 4; which++) world_run(*(const int *)arg, NULL, buffers_rank, &which);
 }
 
-/* ---- >>refused: a kernel that lets no process into another one's memory ---- */
+/* ---- >>refused: a kernel that does not let a process access the memory of another one ---- */
 
-/* From here on this process gets EPERM for these calls. */
+/* From here on these calls return EPERM in this process. */
 static int forbid_copies(void)
 {
     struct sock_filter rules[] = {
@@ -347,15 +347,15 @@ static void refused_case(const void *arg)
     close(port);
 }
 
-/* ---- >>lost: a right that a process has at the start, and loses later; memory that the kernel does not copy ---- */
+/* ---- >>lost: a process loses a right after the start; memory that the kernel does not copy ---- */
 
 typedef struct loss {
     const char *what;
-    int  who;                                     /* the rank that loses it; -1: all                          */
+    int  who;                                     /* the rank that loses the right; -1: all                   */
     bool has_buffers;
 } loss;
 
-/* Memory that nobody but this process can read.  NULL: the kernel has none. */
+/* Memory that only this process can read.  NULL: the kernel has none. */
 static void *secret_memory(size_t length)
 {
 #if defined(SYS_memfd_secret)
@@ -443,7 +443,7 @@ static int lost_rank(coll_comm *comm, const void *arg)
     }
     const int wrong = lost_calls(&job);
     MUST(!is_who || strcmp(l->what, "seteuid") || (seteuid(0) == 0 && setegid(0) == 0));
-    prctl(PR_SET_DUMPABLE, 1);                    /* a sanitizer looks into this process when it ends         */
+    prctl(PR_SET_DUMPABLE, 1);                    /* a sanitizer inspects this process when it ends           */
     return wrong;
 }
 
@@ -451,7 +451,7 @@ static void lost_case(const void *arg)
 {
     const loss *l = arg;
 
-    if (!strcmp(l->what, "PR_SET_DUMPABLE") && geteuid() == 0) {      /* root may read all the same               */
+    if (!strcmp(l->what, "PR_SET_DUMPABLE") && geteuid() == 0) {      /* root may read it nevertheless            */
         if (setgid(65534) || setuid(65534)) exit(2);
         prctl(PR_SET_DUMPABLE, 1);
     }
@@ -487,7 +487,7 @@ static void run_losses(void)
 
 typedef struct death { int size, victim; size_t count; bool has_buffers; } death;
 
-/* How many files of the library are to be seen in /dev/shm?  None ever is. */
+/* How many files of the library are in /dev/shm?  There must be none. */
 static int files_left(void)
 {
     FILE *list = popen("ls /dev/shm 2>/dev/null | grep -c coll", "r");
@@ -558,7 +558,7 @@ static void run_deaths(uint64_t seed)
     }
 }
 
-/* ---- >>start: a process that may have no long files, or little memory to map ---- */
+/* ---- >>start: a process with a limit on file length, or little memory to map ---- */
 
 static int start_rank(coll_comm *comm, const void *arg)
 {
@@ -587,7 +587,7 @@ static void limited_case(const void *arg)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: %d", case_name, status);
 }
 
-/* Each rank is process 1 of a space of its own, as in containers that share a network: what one finds there is itself. */
+/* Each rank is process 1 of a PID namespace, as in containers that share a network: a process finds only itself there. */
 static void space_case(const void *arg)
 {
     const bool without = false;
@@ -641,7 +641,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++) {
         const int resource = i ? RLIMIT_AS : RLIMIT_FSIZE;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        if (i) break;                             /* they want terabytes of addresses                         */
+        if (i) break;                             /* sanitizers need terabytes of addresses                   */
 #endif
         run_case_within(LIMIT_SECONDS, limited_case, &resource, i ? "little memory to map" : "no long files");
     }

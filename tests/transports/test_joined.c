@@ -1,5 +1,5 @@
 /* test_joined.c - ranks that are threads of several processes: each case is a world of forked processes that bring one or more
- * ranks each.  (What every call does in such a world is the business of the world "joined" of the other tests.)
+ * ranks each.  (The other tests check every call in such a world, as world "joined".)
  *
  *     test_joined [PART,...]               PART: calls, sleep, deaths, start, spawn, leaks */
 #define _DEFAULT_SOURCE 1
@@ -25,10 +25,10 @@ static const layout layouts[] = {
     { "5 + 1", 2, { 5, 1 } },
 };
 
-/* What each rank has to say, in memory that all processes share. */
+/* The results of each rank, in memory that all processes share. */
 typedef struct record {
     coll_status status;
-    int         failed, wrong;                    /* the rank that it blames; things that are not as they should be */
+    int         failed, wrong;                    /* the rank that its error names; number of failed checks */
     int64_t     knew_ms;
     char        sentence[512];
 } record;
@@ -68,7 +68,7 @@ static void *rank_main(void *at)
     return NULL;
 }
 
-/* In a process: bring its ranks, and run the worker on each. */
+/* In a process: open the communicators of its ranks, and run the worker on each. */
 static int process_main(const coll_config *config, int count, worker_fn *worker, void *arg)
 {
     rank_thread ranks[RANKS_MOST];
@@ -106,7 +106,7 @@ static void await_process(pid_t pid, int process)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: process %d ended with %d", case_name, process, status);
 }
 
-/* All ranks run the worker, which gives 0. */
+/* All ranks run the worker, which returns 0. */
 static void run_world(const layout *l, const coll_config *base, worker_fn *worker, void *arg)
 {
     char address[64];
@@ -119,7 +119,7 @@ static void run_world(const layout *l, const coll_config *base, worker_fn *worke
     close(port);
 }
 
-/* In a worker: one thing that must hold. */
+/* In a worker: one condition that must hold. */
 #define MUST(condition)                                                                                                       \
     do {                                                                                                                      \
         if (!(condition)) return fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, coll_rank(comm), #condition, \
@@ -154,7 +154,7 @@ static int check_floats(coll_comm *comm, size_t count)
     return 0;
 }
 
-/* Blocks that name both their ends, everywhere at once. */
+/* Blocks that name both their ends, sent everywhere at once. */
 static int check_exchange(coll_comm *comm, size_t count)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
@@ -170,7 +170,7 @@ static int check_exchange(coll_comm *comm, size_t count)
     return 0;
 }
 
-/* Every rank sends to every other, who take what comes. */
+/* Every rank sends to every other, and all receive from any rank. */
 static int check_messages(coll_comm *comm)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
@@ -200,7 +200,8 @@ static int check_messages(coll_comm *comm)
     return 0;
 }
 
-/* The ranks of one process are carried by its memory, those of a host by its hub, if they have one, all others by messages. */
+/* Ranks of one process exchange through its memory, those of a host through shared memory, if they have it, all others through
+ * messages. */
 static int check_carrier(coll_comm *comm, const char *word, bool has_word)
 {
     int32_t n = 0;
@@ -239,7 +240,7 @@ static int check_all(coll_comm *comm)
         || prepared_and_pending(comm);
 }
 
-typedef struct calls { const layout *l; bool has_hub; } calls;        /* has_hub: all ranks are in that of the host      */
+typedef struct calls { const layout *l; bool has_hub; } calls;        /* has_hub: all ranks share the memory of the host */
 
 static int calls_worker(coll_comm *comm, void *arg)
 {
@@ -266,7 +267,7 @@ static int calls_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* All with all, in each layout, by each way to wait. */
+/* All ranks with all, in each layout, by each way to wait. */
 static void calls_case(const void *arg)
 {
     const layout *l = arg;
@@ -283,11 +284,11 @@ static void calls_case(const void *arg)
     }
 }
 
-/* ---- >>sleep: a wake-up that is missed costs a second ---- */
+/* ---- >>sleep: a missed wake-up costs a second ---- */
 
 enum { ROUNDS = 300 };
 
-/* A token goes round: through memory within a process, through sockets between them. */
+/* A token is passed round: through memory within a process, through sockets between them. */
 static int token_worker(coll_comm *comm, void *arg)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
@@ -324,7 +325,7 @@ static void sleep_case(const void *arg)
 
 typedef struct death { const layout *layout; int victim; bool is_busy; } death;
 
-/* Those who are left go on: as they were numbered, or, where the list was mixed, so that neighbours do not follow one another. */
+/* The remaining ranks go on: in their order, or, if the list was mixed, so that neighbours are not consecutive. */
 static int go_on(coll_comm *comm, coll_comm *from, const death *d)
 {
     const layout *l = d->layout;
@@ -348,8 +349,8 @@ static int go_on(coll_comm *comm, coll_comm *from, const death *d)
     return wrong;
 }
 
-/* Wait for the end of the world: in sums one after the other, or, not busy, half of the ranks of a process in a collective of
- * their own, where nobody dies, for the others, who wait for all.  Then go on with who is left. */
+/* Wait for the end of the world: in sums one after the other; or, not busy, half of the ranks of a process in a collective of
+ * their own, without a dying rank, and the others in one with all.  Then go on with the remaining ranks. */
 static int death_worker(coll_comm *comm, void *arg)
 {
     const death *d = arg;
@@ -403,7 +404,7 @@ static void death_case(const void *arg)
         if (i >= first && i < behind) continue;
         CHECK(r->wrong == 0 && r->status == COLL_ERR_PEER && r->failed >= first && r->failed < behind
               && r->failed == shared->ranks[one].failed && names_rank(r->sentence, r->failed),
-              "%s: rank %d: %d, blames %d: %s", case_name, i, (int)r->status, r->failed, r->sentence);
+              "%s: rank %d: %d, names %d: %s", case_name, i, (int)r->status, r->failed, r->sentence);
         if (r->knew_ms - killed > slowest) slowest = r->knew_ms - killed;
     }
     CHECK(slowest < support_patience(NOTICE_MS), "%s: the slowest survivor knew after %d ms", case_name, (int)slowest);
@@ -423,13 +424,13 @@ static void run_deaths(void)
         }
 }
 
-/* One rank gives up: all others say so, those that wait in memory and those that wait in sockets. */
+/* One rank aborts: all others report it, those that wait in memory and those that wait in sockets. */
 static int abort_worker(coll_comm *comm, void *arg)
 {
     const int me = coll_rank(comm);
 
     (void)arg;
-    const coll_status begun = coll_barrier(comm);     /* some may not be through when rank 2 is               */
+    const coll_status begun = coll_barrier(comm);     /* some may not have completed when rank 2 has          */
     MUST(begun == COLL_OK || (me != 2 && begun == COLL_ERR_ABORTED));
     if (me == 2) MUST(coll_abort(comm, "enough of it") == COLL_OK);
     if (me != 2) MUST(coll_barrier(comm) == COLL_ERR_ABORTED);
@@ -445,7 +446,7 @@ static void abort_case(const void *arg)
 
 /* ---- >>start ---- */
 
-/* A process does not come: the sentence reaches the thread that called, whichever thread of ours has found it out. */
+/* A process does not start: the sentence reaches the thread that called, whichever thread of the process has detected it. */
 static void missing_case(const void *arg)
 {
     char address[64];
@@ -462,7 +463,7 @@ static void missing_case(const void *arg)
 
 static int nothing_worker(coll_comm *comm, void *arg) { (void)comm, (void)arg; return 0; }
 
-/* What became of a process: told that another has its rank; that rank 3 has not come; or something else, which is printed. */
+/* The result of a process: another has its rank; rank 3 is missing; or something else, which is printed. */
 typedef enum fate { IS_TWICE = 10, RANK_3_IS_MISSING = 11, SOMETHING_ELSE = 12 } fate;
 
 static fate overlap_fate(const char *address, int rank)
@@ -477,7 +478,7 @@ static fate overlap_fate(const char *address, int rank)
     return SOMETHING_ELSE;
 }
 
-/* Two processes that both bring rank 1: the one that comes second is told, and nobody waits for ever. */
+/* Two processes that both bring rank 1: the second to connect gets the error, and no rank waits for ever. */
 static void overlap_case(const void *arg)
 {
     char address[64];
@@ -495,7 +496,7 @@ static void overlap_case(const void *arg)
     close(port);
 }
 
-/* ---- >>spawn: what launchers say ---- */
+/* ---- >>spawn: the environment of launchers ---- */
 
 static int spawned(coll_comm *comm, void *arg)
 {
@@ -506,7 +507,7 @@ static int spawned(coll_comm *comm, void *arg)
     return coll_size(comm) == 6 && sum == 15 ? 0 : 1;
 }
 
-/* Three processes that spawn two ranks each, told who they are by ranks or by processes. */
+/* Three processes that spawn two ranks each, identified by ranks or by processes. */
 static void spawn_case(const void *arg)
 {
     const char *const *names = arg;
@@ -542,7 +543,7 @@ static int open_descriptors(void)
     return count;
 }
 
-/* Nothing stays open, neither after a world that was nor after one that did not come about. */
+/* Nothing stays open, neither after a world nor after a failed start. */
 static void leak_case(const void *arg)
 {
     const int four = 4, before = open_descriptors();
@@ -573,7 +574,7 @@ int main(int argc, char **argv)
     if (support_listed(parts, "deaths")) run_deaths();
     if (support_listed(parts, "deaths")) run_case_within(LIMIT_SECONDS, abort_case, NULL, "abort");
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++)
-        run_case_within(LIMIT_SECONDS, missing_case, &firsts[i], i ? "rank 0 does not come" : "four ranks do not come");
+        run_case_within(LIMIT_SECONDS, missing_case, &firsts[i], i ? "rank 0 is missing" : "four ranks are missing");
     if (support_listed(parts, "start")) run_case_within(LIMIT_SECONDS, overlap_case, NULL, "two processes with one rank");
     for (int i = 0; i < 3 && support_listed(parts, "spawn"); i++)
         run_case_within(LIMIT_SECONDS, spawn_case, launchers[i], launchers[i][0]);

@@ -1,4 +1,5 @@
-/* test_keyfile.c - who may own a key file, and who may use it: the library and coll-run have the same rule, and say why not.
+/* test_keyfile.c - which user may own a key file, and which may use it: the library and coll-run have the same rule and report
+ * why not.
  *
  *     test_keyfile                      as root it also tries files of others, and other users
  */
@@ -35,7 +36,7 @@ static void expect_text(const row *r, const char *who, const char *said)
           (int)r->user, (int)r->owner, (unsigned)r->mode, said ? said : "good", r->fault ? r->fault : "good");
 }
 
-/* What the library says of COLL_KEY_FILE.  NULL: nothing, and the key is the right one. */
+/* The library's error about COLL_KEY_FILE.  NULL: none, and the key is the right one. */
 static const char *library_says(void)
 {
     const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .tcp = { .security = "key" } };
@@ -49,7 +50,7 @@ static const char *library_says(void)
     return status ? coll__start_error : NULL;
 }
 
-/* What coll-run says of it; NULL: nothing. */
+/* The error of coll-run; NULL: none. */
 static const char *launcher_says(const char *launcher, const char *path)
 {
     static char text[600];
@@ -100,7 +101,7 @@ int main(int argc, char **argv)
         const struct stat about = { .st_uid = r->owner, .st_mode = S_IFREG | r->mode };
         expect_text(r, "the rule", coll__key_file_fault(&about, r->user));
         if (!is_root && (r->user != NOBODY || r->owner != NOBODY)) continue;
-        FILE *file = fopen(path, "w");            /* and the same with a file, where we may make it               */
+        FILE *file = fopen(path, "w");            /* and the same with a file, if this process may make it        */
         CHECK(file && fprintf(file, "%s\r\nand no more\n", KEY) > 0 && !fclose(file), "no file");
         CHECK(!is_root || !chown(path, r->owner, r->owner == 0 ? NOBODY : r->owner), "no owner");
         CHECK(!chmod(path, r->mode), "no mode");
@@ -116,7 +117,7 @@ int main(int argc, char **argv)
         CHECK(waitpid(child, &status, 0) == child && status == 0, "row %zu", i);
         (void)unlink(path);
     }
-    memset(longest, 'k', sizeof longest);         /* as long as a key may be, and one byte longer                 */
+    memset(longest, 'k', sizeof longest);         /* the longest key, and one byte longer                         */
     for (int more = 0; more < 2; more++) {
         FILE *file = fopen(path, "w");
         CHECK(file && fprintf(file, "%.*s\n", COLL__KEY_MOST + more, longest) > 0 && !fclose(file) && !chmod(path, 0600),

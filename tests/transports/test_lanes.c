@@ -1,5 +1,5 @@
-/* test_lanes.c - streams of several connections: what is sent arrives, whichever lanes it takes; numbers of lanes that differ; a
- * lane that is cut, one that is slow, chunks that make no sense, and leaving while something is still on its way; long links.
+/* test_lanes.c - streams of several connections: all data arrives, whichever lanes it takes; numbers of lanes that differ; a
+ * lane that is cut, one that is slow, invalid chunks, and leaving while data is in flight; long links.
  *
  *     test_lanes [PART,...]             PART: settings, calls, lies, leaving, cuts, slow, long, shaped
  *
@@ -72,7 +72,7 @@ static void settings_case(const void *arg)
         c.tcp.lanes = numbers[i];
         CHECK(coll_init(&comm, &c) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "lanes"), "lanes %d", numbers[i]);
     }
-    for (int i = 0; i < 3; i++) {                 /* who is told, and what                                    */
+    for (int i = 0; i < 3; i++) {                 /* the error of rank 1 names the setting                    */
         const int lanes[3][2] = { { 1, 2 }, { 2, 1 }, { 16, 3 } };
         joiners_run(joiners, 2, "poll", lanes[i], do_nothing, NULL);
         CHECK(joiners[1].status == COLL_ERR_PROTOCOL && strstr(joiners[1].sentence, "COLL_LANES"), "%d and %d lanes: %s: %s",
@@ -85,7 +85,7 @@ static void settings_case(const void *arg)
 
 static uint32_t word_of(int from, int to, int k, size_t i) { return support_word(from, to, k, i); }
 
-/* A message to the next rank and one from the last, of any length, several at once. */
+/* A message to the next rank and one from the previous one, of any length, several at once. */
 static coll_status pass_on(joiner *g, uint64_t *random, uint32_t *in, uint32_t *out)
 {
     enum { AT_ONCE = 6 };
@@ -194,7 +194,7 @@ static void test_calls(void)
         }
 }
 
-/* ---- >>leaving: what was sent before arrives ---- */
+/* ---- >>leaving: data sent before arrives ---- */
 
 static coll_status send_and_leave(joiner *g)
 {
@@ -226,11 +226,11 @@ static void leaving_case(const void *arg)
     }
 }
 
-/* ---- >>cuts: the end of any lane is an error with a name, at once ---- */
+/* ---- >>cuts: if any lane ends, both get an error that names the peer, at once ---- */
 
 typedef struct cut { event ready; int lane; bool is_amid; } cut;
 
-/* Rank 1 waits for rank 0, which only looks on; or both are in the middle of a call. */
+/* Rank 1 waits for rank 0, which only makes progress; or both are in the middle of a call. */
 static coll_status be_cut(joiner *g)
 {
     cut *c = g->arg;
@@ -271,7 +271,7 @@ static void cuts_case(const void *arg)
     }
 }
 
-/* ---- >>slow: a lane takes what it can carry ---- */
+/* ---- >>slow: each lane carries what its link can ---- */
 
 typedef struct relay {
     pthread_t thread;
@@ -280,7 +280,7 @@ typedef struct relay {
     size_t    passed;                             /* bytes from rank 0 to rank 1                              */
 } relay;
 
-/* Pass on what comes, 4 KiB from rank 0 at a time with a pause behind them: 0.4 MB/s, a small part of what the others carry. */
+/* Forward what comes, 4 KiB from rank 0 at a time with a pause behind them: 0.4 MB/s, a small part of the rate of the others. */
 static void *relay_main(void *at)
 {
     relay *m = at;
@@ -316,7 +316,7 @@ static coll_status be_slow(joiner *g)
     if (!status) status = coll_broadcast(g->comm, words, SLOW_WORDS, COLL_U32, 0);
     for (size_t i = 0; i < SLOW_WORDS && !status; i++) if (words[i] != word_of(0, 1, 3, i)) status = COLL_ERR_MISMATCH;
     free(words);
-    event_raise(&m->ready);                       /* nobody leaves before both have seen                      */
+    event_raise(&m->ready);                       /* no rank leaves before both have seen                     */
     event_await(&m->ready, 6);
     return status;
 }
@@ -343,7 +343,7 @@ static void slow_case(const void *arg)
           sizeof(uint32_t) * (size_t)SLOW_WORDS);
 }
 
-/* ---- >>lies: chunks that make no sense end the stream, and nothing is written where it should not be ---- */
+/* ---- >>lies: invalid chunks end the stream, and write nothing out of bounds ---- */
 
 typedef struct lie { int lane; uint32_t number, length; uint64_t offset; bool is_true; } lie;
 
@@ -381,7 +381,7 @@ static void lies_case(const void *arg)
         CHECK(send(fds[l->lane][1], bytes, sizeof bytes, 0) == sizeof bytes, "no chunk");
         (void)coll__bundle_pull(&s, &error);
         CHECK(error == (l->is_true ? -1 : EBADMSG) && x.status == COLL_PENDING, "lie %zu: error %d", i, error);
-        CHECK(!l->is_true || s.bundle->strands[l->lane].left == l->length, "truth %zu is not believed", i);
+        CHECK(!l->is_true || s.bundle->strands[l->lane].left == l->length, "valid chunk %zu is refused", i);
         for (int k = 0; k < 2; k++) close(fds[k][1]);
         coll__stream_close(&s);
         coll__bundle_free(s.bundle);
@@ -389,7 +389,7 @@ static void lies_case(const void *arg)
     }
 }
 
-/* ---- >>long: what is on its way grows with the latency, and the bits stay ---- */
+/* ---- >>long: the data in flight grows with the latency, and the bits stay the same ---- */
 
 enum { LONG_COUNT = 3 << 20 };
 
@@ -430,7 +430,7 @@ static void long_case(const void *arg)
         const double ramp = 2 * (*size - 1) * (i == 0 ? 12e-6 : i == 1 ? 5e-3 : 20e-3);
         CHECK(t.seconds < 1.25 * (bytes / rate + ramp), "%s: %s: %g s", case_name, links[i], t.seconds);
     }
-    for (int n = 2; n < 5000; n = n * 3 / 2) {    /* nothing changes for the links that there were            */
+    for (int n = 2; n < 5000; n = n * 3 / 2) {    /* nothing changes for the existing links                   */
         const long least = coll__lag(&near, coll__slice_bytes(n)), most = coll__lag(&far, coll__slice_bytes(n));
         CHECK(least == COLL__LAG_LEAST, "the default link has a lag of %ld with %d ranks", least, n);
         CHECK(most >= 20 && most <= COLL__LAG_MOST, "a long link has a lag of %ld", most);
@@ -455,7 +455,7 @@ static coll_status cross(joiner *g)
     return status;
 }
 
-/* Rank `rank` at its host.  Exits with 0 if the link was as busy as it can be. */
+/* Rank `rank` at its host.  Exits with 0 if the link was fully used. */
 static void shaped_rank(const net *n, int rank, const char *io)
 {
     char address[40];
@@ -464,7 +464,7 @@ static void shaped_rank(const net *n, int rank, const char *io)
         .security = "open" }, .rank = rank, .size = 2, .address = address, .start_timeout_ms = 20000, .log = ignore_line } };
 
     net_address(0, address, sizeof address);
-    strcat(address, ":7177");                     /* of a network of our own: nobody else has it              */
+    strcat(address, ":7177");                     /* of a network of our own: no other process has it         */
     if (!net_enter(n, rank)) _exit(2);
     (void)joiner_main(&g);
     const double best_ms = SHAPED_WORDS * 4.0 * 8 * 3 / (SHAPED_MBIT * 1e3);

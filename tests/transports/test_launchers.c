@@ -1,4 +1,4 @@
-/* test_launchers.c - what launchers say in the environment, and the texts that a meeting reads: lists of hosts, ports, networks,
+/* test_launchers.c - the environment that launchers set, and the texts that the start reads: lists of hosts, ports, networks,
  * rendezvous files.
  *
  * Every environment is tried in a process of its own.
@@ -41,7 +41,7 @@ static void test_lists_of_hosts(void)
     CHECK(coll__hosts_entry("a:1,b:2,c:3", 2, out, sizeof out) && !strcmp(out, "c:3"), "entry 2 is \"%s\"", out);
     CHECK(!coll__hosts_entry("a:1,b:2", 2, out, sizeof out) && !coll__hosts_entry("a:1,,b:2", 1, out, sizeof out)
           && !coll__hosts_entry("a:1, ,b:2", 1, out, sizeof out) && !coll__hosts_entry("abcdef:1", 0, out, 8),
-              "entries that there are not");
+              "missing entries");
 }
 
 static void test_ports(void)
@@ -241,7 +241,7 @@ static const launched launches[] = {
       { "JOB_COMPLETION_INDEX=2", "COLL_RANK, COLL_SIZE", "COLL_SIZE=1" }, 0 },
     { "the first pod of an indexed job", { "JOB_COMPLETION_INDEX=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, 0 },
-    { "a pod that is alone", { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 }, 0 },
+    { "a single pod", { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 }, 0 },
     { "a pod with all it needs", { "JOB_COMPLETION_INDEX=2", "COLL_RANK=2", "COLL_SIZE=3", "COLL_ADDR=h:1" }, COLL_OK, 2, 3,
       "COLL_RANK and", "h:1", { 0 }, 0 },
     { "torchrun in a pod of an indexed job", { TORCH, "JOB_COMPLETION_INDEX=0", "PET_NNODES=2" }, COLL_OK, 3, 16, "torchrun",
@@ -289,7 +289,7 @@ static const launched launches[] = {
       "COLL_RANK and", "h:1", { 0 }, 4 },
     { "coll-run -n 1, four threads", { "COLL_RANK=0", "COLL_SIZE=1", "COLL_THREADS=1" }, COLL_OK, 0, 4, "COLL_RANK and", "",
       { 0 }, 4 },
-    { "another launcher, and somebody's COLL_THREADS", { TORCH, "COLL_THREADS=8" }, COLL_OK, 3, 16, "torchrun", "h1:29500",
+    { "another launcher, and a COLL_THREADS of the user", { TORCH, "COLL_THREADS=8" }, COLL_OK, 3, 16, "torchrun", "h1:29500",
       { 0 }, 0 },
 };
 
@@ -315,7 +315,7 @@ static void launch_case(const void *arg)
     CHECK(!strncmp(address, l->address, strlen(l->address)), "%s: address %s", case_name, address);
 }
 
-/* Slurm's port lies where it should, is the same for all ranks of a step, and another one for the next step. */
+/* Slurm's port is in its range, the same for all ranks of a step, and another one for the next step. */
 static void slurm_port_case(const void *arg)
 {
     coll__settings s;
@@ -342,7 +342,7 @@ static void slurm_port_case(const void *arg)
           worlds[2]);
 }
 
-/* One of the ranks of a process that has been started with others: are `*arg` there? */
+/* Worker of a rank: does the world have `*arg` ranks? */
 static int count_off(coll_comm *comm, void *arg)
 {
     int32_t n = 1;
@@ -352,7 +352,8 @@ static int count_off(coll_comm *comm, void *arg)
     return !is_right;
 }
 
-/* Three processes that Hydra would have started meet by whoever holds the other end of PMI_FD, with a rank or two each. */
+/* Three processes as Hydra would start them find one another by the process at the other end of PMI_FD, with one or two ranks
+ * each. */
 static void started_case(const void *arg)
 {
     enum { size = 3 };
@@ -377,7 +378,7 @@ static void started_case(const void *arg)
         _exit(is_right ? 0 : 1);
     }
     for (int rank = 0; rank < size; rank++) good += waitpid(pids[rank], &status, 0) == pids[rank] && status == 0;
-    const int expected = SUPPORT_IS_PORTABLE ? 0 : size;      /* POSIX does not tell who holds the other end */
+    const int expected = SUPPORT_IS_PORTABLE ? 0 : size;      /* POSIX does not report which process holds the other end */
     CHECK(good == expected, "%s: %d of %d ranks, not %d", case_name, good, size, expected);
     for (int i = 0; i < 2; i++) close(pair[i]);
 }

@@ -1,5 +1,6 @@
-/* test_meet.c - ranks of one host that find one another, by address, list of hosts or file, or say who is missing and what was
- * tried: who is late, dies, comes twice, says nothing or belongs to another world, and ports that are few or taken.
+/* test_meet.c - ranks of one host find rank 0 by address, by a list of hosts or by a file.  If some ranks are missing, the errors
+ * name them and what was tried.  Cases: a rank is late, dies, connects twice, sends nothing or belongs to another job; a range of
+ * ports is too small or taken.
  *
  *     test_meet
  *
@@ -18,7 +19,7 @@ enum { CASE_SECONDS = 25 };
 
 #define NONCE "0123456789abcdef0123456789abcdef"
 
-/* ---- >>home: processors of this host, and the pace of what stays here ---- */
+/* ---- >>home: processors of this host, and pacing of connections within it ---- */
 
 /* Bind this thread to one processor. */
 static void settle_on(const comer *g)
@@ -31,7 +32,7 @@ static void settle_on(const comer *g)
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "%s: processor %d: %s", case_name, processor, strerror(errno));
 }
 
-/* The ranks of a host that are bound to one processor each share it only where it is the same one; where the system tells. */
+/* Ranks of a host that are bound to one processor each share a processor only if it is the same one; if the system reports it. */
 static void bound_case(const void *arg)
 {
     const bool is_alone = arg != NULL;
@@ -52,12 +53,12 @@ static void bound_case(const void *arg)
     }
     expect_world(comers, 2);
     for (int i = 0; i < 2; i++)
-        CHECK(comers[i].is_crowded == (!is_alone && !SUPPORT_IS_PORTABLE), "%s: rank %d thinks otherwise", case_name, i);
+        CHECK(comers[i].is_crowded == (!is_alone && !SUPPORT_IS_PORTABLE), "%s: rank %d has the opposite", case_name, i);
     close(held);
 }
 
-/* What stays here is never paced, not even before it is connected: a control that paces leaves that behind on a connection, when
- * another takes its place. */
+/* Connections within the host are never paced, not even before they are connected.  If a congestion control that paces is
+ * replaced, the connection keeps its pacing. */
 static void unpaced_case(const void *unused)
 {
     const unsigned char loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
@@ -69,8 +70,8 @@ static void unpaced_case(const void *unused)
     const int accepted = poll(&come, 1, 10000) == 1 ? coll__accept(listener) : -1;
 
     (void)unused;
-    CHECK(is_congested_by(dialled, "reno"), "%s: who dials is paced", case_name);
-    CHECK(is_congested_by(accepted, "reno"), "%s: who is accepted starts paced", case_name);
+    CHECK(is_congested_by(dialled, "reno"), "%s: the dialled end is paced", case_name);
+    CHECK(is_congested_by(accepted, "reno"), "%s: the accepted end starts paced", case_name);
     close(accepted), close(dialled), close(listener);
 }
 
@@ -78,7 +79,7 @@ static void unpaced_case(const void *unused)
 
 static int port_of(const char *address) { return atoi(strrchr(address, ':') + 1); }
 
-/* Each rank has an address of its own for the same rank 0: its text, with the port for the %d. */
+/* Each rank uses its own address for the same rank 0: its text, with the port for the %d. */
 typedef struct by_address { const char *name, *addresses[4]; bool needs_v6; } by_address;
 
 static const by_address addresses[] = {
@@ -105,7 +106,7 @@ static void address_case(const void *arg)
         comers[i].config.size = size;
         comers[i].config.tcp.hub = COLL_OFF;      /* so that ranks connect to one another                     */
     }
-    close(held);                                  /* it is of one family and one address: rank 0 may want more */
+    close(held);                                  /* one family, one address: rank 0 may need more */
     for (int i = size - 1; i >= 0; i--) comer_start(&comers[i]);
     expect_world(comers, size);
 }
@@ -165,7 +166,7 @@ static void ports_case(const void *arg)
     comer comers[4];
     char where[64], range[40];
     const int held = support_reserve_port(where, sizeof where);
-    /* three ports in a row that are free now; somebody else may take one before the ranks do, so the range goes further */
+    /* three consecutive ports that are free now; another process may take one before the ranks do, so the range is larger */
     const int first = 10000 + (int)(support_mix((uint64_t)getpid()) % 9000), last = is_enough ? first + 40 : first;
 
     snprintf(range, sizeof range, "%d-%d", first, last);
@@ -186,7 +187,7 @@ static void ports_case(const void *arg)
             without += strstr(comers[i].sentence, range) == NULL && strstr(comers[i].sentence, "is free") != NULL;
             CHECK(comers[i].status < 0, "%s: rank %d has come", case_name, i);
         }
-        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, comers[3].sentence);
+        CHECK(without >= 2, "%s: %d ranks report that no port is free; one of them: %s", case_name, without, comers[3].sentence);
     }
     close(held);
 }
@@ -207,7 +208,7 @@ static void in_use_case(const void *arg)
     close(held);
 }
 
-/* ---- >>missing: who is late, dies, says nothing, or is another ---- */
+/* ---- >>missing: a rank is late, dies, sends nothing, or belongs to another job ---- */
 
 static void missing_case(const void *arg)
 {
@@ -229,7 +230,7 @@ static bool has_said(comer *g, const char *words) { return journal_count(&g->sai
 
 static const char *last_said(const comer *g) { return g->said.count > 0 ? g->said.lines[g->said.count - 1] : ""; }
 
-/* A rank whose time is up before that of rank 0 knows who is missing, too. */
+/* If a rank times out before rank 0, its error names the missing ranks, too. */
 static void impatient_case(const void *arg)
 {
     comer comers[4];
@@ -244,7 +245,7 @@ static void impatient_case(const void *arg)
     comer_start(&comers[2]);
     expect_failure(&comers[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
     expect_failure(&comers[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
-    CHECK(has_said(&comers[0], "waits at") && has_said(&comers[0], "3 of 4 ranks: 1-3"), "%s: the last that it said: %s",
+    CHECK(has_said(&comers[0], "waits at") && has_said(&comers[0], "3 of 4 ranks: 1-3"), "%s: its last log line: %s",
           case_name, last_said(&comers[0]));
     close(held);
 }
@@ -274,7 +275,7 @@ static void late_case(const void *arg)
     comers_make(comers, 3, where);
     comer_start(&comers[1]);
     comer_start(&comers[2]);
-    (void)poll(NULL, 0, 400);                     /* nobody can tell when they have knocked in vain            */
+    (void)poll(NULL, 0, 400);                     /* no rank can tell when its connection attempts failed      */
     comer_start(&comers[0]);
     expect_world(comers, 3);
     CHECK(comers[0].took_ms < support_patience(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
@@ -282,7 +283,7 @@ static void late_case(const void *arg)
     close(held);
 }
 
-/* A process that comes as this rank, until it is killed. */
+/* A process that connects as this rank, until it is killed. */
 static pid_t comer_process(const comer *g)
 {
     const pid_t pid = fork();
@@ -294,8 +295,8 @@ static pid_t comer_process(const comer *g)
     _exit(0);
 }
 
-/* One rank comes, and dies while another is still awaited: all who are there know soon, long before the time for the start is
- * over; unless it is started again at once. */
+/* One rank connects, and dies while another is still missing.  All connected ranks get an error long before start_timeout_ms,
+ * unless the dead rank is started again at once. */
 static void died_case(const void *arg)
 {
     comer comers[4];
@@ -347,7 +348,7 @@ static void duplicate_case(const void *arg)
     close(held);
 }
 
-/* Others say nothing, and are still there when the world has met. */
+/* Unauthenticated connections that send nothing, and are still open when the world has formed. */
 static void silent_case(const void *arg)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -378,7 +379,7 @@ static void silent_case(const void *arg)
     close(held);
 }
 
-/* Which world a rank belongs to. */
+/* To which job a rank belongs. */
 static void other_world_case(const void *arg)
 {
     comer comers[2], stranger;
@@ -427,24 +428,24 @@ static void network_case(const void *arg)
     setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
     for (int i = 0; i < 2; i++) comer_start(&comers[i]);
     expect_world(comers, 2);
-    CHECK(has_said(&comers[0], "NCCL_SOCKET_IFNAME names no address"), "%s: the last that it said: %s", case_name,
+    CHECK(has_said(&comers[0], "NCCL_SOCKET_IFNAME names no address"), "%s: its last log line: %s", case_name,
           last_said(&comers[0]));
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     comers_make(comers, 2, where);
     for (int i = 0; i < 2; i++) comer_start(&comers[i]);
     expect_world(comers, 2);
-    CHECK(has_said(&comers[1], "NCCL_SOCKET_IFNAME=lo"), "%s: the last that it said: %s", case_name, last_said(&comers[1]));
+    CHECK(has_said(&comers[1], "NCCL_SOCKET_IFNAME=lo"), "%s: its last log line: %s", case_name, last_said(&comers[1]));
     close(held);
 }
 
-/* ---- >>files: where rank 0 writes its address ---- */
+/* ---- >>files: rank 0 writes its address to a file ---- */
 
-/* What is at the path before. */
+/* The content of the file before. */
 typedef enum old_file { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old_file;
 
 static void file_case(const void *arg)
 {
-    static const char *const olds[] = { "nothing", "nonsense", "a port that nobody has", "a rank of another world" };
+    static const char *const olds[] = { "nothing", "nonsense", "a port without a listener", "a rank of another world" };
     const old_file old = *(const old_file *)arg;
     char directory[] = "/tmp/test_meet.XXXXXX", path[64], address[80], where[64], text[200];
     comer comers[3], other[2];
@@ -464,7 +465,7 @@ static void file_case(const void *arg)
     for (int i = 0; i < 3; i++) comers[i].config.tcp.network = "127.0.0.1";
     comer_start(&comers[1]);
     comer_start(&comers[2]);
-    if (old != NO_FILE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
+    if (old != NO_FILE) (void)poll(NULL, 0, 100);                    /* let the other ranks read the old file */
     comer_start(&comers[0]);
     expect_world(comers, 3);
     CHECK(access(path, F_OK) && rmdir(directory) == 0, "%s: after %s something is left in %s", case_name, olds[old], directory);
@@ -486,7 +487,8 @@ static void file_failure_case(const void *arg)
     expect_failure(&comers[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
 }
 
-/* Rank 1 believes in another size.  Rank 0 says so, and gives up long before rank 1 does, which still knows what it was told. */
+/* Rank 1 was started with another size.  Rank 0 reports it, and fails long before rank 1, whose error still contains the
+ * refusal. */
 static void gone_root_case(const void *arg)
 {
     char directory[] = "/tmp/test_meet.XXXXXX", address[80];
@@ -521,12 +523,12 @@ static const meet_case cases[] = {
     { "a port in use", in_use_case, NULL },
     { "missing ranks", missing_case, NULL },
     { "an impatient rank", impatient_case, NULL },
-    { "nobody there", unreachable_case, NULL },
+    { "no listener", unreachable_case, NULL },
     { "rank 0 is late", late_case, NULL },
-    { "one comes and dies", died_case, NULL },
-    { "one comes, dies, and comes again", died_case, "again" },
+    { "one connects and dies", died_case, NULL },
+    { "one connects, dies, and connects again", died_case, "again" },
     { "two of one rank", duplicate_case, NULL },
-    { "five that say nothing", silent_case, NULL },
+    { "five silent connections", silent_case, NULL },
     { "another world", other_world_case, NULL },
     { "networks", network_case, NULL },
     { "a file", file_case, &olds[0] },
@@ -534,7 +536,7 @@ static const meet_case cases[] = {
     { "an old file that leads nowhere", file_case, &olds[2] },
     { "an old file that leads to another world", file_case, &olds[3] },
     { "a file that cannot be", file_failure_case, NULL },
-    { "a rank 0 that has refused and is gone", gone_root_case, NULL },
+    { "a rank 0 that has refused and left", gone_root_case, NULL },
     { "never paced at home", unpaced_case, NULL },
     { "on a processor each", bound_case, "alone" },
     { "on one processor", bound_case, NULL },
@@ -547,11 +549,11 @@ int main(void)
     const bool has_v6 = v6 >= 0 && !bind(v6, (const struct sockaddr *)&one.at, one.length);
 
     comers_begin();
-    world = "meetings";
+    world = "meet";
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (has_v6 || !addresses[i].needs_v6) run_case_within(CASE_SECONDS, address_case, &addresses[i], addresses[i].name);
     if (v6 >= 0) close(v6);
-    if (!has_v6) printf("this machine has no IPv6 loopback: meetings by ::1 are left out\n");
+    if (!has_v6) printf("this machine has no IPv6 loopback: cases with ::1 are left out\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         run_case_within(CASE_SECONDS, cases[i].body, cases[i].arg, cases[i].name);
     return CHECK_DONE();

@@ -1,5 +1,5 @@
-/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_memory.h), end to end over a pair of real sockets: both take
- * it, one does not want it, the caller leaves before it is answered, the other side writes nonsense into it.
+/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_memory.h), end to end over a pair of real sockets: both use
+ * it, one has it disabled, the dialling end leaves before the answer, the other side writes invalid data into it.
  *
  *     test_memory                     COLL_TEST_SEED=...: other pieces, other pauses */
 #define COLL__ONE_TIER 1
@@ -33,7 +33,7 @@ static void connect_pair(coll__pipe *ends)
     close(reserved);
 }
 
-/* The same with what both want: rings of these lengths. */
+/* The same after the handshake of both: rings of these lengths. */
 static void open_pair(coll__pipe *ends, size_t caller, size_t called)
 {
     connect_pair(ends);
@@ -41,7 +41,7 @@ static void open_pair(coll__pipe *ends, size_t caller, size_t called)
           && coll__memory_begin(NULL, &ends[1], world, 0, 1, 0, called, false), "no memory");
 }
 
-/* The one who was called takes up what is on offer.  Nothing else has come. */
+/* The accepting end accepts the offered memory.  No other bytes have come. */
 static bool take_up(coll__pipe *p)
 {
     struct pollfd fd = { .fd = p->fd, .events = POLLIN };
@@ -58,7 +58,7 @@ static void close_pair(coll__pipe *ends)
 
 static unsigned char byte_at(int side, size_t at) { return (unsigned char)support_mix((uint64_t)at / 8 * 2 + (uint64_t)side); }
 
-/* Write as much as goes in, up to `length`. */
+/* Write as much as fits, up to `length`. */
 static size_t write_some(coll__pipe *p, int side, size_t from, size_t length)
 {
     unsigned char bytes[4096];
@@ -75,7 +75,8 @@ static size_t write_some(coll__pipe *p, int side, size_t from, size_t length)
     return done;
 }
 
-/* Read `length` bytes of the other side's, which must come within a second each; then gives 0, or what coll__pipe_move gave. */
+/* Read `length` bytes of the other side, which must arrive within a second each; then returns 0, or the result of
+ * coll__pipe_move. */
 static ssize_t read_all(coll__pipe *p, int from_side, size_t length)
 {
     unsigned char bytes[5000];
@@ -95,7 +96,7 @@ static ssize_t read_all(coll__pipe *p, int from_side, size_t length)
 
 typedef struct end { coll__pipe *pipe; int side; uint64_t seed; bool is_late, sleeps; int error; } end;
 
-/* Send all bytes of our side and receive all of the other, in pieces of any length; sleep where that is possible. */
+/* Send all bytes of our side and receive all of the other, in pieces of any length; sleep where possible. */
 static void *end_main(void *arg)
 {
     end *e = arg;
@@ -155,7 +156,7 @@ static void test_streams(size_t caller, size_t called, bool is_shared, bool slee
 
 /* ---- >>ends ---- */
 
-/* The caller writes and leaves: the other side gets all of it and then the end, whenever it comes to look. */
+/* The dialling end writes and leaves: the other side gets all bytes and then the end, at any later time. */
 static void test_leaving(size_t called, bool is_answered, size_t length)
 {
     coll__pipe ends[2];
@@ -173,7 +174,7 @@ static void test_leaving(size_t called, bool is_answered, size_t length)
     coll__pipe_close(&ends[1]);
 }
 
-/* Whoever sends to one that has left is told, also when it sleeps for room. */
+/* A sender to an end that has left gets an error, also while it sleeps for room. */
 static void test_dead_receiver(void)
 {
     coll__pipe ends[2];
@@ -189,9 +190,9 @@ static void test_dead_receiver(void)
     coll__pipe_close(&ends[0]);
 }
 
-/* ---- >>nonsense ---- */
+/* ---- >>nonsense: invalid data ---- */
 
-/* Counters that cannot be: the bytes end there, and no memory is touched that is not the ring's. */
+/* Impossible counters: the bytes end there, and no memory outside the ring is touched. */
 static void test_counters(void)
 {
     static const uint32_t wrong[] = { RING + 1, 1u << 31, UINT32_MAX, UINT32_MAX - RING };
@@ -215,10 +216,10 @@ static void test_counters(void)
     }
 }
 
-/* Counters begin anew beyond 2^32, in the middle of what is sent. */
+/* Counters wrap at 2^32, in the middle of the data. */
 static void test_counters_wrap(void)
 {
-    const uint32_t before = UINT32_MAX / RING * RING - RING / 2;         /* a byte lies where it would have lain anyway */
+    const uint32_t before = UINT32_MAX / RING * RING - RING / 2;         /* a byte lies where it would be anyway */
     coll__pipe ends[2];
 
     open_pair(ends, RING, RING);
@@ -233,7 +234,7 @@ static void test_counters_wrap(void)
     close_pair(ends);
 }
 
-/* What is on offer is not what it should be: the answer is no, or an end. */
+/* An invalid offer: the answer is no, or an end. */
 static void test_offers(void)
 {
     const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -282,7 +283,7 @@ static void test_strangers(void)
     }
 }
 
-/* A control note that turns the caller away is left for the stream to read. */
+/* A control record that refuses the dialling end is left for the stream to read. */
 static void test_refusal(void)
 {
     static const unsigned char note[3] = { 0x13, 0xc0, 3 };

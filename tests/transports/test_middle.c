@@ -1,11 +1,11 @@
-/* test_middle.c - a man in the middle, who has no key: between a rank and rank 0 as they meet (the control connection), and
- * between two ranks of a world (a data connection).  He passes the greeting on and then speaks TLS himself, to the caller and to
- * the one who is called; he changes, drops and repeats what they send; he uses old greetings again; and he refuses in the name of
- * another.
+/* test_middle.c - a proxy without the key between two ranks: between a rank and rank 0 at the start (control connection), and
+ * between two ranks of a world (data connection).  The proxy forwards the handshake and then negotiates TLS itself with the
+ * dialling rank and with the accepting rank.  It changes, drops and repeats records; it replays old handshakes; and it sends
+ * refusals in the name of another rank.
  *
  *     test_middle [PART,...]            PART: tls, records, again, refusals
  *
- * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise what is about TLS is left out, and the first line says so.
+ * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise the TLS cases are left out, and the first line says so.
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -20,7 +20,7 @@
 
 enum { CASE_SECONDS = 40, WORDS = 3000 };
 
-static int start_ms;                              /* in which a rank must have come: 1.2 s where nothing else runs */
+static int start_ms;                              /* limit for a rank to connect: takes 1.2 s on an idle machine */
 
 #if defined(COLL_WITH_OPENSSL)
 #define HAS_TLS true
@@ -28,11 +28,11 @@ static int start_ms;                              /* in which a rank must have c
 #define HAS_TLS false
 #endif
 
-/* ---- >>worlds of two ranks, and who stands between them ---- */
+/* ---- >>worlds of two ranks, with the proxy between them ---- */
 
 typedef struct scene {
     man         man;
-    bool        is_data;                          /* between rank 0, who calls, and rank 1; else between rank 1 and rank 0 */
+    bool        is_data;                          /* between rank 0, which dials, and rank 1; else between rank 1 and rank 0 */
     const char *io, *security;
     event       met;
     int         port;                             /* of rank 1                                                */
@@ -51,10 +51,11 @@ static int port_of(const coll__tcp *tcp)
     return port;
 }
 
-/* Words that both know. */
+/* A secret that both ranks exchange. */
 static int32_t word_of(int rank, int i) { return (int32_t)support_mix((uint64_t)(unsigned)rank << 32 | (unsigned)i); }
 
-/* Rank 0 is told another place of rank 1, then they exchange what they know.  An error, or what came is right. */
+/* Rank 0 gets the address of the proxy for rank 1, then both exchange their secrets.  Either an error, or the received text is
+ * right. */
 static coll_status meet_and_talk(joiner *g)
 {
     scene *s = g->arg;
@@ -105,13 +106,13 @@ static void scene_plays(scene *s)
         joiner_run(&s->joiners[i]);
     }
     joiner_join(&s->joiners[1]);
-    event_raise(&s->met);                         /* rank 0 may be there, and wait for it                     */
+    event_raise(&s->met);                         /* rank 0 may already wait for it                           */
     joiner_join(&s->joiners[0]);
     if (!s->is_data || s->man.port) man_ends(&s->man);
     close(held);
 }
 
-/* Neither rank has a result, and he has read nothing. */
+/* Neither rank has a result, and the proxy has read no plain text. */
 static void expect_nothing_gained(scene *s)
 {
     CHECK(man_counts(&s->man.done) > 0, "%s: the man in the middle has done nothing", case_name);
@@ -122,7 +123,7 @@ static void expect_nothing_gained(scene *s)
 
 static const char *line_name(bool is_data) { return is_data ? "a data connection" : "a control connection"; }
 
-/* ---- >>tls: he speaks it himself ---- */
+/* ---- >>tls: the proxy negotiates TLS itself ---- */
 
 static void tls_case(const void *arg)
 {
@@ -130,7 +131,7 @@ static void tls_case(const void *arg)
 
     memcpy(s, arg, sizeof *s);
     scene_plays(s);
-    if (s->man.does == MAN_FORWARDS) {            /* so that it is known that what follows fails for his sake  */
+    if (s->man.does == MAN_FORWARDS) {            /* proves that what follows fails because of the proxy       */
         for (int i = 0; i < 2; i++) expect_success(&s->joiners[i]);
     } else {
         const int victim = (s->man.does == MAN_PLAYS_SERVER) == s->is_data ? 0 : 1;
@@ -139,7 +140,7 @@ static void tls_case(const void *arg)
             CHECK(s->joiners[victim].status == COLL_ERR_DENIED && strstr(s->joiners[victim].sentence, "TLS"),
                   "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->joiners[victim].status, s->joiners[victim].sentence);
         else
-            CHECK(journal_count(&s->said, "TLS"), "%s: nobody says that TLS could not begin", case_name);
+            CHECK(journal_count(&s->said, "TLS"), "%s: no log line says that TLS could not begin", case_name);
     }
     free(s);
 }
@@ -154,12 +155,12 @@ static void test_tls(const char *io)
             for (int tls = 0; tls < (i && !strcmp(io, "poll") ? MAN_TLS_LIMIT : 1); tls++) {
                 const scene s = { .man = { .does = all[i], .tls = (man_tls)tls }, .is_data = data, .io = io, .security = "tls" };
                 char name[120];
-                snprintf(name, sizeof name, "%s, %s: he %s, way %d", io, line_name(data), names[i], tls);
+                snprintf(name, sizeof name, "%s, %s: the proxy %s, way %d", io, line_name(data), names[i], tls);
                 run_case_within(CASE_SECONDS, tls_case, &s, name);
             }
 }
 
-/* ---- >>records: he changes, drops and repeats what they send ---- */
+/* ---- >>records: the proxy changes, drops and repeats records ---- */
 
 static void record_case(const void *arg)
 {
@@ -182,15 +183,15 @@ static void test_records(const char *io)
                     const scene s = { .man = { .does = (man_does)does, .from = from, .record = record }, .is_data = data,
                                       .io = io, .security = "tls" };
                     char name[120];
-                    snprintf(name, sizeof name, "%s, %s: he %s record %d of the %s", io, line_name(data),
+                    snprintf(name, sizeof name, "%s, %s: the proxy %s record %d of the %s", io, line_name(data),
                              names[does - MAN_CHANGES], record, from ? "one called" : "caller");
                     run_case_within(CASE_SECONDS, record_case, &s, name);
                 }
 }
 
-/* ---- >>again: what was said on another day ---- */
+/* ---- >>again: replayed handshakes ---- */
 
-/* The answer of the rank that is called; and everything that the caller has said. */
+/* The answer of the accepting rank, and everything that the dialling rank has sent. */
 static void again_case(const void *arg)
 {
     scene *s = support_need(malloc(sizeof *s)), *before = support_need(malloc(sizeof *s));
@@ -202,7 +203,7 @@ static void again_case(const void *arg)
     scene_plays(before);
     for (int i = 0; i < 2; i++) expect_success(&before->joiners[i]);
     CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH
-          && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
+          && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was recorded", case_name);
     memcpy(s, asked, sizeof *s);
     memcpy(s->man.kept[1], before->man.kept[1], sizeof s->man.kept[1]);
     scene_plays(s);
@@ -222,15 +223,15 @@ static void again_case(const void *arg)
         if (i == 1) {
             int fd;
             while ((fd = man_dials(atoi(strchr(address, ':') + 1))) < 0) sched_yield();
-            CHECK(man_writes(fd, before->man.kept[0], before->man.kept_length[0]), "%s: nobody listens", case_name);
-            while (man_reads(fd, &byte, 1)) { }   /* until he is turned away                                  */
+            CHECK(man_writes(fd, before->man.kept[0], before->man.kept_length[0]), "%s: no rank listens", case_name);
+            while (man_reads(fd, &byte, 1)) { }   /* until the proxy is refused                               */
             close(fd);
         }
         joiner_run(&joiners[i]);
     }
     for (int i = 0; i < 2; i++) joiner_join(&joiners[i]);
     for (int i = 0; i < 2; i++) expect_success(&joiners[i]);
-    CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: nobody is turned away",
+    CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: no connection is refused",
           case_name);
     close(held);
     free(before);
@@ -243,30 +244,30 @@ static void test_again(const char *io)
         for (int tls = 0; tls <= HAS_TLS; tls++) {
             const scene s = { .man = { .does = MAN_ANSWERS_AGAIN }, .is_data = data, .io = io, .security = tls ? "tls" : "key" };
             char name[120];
-            snprintf(name, sizeof name, "%s, %s, security %s: what was said before", io, line_name(data), s.security);
+            snprintf(name, sizeof name, "%s, %s, security %s: replayed handshakes", io, line_name(data), s.security);
             run_case_within(CASE_SECONDS, again_case, &s, name);
         }
 }
 
-/* ---- >>refusals: he speaks in the name of another ---- */
+/* ---- >>refusals: the proxy sends them in the name of another rank ---- */
 
-#define HIS_TEXT "this text is his own"
+#define HIS_TEXT "this text is from the proxy"
 
-/* A few times: the world comes about nevertheless.  Always: the one who calls says in the end what it was told, and by whom. */
+/* A few times: the world forms nevertheless.  Always: the error of the dialling rank contains the refusal and its sender. */
 static void refusal_case(const void *arg)
 {
     scene *s = support_need(malloc(sizeof *s));
 
     memcpy(s, arg, sizeof *s);
     scene_plays(s);
-    CHECK(man_counts(&s->man.done) >= (s->man.most ? s->man.most : 2), "%s: he has refused %d times", case_name,
+    CHECK(man_counts(&s->man.done) >= (s->man.most ? s->man.most : 2), "%s: the proxy has refused %d times", case_name,
           man_counts(&s->man.done));
     if (s->man.most) {
         for (int i = 0; i < 2; i++) expect_success(&s->joiners[i]);
     } else {
         const joiner *victim = &s->joiners[s->is_data ? 0 : 1];
         const bool is_refusal = s->man.does == MAN_REFUSES && s->man.status != COLL_ERR_TIMEOUT;
-        const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* a word of a rank without patience   */
+        const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* text of a rank with start_timeout_ms 0 */
         const coll_status due = is_refusal || (s->is_data && !is_chance) ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT;
         const bool is_said = strstr(victim->sentence, "who has not proved the key says: " HIS_TEXT);
         CHECK(victim->status == due, "%s: rank %d has %d, \"%s\"", case_name, victim->config.rank, (int)victim->status,
@@ -293,7 +294,7 @@ static void test_refusals(const char *io)
                     const scene s = { .man = { .does = all[i].does, .status = all[i].status, .text = HIS_TEXT, .most = most },
                                       .is_data = data, .io = io, .security = tls ? "tls" : "key" };
                     char name[120];
-                    snprintf(name, sizeof name, "%s, %s, security %s: he says %d %s", io, line_name(data), s.security,
+                    snprintf(name, sizeof name, "%s, %s, security %s: the proxy sends %d %s", io, line_name(data), s.security,
                              (int)all[i].status, most ? "3 times" : "always");
                     run_case_within(CASE_SECONDS, refusal_case, &s, name);
                 }
@@ -306,7 +307,7 @@ int main(int argc, char **argv)
     const char *parts = argc > 1 ? argv[1] : NULL;
     static const char *const ios[] = { "poll", "uring" };
 
-    (void)signal(SIGPIPE, SIG_IGN);               /* OpenSSL writes to his sockets by itself                   */
+    (void)signal(SIGPIPE, SIG_IGN);               /* OpenSSL writes to the proxy's sockets itself              */
     cases_begin_without_key();
     printf("%s\n", HAS_TLS ? "with TLS" : "without TLS: not compiled in");
     world = "middle";

@@ -8,7 +8,7 @@ passed=0 failed=0
 log=$(mktemp) || exit 1
 trap 'rm -f "$log" "$log.out" "$log.sums"' EXIT
 
-# What Open MPI asks of root, of more ranks than processors, and of a host without ssh.
+# Settings that Open MPI requires for root, for more ranks than processors, and for a host without ssh.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm=isolated
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe HWLOC_HIDE_ERRORS=1
@@ -21,7 +21,7 @@ fail() {
 
 job() { # sums mode ranks program arguments...: `sums` lines are printed, by rank 0 or by every rank, and nothing has failed
     sums=$1 mode=$2 n=$3; shift 3
-    # apart, for mpiexec tears lines that come both ways, or from several ranks
+    # apart, because mpiexec mixes lines of both streams, or of several ranks
     : > "$log.sums"
     COLL_TEST_SUMS=$log.sums COLL_MPI=$mode timeout -k 5 150 "mpiexec.$mpi" -n "$n" "$@" > "$log.out" 2> "$log" < /dev/null
     status=$?
@@ -43,7 +43,7 @@ digits() { # ranks: the bits of the example, whose sums are deterministic, are t
     else fail "$mpi: digits on $1 ranks: weights $got, but $want between threads"; fi
 }
 
-unknown_way() { # a mode that there is not is refused, in a sentence that tells which there are
+unknown_way() { # an unknown mode is refused; the sentence lists the modes
     if COLL_MPI=fast timeout -k 5 60 "mpiexec.$mpi" -n 2 "$build/mpi_contract" > "$log" 2>&1 < /dev/null; then status=0
     else status=1; fi
     if [ $status = 1 ] && grep -q "COLL_MPI=fast is none of auto, native, messages, blocking" "$log"; then
@@ -51,7 +51,7 @@ unknown_way() { # a mode that there is not is refused, in a sentence that tells 
     else fail "$mpi: COLL_MPI=fast: status $status"; fi
 }
 
-unlike_ways() { # ranks that are told different ways: a sentence on each of them
+unlike_ways() { # ranks with different modes: a sentence on each of them
     timeout -k 5 60 "mpiexec.$mpi" -n 2 env COLL_MPI=blocking "$build/mpi_contract" messages : \
         -n 1 "$build/mpi_contract" messages > "$log" 2>&1 < /dev/null
     said=$(grep -c "^coll_wrap_mpi: COLL_MPI differs among the ranks: give all of them the same" "$log")
@@ -59,7 +59,7 @@ unlike_ways() { # ranks that are told different ways: a sentence on each of them
     else fail "$mpi: COLL_MPI=blocking on some ranks: $said sentences"; fi
 }
 
-protocol() { # that of coll_mpi_forms.h, in every order; and with flaws, which are found
+protocol() { # that of coll_mpi_forms.h, in every order; and with defects, which are found
     command -v python3 > /dev/null || return
     forms() { python3 tests/transports/mpi_forms.py "$@"; }
     if forms 2 3 && forms 3 2 && ! forms 3 1 once && ! forms 3 1 free; then
@@ -87,7 +87,7 @@ for mpi in ${*:-openmpi mpich}; do
     job 1 auto 3 "$build/mpi_contract" kinds,numbers,algorithms
     job 1 auto 5 "$build/mpi_contract" kinds,reproducible
     job 1 blocking 3 "$build/mpi_contract" kinds,cells,numbers
-    if [ "$mpi" = mpich ]; then                   # which can take odd and even ranks for those of two hosts
+    if [ "$mpi" = mpich ]; then                   # which can treat odd and even ranks as two hosts
         export MPIR_CVAR_ODD_EVEN_CLIQUES=1
         job 1 auto 5 "$build/mpi_contract" kinds,numbers
         unset MPIR_CVAR_ODD_EVEN_CLIQUES

@@ -77,7 +77,7 @@ static void await_stream(const rank *r) { gpu_must(gpu.StreamSynchronize(r->stre
 
 #define MUST(r, call) CHECK((call) == COLL_OK, "%s, rank %d: %s: %s", case_name, (r)->rank, #call, coll_error((r)->comm))
 
-/* ---- >>loading: what is missing is said, on all ranks ---- */
+/* ---- >>loading: a missing library or function is reported, on all ranks ---- */
 
 typedef struct absence {
     const char *name, *variable, *value;
@@ -96,7 +96,7 @@ static const absence absences[] = {
     { "one rank's NCCL fails", "FAKE_NCCL_FAULT", "1:init", 0, 0, "rank 1: NCCL: unhandled cuda error: CUDA driver" }
 };
 
-/* Where the real NCCL is, and no GPU: it is loaded, and says so itself. */
+/* If the real NCCL is installed, without a GPU: it is loaded, and reports that itself. */
 static const absence real = { "the real NCCL without a GPU", "COLL_NCCL_LIB", "/usr/local/cuda/lib64/libnccl.so.2", 0, 0,
                               "ncclCommInitRankConfig" };
 
@@ -162,9 +162,9 @@ static void be_refused(rank *r)
 
 static void refused_case(const void *unused) { (void)unused; on_ranks(2, be_refused); }
 
-/* ---- >>order: what is in the stream before and behind a call, with nobody waiting ---- */
+/* ---- >>order: work in the stream before and behind a call, without a waiting host ---- */
 
-/* Sums of f32 go by NCCL, of bf16 by kernels, of `named` by the host. */
+/* NCCL carries out sums of f32, kernels those of bf16, the host those of `named`. */
 static void in_order(rank *r)
 {
     enum { ROUNDS = 40 };
@@ -183,7 +183,7 @@ static void in_order(rank *r)
         gpu_must(gpu.MemcpyDtoDAsync_v2(gpu_address(r->c), gpu_address(r->b), BYTES, r->stream), "copy");
         coll_request *second = NULL;
         MUST(r, coll_iallreduce(r->comm, COLL_IN_PLACE, r->c, COUNT, COLL_F32, COLL_SUM, &second));
-        if (k % 3) coll_request_free(second);     /* let go of: it goes on                                    */
+        if (k % 3) coll_request_free(second);     /* released: it goes on                                     */
         else MUST(r, coll_wait(second));
         if (k % 3 == 0) coll_request_free(second);
     }
@@ -246,7 +246,7 @@ static void in_a_graph(rank *r)
     put(r, r->a, 1);
     MUST(r, coll_allreduce(r->comm, r->a, r->b, COUNT, COLL_F32, COLL_SUM));
     MUST(r, coll_allreduce(r->comm, r->b, r->c, COUNT, COLL_F32, COLL_MAX));
-    MUST(r, coll_barrier(r->host));               /* nobody is in a call while others capture                 */
+    MUST(r, coll_barrier(r->host));               /* no rank is in a call while others capture                */
     gpu_must(gpu.StreamBeginCapture_v2(r->stream, 1), "cuStreamBeginCapture");
     MUST(r, coll_allreduce(r->comm, r->a, r->b, COUNT, COLL_F32, COLL_SUM));
     CHECK(coll_run(r->comm, &by_host) == COLL_ERR_UNSUPPORTED, "%s: by the host: %s", case_name, coll_error(r->comm));
@@ -339,9 +339,9 @@ typedef struct trouble {
 
 static const trouble troubles[] = {
     { "a launch is lost", "1:lost:1", COLL_ERR_TIMEOUT, 500, "allreduce" },
-    { "NCCL tells of a remote error", "0:remote:1", 0, 0, "remote" },
+    { "NCCL reports a remote error", "0:remote:1", 0, 0, "remote" },
     { "a call of NCCL fails", "2:call:2", 0, 0, "ncclAllReduce" },
-    { "a rank does not come", "", COLL_ERR_TIMEOUT, 500, "no word from the others" },
+    { "a rank is missing", "", COLL_ERR_TIMEOUT, 500, "no word from the others" },
     { "a rank aborts", NULL, COLL_ERR_ABORTED, 0, "enough" }
 };
 
@@ -472,7 +472,7 @@ static void process_case(const void *unused)
     close(port);
 }
 
-/* A device of which a part is gone: others go on without it. */
+/* A device of which a part is missing: the others go on without it. */
 static void split_up(rank *r)
 {
     coll_comm *half = NULL;

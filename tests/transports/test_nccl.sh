@@ -1,5 +1,5 @@
 #!/bin/sh
-# Communicators on GPUs, on any machine: false libraries of CUDA and NCCL by themselves, the library on them, the contract with
+# Communicators on GPUs, on any machine: fake libraries of CUDA and NCCL alone, the library on them, the contract with
 # each version of NCCL that has other functions, random programs.  Where CUDA's headers and compiler are, the declarations and the
 # kernels' text are compared with them.
 #   usage: test_nccl.sh [CONFIG] [few]        few: the smaller half, for a sanitizer that is slow; COLL_TEST_SEED replays

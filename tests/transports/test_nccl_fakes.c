@@ -1,5 +1,5 @@
-/* test_nccl_fakes.c - the false GPUs by themselves: they do what a GPU does, and end a program that does what would hang, crash
- * or race there.  What is tested with them rests on that. */
+/* test_nccl_fakes.c - the fake GPUs alone: they do what a GPU does, and end a program that does what would hang, crash or race on
+ * one.  The tests on these fakes rely on that. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -151,7 +151,7 @@ static void other_counts(rank *r)
     await(r);
 }
 
-/* Collectives that only differ in their order are of one kind: the roots tell. */
+/* Collectives that only differ in their order are of one kind: the roots differ. */
 static void other_order(rank *r)
 {
     nccl.Broadcast(r->a, r->b, COUNT, F32, r->rank, r->comm, r->stream);
@@ -247,15 +247,15 @@ static const ending endings[] = {
     { "memory freed too early", "has been freed", freed_too_early },
     { "beyond the end", "1 bytes beyond the end of an allocation of 100", beyond_the_end },
     { "pageable memory", "pageable memory", pageable_copy },
-    { "an event that is gone", "destroyed", dead_event },
+    { "a destroyed event", "destroyed", dead_event },
     { "other calls", "calls AllGather", other_calls_all },
     { "other counts", "count 39", other_counts_all },
     { "another order", "collective 0: rank 0 calls Broadcast", other_order_all },
     { "an exchange without a group", "hangs", exchange_without_group_all },
-    { "a message to oneself without a group", "hangs", message_to_itself_all },
+    { "a message of a rank to itself without a group", "hangs", message_to_itself_all },
     { "a message against a collective", "hangs", message_and_collective_all },
     { "messages of other lengths", "160 bytes are sent, 156 received", other_lengths_all },
-    { "nobody comes", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", nobody_comes_all },
+    { "no other rank calls", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", nobody_comes_all },
     { "use after an abort", "destroyed or aborted", used_after_abort_all },
     { "two threads", "two threads are in calls", two_threads_all },
     { "two threads, one of them in a group", "two threads are in calls", half_a_group_all },
@@ -274,7 +274,7 @@ static void touch_case(const void *unused)
     const volatile char *at = gpu_alloc(10);
     const pid_t child = fork();
     if (!child) {
-        fclose(stderr);                           /* where a sanitizer would tell of it                       */
+        fclose(stderr);                           /* a sanitizer would report it                              */
         _exit(*at ? 0 : 0);
     }
     int status = 0;
@@ -314,7 +314,7 @@ static void be_refused(rank *r)
 
 static void refused_case(const void *unused) { (void)unused; with_ranks(2, true, be_refused); }
 
-/* Everything once, by a communicator that may say InProgress. */
+/* Everything once, on a communicator that may return InProgress. */
 static void do_all(rank *r)
 {
     const int n = r->size, me = r->rank;
@@ -339,7 +339,7 @@ static void do_all(rank *r)
     CHECK(!settle(r->comm, nccl.GroupEnd()), "%s: GroupEnd", case_name);
     await(r);
     gpu_pull(got, r->b, sizeof(float) * COUNT * (size_t)n);
-    for (int q = 0; q < n; q++) CHECK((int)got[q * COUNT + 3] == q + me * COUNT + 3, "%s: what came from rank %d", case_name, q);
+    for (int q = 0; q < n; q++) CHECK((int)got[q * COUNT + 3] == q + me * COUNT + 3, "%s: received from rank %d", case_name, q);
     CHECK(!settle(r->comm, nccl.ReduceScatter(r->a, (float *)r->a + me * COUNT, COUNT, F32, COLL__NCCL_MAX, r->comm, r->stream)),
           "%s: ReduceScatter", case_name);
     await(r);
@@ -350,7 +350,7 @@ static void do_all(rank *r)
 
 static void all_case(const void *is_blocking) { with_ranks(3, *(const bool *)is_blocking, do_all); }
 
-/* The work of a non-blocking call goes into the stream when CommGetAsyncError says so, and not before. */
+/* The work of a non-blocking call goes into the stream when CommGetAsyncError returns success, and not before. */
 static void go_on_too_early(rank *r)
 {
     struct CUevent_st *done = NULL;
@@ -412,11 +412,11 @@ static void capture(rank *r)
     nccl.AllReduce(r->a, r->a, COUNT, F32, COLL__NCCL_SUM, r->comm, r->stream);
     gpu.EventRecord(done, r->stream);
     gpu_must(gpu.StreamEndCapture(r->stream, &graph), "cuStreamEndCapture");
-    CHECK(gpu.EventQuery(done) == 907, "%s: an event of a capture can be asked", case_name);
+    CHECK(gpu.EventQuery(done) == 907, "%s: an event of a capture can be queried", case_name);
     gpu_must(gpu.GraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
     await(r);
     gpu_pull(got, r->a, sizeof got);
-    CHECK((int)got[0] == 1, "%s: what is captured has run", case_name);
+    CHECK((int)got[0] == 1, "%s: a captured call has run", case_name);
     for (int i = 0; i < 3; i++) gpu_must(gpu.GraphLaunch(exec, r->stream), "cuGraphLaunch");
     await(r);
     gpu_pull(got, r->a, sizeof got);
@@ -470,7 +470,7 @@ int main(void)
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) check_ending(&endings[i]);
     setenv("FAKE_HANG_MS", "20000", 1);
     run_case_within(60, touch_case, NULL, "device memory is not the host's");
-    run_case_within(60, refused_case, NULL, "what NCCL refuses");
+    run_case_within(60, refused_case, NULL, "calls that NCCL refuses");
     run_case_within(60, all_case, &(bool){ true }, "everything, blocking");
     run_case_within(60, all_case, &(bool){ false }, "everything, non-blocking");
     run_case_within(60, early_case, NULL, "work before its time");

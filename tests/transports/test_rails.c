@@ -15,13 +15,13 @@
 
 enum { SECONDS = 250, HOSTS = 3, STEPS = 60 };
 
-/* Threads of each host; 0: there is no such host.  And its site; NULL: nothing is said of any. */
+/* Threads of each host; 0: no such host.  And its site; NULL: none is given. */
 typedef struct shape { int threads[HOSTS]; const char *sites[HOSTS]; } shape;
 
 static const shape shapes[] = { { { 2, 2 }, { NULL } }, { { 3, 1 }, { NULL } }, { { 2, 1, 3 }, { "attic", "attic", "cellar" } },
                                 { { 2, 1, 3 }, { NULL } } };
 
-/* What all hosts of a world are told. */
+/* The settings of all hosts of a world. */
 typedef struct voyage { const net *net; const shape *shape; const char *io; int size; uint64_t seed; meeting *meetings; } voyage;
 
 typedef struct sailor { pthread_t thread; coll_comm *comm; program *program; const char *way; } sailor;
@@ -42,7 +42,7 @@ static void *sailor_main(void *at)
     return NULL;
 }
 
-/* One host, whose ranks are threads of this process.  Gives whether a check has failed. */
+/* One host, whose ranks are threads of this process.  Returns whether a check has failed. */
 static bool run_host(const voyage *v, int host)
 {
     const int here = v->shape->threads[host];

@@ -1,7 +1,7 @@
-/* test_refused.c - where io_uring is not permitted, or has no memory to lock: the automatic choice goes on with poll and says so
- * in one line, a request for io_uring is an error with the reason, poll works as ever, and ranks with and without it meet.
+/* test_refused.c - io_uring is not permitted, or has no memory to lock: the automatic choice uses poll and logs one line, a
+ * request for io_uring is an error with the reason, poll works as ever, and ranks with and without it connect.
  *
- * Every case runs in a process of its own, which lays the restriction on itself; its two ranks are threads, or a process each. */
+ * Every case runs in a process of its own, which restricts itself; its two ranks are threads, or a process each. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -25,7 +25,7 @@ static const char *const restriction_names[] = {
     "no restriction", "EPERM for io_uring_setup", "ENOSYS for io_uring_setup", "64 KiB to lock", "nothing to lock"
 };
 
-/* From now on the system call answers with this error, in this process and all that come from it. */
+/* From now on the system call returns this error, in this process and its children. */
 static bool forbid(int system_call, int error)
 {
     struct sock_filter code[] = {
@@ -39,7 +39,7 @@ static bool forbid(int system_call, int error)
     return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Root may lock what it likes, so the limit is for somebody else. */
+/* The limit does not apply to root, so continue as another user. */
 static bool limit_locked(rlim_t most)
 {
     const struct rlimit limit = { most, most };

@@ -1,5 +1,5 @@
-/* test_security.c - who is let in, who is not and what each is told; and bytes that are changed between ranks.  The greeting
- * itself is in test_greetings.c.
+/* test_security.c - which connections are accepted, which are refused and with which error; and bytes that are changed between
+ * ranks.  The handshake itself is in test_greetings.c.
  *
  *     test_security [PART,...]          PART: settings, meetings, crowds, places, calls, changes
  *
@@ -132,7 +132,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, jou
     joiner_run(g);
 }
 
-/* ---- >>meetings: one comes who is not let in; the others wait on, and meet ---- */
+/* ---- >>meetings: one connection is refused; the others wait, and the world forms ---- */
 
 typedef struct meeting {
     const char *name;
@@ -185,10 +185,10 @@ static void meeting_case(const void *arg)
     joiner_join(&wrong);
     CHECK(wrong.status == m->status && strstr(wrong.sentence, m->words), "%s: the wrong one has %d, \"%s\"", case_name,
           (int)wrong.status, wrong.sentence);
-    CHECK(wrong.took_ms < support_patience(3000), "%s: the wrong one is told after %d ms", case_name, (int)wrong.took_ms);
+    CHECK(wrong.took_ms < support_patience(3000), "%s: the refused one got its error after %d ms", case_name, (int)wrong.took_ms);
     journal_await(&ours, 1);
     const bool is_told = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
-    CHECK(is_told, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line, ours.lines[0]);
+    CHECK(is_told, "%s: rank 0 has no single log line \"%s\": %s", case_name, m->line, ours.lines[0]);
     case_step = "the right one";
     joiner_start(&one, 1, 2, address, &ours);
     joiner_join(&one);
@@ -207,7 +207,7 @@ static void test_meetings(void)
         run_case_within(CASE_SECONDS, meeting_case, &meetings[i], meetings[i].name);
 }
 
-/* ---- >>crowds: those who keep silent, talk slowly, or talk of something else ---- */
+/* ---- >>crowds: connections that send nothing, send slowly, or send another protocol ---- */
 
 static int knock(int port)
 {
@@ -229,7 +229,7 @@ typedef struct crowd {
     int       over;
 } crowd;
 
-/* A byte of a good hello at a time, as long as the others meet. */
+/* A byte of a good hello at a time, until the world has formed. */
 static void *crowd_talks_slowly(void *at)
 {
     crowd *c = at;
@@ -278,7 +278,7 @@ enum { SECURED = sizeof secured / sizeof *secured };
 
 static const char *secured_name(const coll_config *c) { return c->tcp.security ? c->tcp.security : "none"; }
 
-/* At rank 0, before the others come. */
+/* At rank 0, before the other ranks connect. */
 static void crowd_case(const void *arg)
 {
     journal said = JOURNAL;
@@ -296,13 +296,13 @@ static void crowd_case(const void *arg)
     for (int i = 0; i < 3; i++) joiner_join(&joiners[i]);
     for (int i = 0; i < 3; i++) expect_success(&joiners[i]);
     CHECK(joiners[1].took_ms < support_patience(4000) && joiners[2].took_ms < support_patience(4000),
-          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
-    CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: nobody is turned away", case_name);
+          "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
+    CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: no connection is refused", case_name);
     crowd_goes(&c);
     close(port);
 }
 
-/* At a rank's own listener, when all have met and nobody has dialled yet. */
+/* At a rank's listener, when the world has formed and no rank has dialled it yet. */
 typedef struct square { event met, go; int port; } square;
 
 static coll_status meet_in_the_square(joiner *g)
@@ -348,7 +348,7 @@ static void square_case(const void *arg)
     close(port);
 }
 
-/* Has nobody connected to this rank, or been let in? */
+/* Does this rank have no connection, accepted or pending? */
 static bool is_door_untouched(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
@@ -358,7 +358,7 @@ static bool is_door_untouched(coll__tcp *tcp)
     return is_untouched;
 }
 
-/* The time of those who are there is up. */
+/* Let the time limit of all open handshakes pass. */
 static void let_time_run_out(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
@@ -366,7 +366,7 @@ static void let_time_run_out(coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
-/* Rank 0 begins when `go` has come, and comes back to say its hello when `met` has. */
+/* Rank 0 begins when `go` is set, and sends its hello when `met` is set. */
 static coll_status dial_and_be_away(joiner *g)
 {
     square *s = g->arg;
@@ -382,7 +382,7 @@ static coll_status dial_and_be_away(joiner *g)
     return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
 }
 
-/* Rank 0 dials, computes for longer than an unknown peer is waited for, and goes on. */
+/* Rank 0 dials, computes for longer than the limit for an unauthenticated connection, and goes on. */
 static coll_status lose_patience(joiner *g)
 {
     square *s = g->arg;
@@ -402,7 +402,7 @@ static coll_status lose_patience(joiner *g)
     return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
 }
 
-/* Two ranks that only move while they are inside a call: else none would be away. */
+/* Two ranks without a background thread, so that each makes progress only inside a call. */
 static void two_meet(const coll_config *config, coll_status (*body)(joiner *g))
 {
     coll_config alone = *config;
@@ -424,7 +424,7 @@ static void two_meet(const coll_config *config, coll_status (*body)(joiner *g))
 
 static void patience_case(const void *arg) { two_meet(arg, lose_patience); }
 
-/* The hello of rank 0 lies unread in the socket when its time is up. */
+/* The hello of rank 0 lies unread in the socket when the time limit has passed. */
 static coll_status hear_at_the_last_moment(joiner *g)
 {
     square *s = g->arg;
@@ -449,7 +449,7 @@ static coll_status hear_at_the_last_moment(joiner *g)
 
 static void last_moment_case(const void *arg) { two_meet(arg, hear_at_the_last_moment); }
 
-/* Rank 0 has dialled, and comes back when the other side may have lost its patience: it dials again, and says nothing before. */
+/* Rank 0 has dialled, and returns when the other side may have closed the connection: it dials again, and logs nothing before. */
 static coll_status say_too_late(joiner *g)
 {
     square *s = g->arg;
@@ -469,7 +469,7 @@ static coll_status say_too_late(joiner *g)
     if (is_silent) {
         calls->greet->deadline -= (COLL__GREETING_MS / 2 + 1) * (int64_t)COLL__MS;
         coll__stream_dialled(tcp, calls);
-        CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was said", case_name);
+        CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was sent", case_name);
     }
     event_raise(&s->go);
     if (status >= 0) status = coll_wait(r);
@@ -489,14 +489,14 @@ static void test_crowds(void)
         run_case_within(CASE_SECONDS, square_case, &secured[i], name);
         snprintf(name, sizeof name, "a rank that computes while it dials, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, patience_case, &secured[i], name);
-        snprintf(name, sizeof name, "a hello heard at the last moment, security %s", secured_name(&secured[i]));
+        snprintf(name, sizeof name, "a hello read at the last moment, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, last_moment_case, &secured[i], name);
         snprintf(name, sizeof name, "a hello that would be late, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, too_late_case, &secured[i], name);
     }
 }
 
-/* ---- >>places: without a key, not in public ---- */
+/* ---- >>places: without a key, no public address ---- */
 
 static void test_private(void)
 {
@@ -522,7 +522,7 @@ static void test_private(void)
     }
 }
 
-/* A network of our own with a public address.  NULL: there it is. */
+/* A network of our own with a public address.  NULL: in it. */
 static const char *go_public(void)
 {
     struct ifreq lo = { .ifr_flags = IFF_UP }, alias = { .ifr_flags = 0 };
@@ -556,7 +556,7 @@ static void public_case(const void *arg)
               && strstr(zero.sentence, "COLL_SECURITY=open"),
               "%s: %s: %d, \"%s\"", case_name, addresses[i], (int)zero.status, zero.sentence);
     }
-    for (int i = 0; !problem && i < 2; i++) {     /* with a key, or when it is meant, it goes on               */
+    for (int i = 0; !problem && i < 2; i++) {     /* with a key, or if it is requested, it goes on             */
         joiner zero = { .config = { .tcp = { .security = i ? "open" : "key", .key = i ? NULL : KEY } } }, one = zero;
         joiner_start(&zero, 0, 2, addresses[0], &said);
         joiner_start(&one, 1, 2, addresses[0], &said);
@@ -569,7 +569,7 @@ static void public_case(const void *arg)
 
 static coll_status do_nothing(joiner *g) { return g->comm ? COLL_OK : COLL_ERR_ARGUMENT; }
 
-/* Ranks that say they live on other hosts: one warning, and none where there is a key or it is meant. */
+/* Ranks that report other hosts: one warning, and none if there is a key or it is requested. */
 static void warning_case(const void *arg)
 {
     const coll_config *c = arg;
@@ -619,7 +619,7 @@ static void test_places(void)
     run_case_within(CASE_SECONDS, warning_case, &open, "other hosts, and it is meant");
 }
 
-/* ---- >>calls: every collective through every kind of pipe gives what it gives between threads ---- */
+/* ---- >>calls: every collective gives the same through every kind of connection as between threads ---- */
 
 enum { CALL_KINDS = 24, CALL_COUNTS = 4, CALL_RANKS = 3 };
 
@@ -685,7 +685,7 @@ static uint64_t call_one(coll_comm *comm, int kind, size_t count)
     return result;
 }
 
-/* coll_explain names the security in force, and says so where a key does not encrypt. */
+/* coll_explain names the security in force, and says if a key does not encrypt. */
 static void check_named(coll_comm *comm, const char *security)
 {
     const coll_call call = { .kind = COLL_BARRIER };
@@ -745,7 +745,7 @@ static void test_calls(void)
     }
 }
 
-/* ---- >>changes: what was changed between two ranks ends the communicator, on both, and names one of them ---- */
+/* ---- >>changes: changed bytes between two ranks end the communicator, on both, and the error names one of them ---- */
 
 typedef struct meddler {
     pthread_t thread;
@@ -791,7 +791,7 @@ static coll_status be_meddled_with(joiner *g)
 
     coll__stream *s = coll__stream_to(tcp, !me, COLL_CHANNEL_CALLS);
     event_raise(&m->ready);
-    event_await(&m->ready, 2);                    /* both have come out of the call, and nothing is on its way */
+    event_await(&m->ready, 2);                    /* both have returned from the call, and no bytes are in flight */
     if (dup2(m->fds[me][0], s->pipe.fd) < 0) status = COLL_ERR_SYSTEM;
     event_raise(&m->go);
     event_await(&m->go, 2);
@@ -801,7 +801,7 @@ static coll_status be_meddled_with(joiner *g)
     for (int i = 0; i < COUNT; i++) is_right = is_right && x[i] == 2 * i;
     free(x);
     if (status || is_right) return status;
-    return COLL_ERR_MISMATCH;                     /* a wrong result, and nobody knows                         */
+    return COLL_ERR_MISMATCH;                     /* a wrong result without an error                           */
 }
 
 static void changes_case(const void *arg)
@@ -830,17 +830,17 @@ static void changes_case(const void *arg)
         for (int i = 0; i < 2; i++) close(m.fds[i][1]);
         CHECK(m.has_changed, "%s: byte %zu was never sent", case_name, m.change_at);
         for (int i = 0; i < 2 && !is_plain; i++) {
-            /* a length of TLS that was changed may have to wait for the bytes that it promises */
+            /* a changed TLS length may wait for the bytes that it announces */
             const bool is_late = c->tcp.security && !strcmp(c->tcp.security,
                                                         "tls") && joiners[i].status == COLL_ERR_TIMEOUT && m.change_at < 5;
             CHECK((joiners[i].status == COLL_ERR_PROTOCOL && strstr(joiners[i].sentence, "is not what it sent")) || is_late,
                   "%s: byte %zu changed: rank %d has %d, \"%s\"", case_name, m.change_at, i, (int)joiners[i].status,
                   joiners[i].sentence);
-            CHECK(names_rank(joiners[i].sentence, 0) || names_rank(joiners[i].sentence, 1), "%s: nobody is named: \"%s\"",
+            CHECK(names_rank(joiners[i].sentence, 0) || names_rank(joiners[i].sentence, 1), "%s: no rank is named: \"%s\"",
                   case_name,
                   joiners[i].sentence);
         }
-        if (is_plain)                             /* so that it is known that the changes are real            */
+        if (is_plain)                             /* proves that bytes are really changed                     */
             CHECK(joiners[0].status == COLL_ERR_MISMATCH || joiners[1].status == COLL_ERR_MISMATCH,
                   "%s: byte %zu changed, and nothing is wrong",
                   case_name, m.change_at);
@@ -851,7 +851,7 @@ static void changes_case(const void *arg)
 static void test_changes(void)
 {
     for (size_t i = 0; i < SECURED; i++) {
-        if (i == 2) continue;                     /* a key alone does not look at bytes                       */
+        if (i == 2) continue;                     /* a key alone does not check bytes                         */
         char name[80];
         snprintf(name, sizeof name, "changed on the way, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS * 2, changes_case, &secured[i], name);

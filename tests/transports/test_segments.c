@@ -1,6 +1,6 @@
-/* test_segments.c - memory that processes of a host share, across failures: what coll_alloc gave before coll_shrink is read in
- * place after it; a rank that opens a segment late finds the one that it means, or none; a process that is stopped while it has
- * the lock of the hub; how much of the shared memory a process may access.
+/* test_segments.c - memory that processes of a host share, across failures: memory of coll_alloc from before coll_shrink is read
+ * in place after it; a rank that opens a segment late finds the right one, or none; a process is stopped while it holds the lock
+ * of the shared memory; how much of the shared memory a process may access.
  *
  *     test_segments [PART,...]                          PART: lent, late, lock, limits
  */
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The library of this test calls these instead. */
+/* The library under test calls these instead. */
 static int hook_unlock(pthread_mutex_t *lock, const char *text);
 static int hook_lock(pthread_mutex_t *lock, const char *text);
 static int hook_trylock(pthread_mutex_t *lock, const char *text);
@@ -67,7 +67,7 @@ static void stop_once(int *what)
 
 static int hook_unlock(pthread_mutex_t *lock, const char *text)
 {
-    if (stops_at_unlock && me == victim && me >= 0 && is_of_hub(text)) {      /* a few instructions sooner        */
+    if (stops_at_unlock && me == victim && me >= 0 && is_of_hub(text)) {      /* a few instructions earlier       */
         coll__hub *const hub = (coll__hub *)(void *)((char *)lock - offsetof(coll__hub, lock));
         hub->locked_by = victim + 1;
         stop_once(&board->is_held);
@@ -76,7 +76,7 @@ static int hook_unlock(pthread_mutex_t *lock, const char *text)
     return pthread_mutex_unlock(lock);
 }
 
-/* The others come when it is stopped. */
+/* The others go on when it is stopped. */
 static void hook_before(const char *text)
 {
     if (stops_at_unlock && me >= 0 && me != victim && is_of_hub(text)) await_event(&board->is_held);
@@ -100,7 +100,7 @@ static void hook_open(const char *text)
     if (strstr(text, "path, link") && stops_at_open && me == victim && me >= 0) stop_once(&board->is_opening);
 }
 
-/* In a rank: one thing that must hold. */
+/* In a rank: one condition that must hold. */
 #define MUST(condition)                                                                                                       \
     do {                                                                                                                      \
         if (!(condition)) return fprintf(stderr, "%s:%d: %s: %s: rank %d: %s\n", __FILE__, __LINE__, case_name, #condition,      \
@@ -158,7 +158,7 @@ static void process_await(pid_t pid, int i)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: process %d ended with %#x", case_name, i, (unsigned)status);
 }
 
-/* Is this carried out in the memory of the host? */
+/* Does this use the memory of the host? */
 static bool is_in_hub(coll_comm *comm, size_t count)
 {
     static float any[2];
@@ -205,9 +205,9 @@ static int strange(void)
     return count;
 }
 
-/* ---- >>lent: memory from before a failure ---- */
+/* ---- >>lent: exported memory from before a failure ---- */
 
-/* From here on a copy by the kernel is the end of this process. */
+/* From here on a copy by the kernel ends this process. */
 static int end_at_copies(void)
 {
     struct sock_filter rules[] = {
@@ -299,7 +299,7 @@ static void lent_case(const void *arg)
     close(port);
 }
 
-/* ---- >>late: a rank is stopped before it opens a segment, and continued when there is another one under the number ---- */
+/* ---- >>late: a rank is stopped before it opens a segment, and continued when another one has its number ---- */
 
 static int late_rank(coll_comm *comm, const void *arg)
 {
@@ -359,7 +359,7 @@ static void late_case(const void *arg)
     close(port);
 }
 
-/* The same without processes: under a number there is another segment. */
+/* The same without processes: another segment has the number. */
 static void number_case(const void *arg)
 {
     const size_t length = 1 << 20;
@@ -371,7 +371,7 @@ static void number_case(const void *arg)
     (void)arg;
     CHECK(fd >= 0 && next >= 0 && coll__fd_id(fd) != coll__fd_id(next), "two segments are one");
     coll__mapping_open(&right, (uint32_t)getpid(), false);
-    CHECK(right.at && !right.is_refused && right.opened == length - 8192, "it is there, and refused");
+    CHECK(right.at && !right.is_refused && right.opened == length - 8192, "it exists, and is refused");
     CHECK(dup2(next, fd) == fd, "dup2");
     coll__mapping_open(&wrong, (uint32_t)getpid(), false);
     CHECK(!wrong.at && wrong.is_refused, "another segment has the number, and is taken");
@@ -394,12 +394,12 @@ static void number_case(const void *arg)
     close(next);
 }
 
-/* ---- >>lock: a process is stopped while it has the lock of the hub ---- */
+/* ---- >>lock: a process is stopped while it holds the lock of the shared memory ---- */
 
 typedef enum lock_what { SPLITS, FREES, WAITS } lock_what;
 typedef struct held { lock_what what; int liveness_ms; const char *says; } held;
 
-/* What the others do meanwhile: within a bound they have an error that names the rank. */
+/* Meanwhile the others must get an error that names the rank, within a bound. */
 static int others_go_on(coll_comm *comm, coll_comm *part, const held *h)
 {
     const int64_t began = now_ms(), bound = h->liveness_ms + h->liveness_ms / 8 + 12500;
@@ -465,11 +465,11 @@ static void lock_case(const void *arg)
     close(port);
 }
 
-/* ---- >>limits: what a process has of it ---- */
+/* ---- >>limits: what a process maps of it ---- */
 
 enum { BUFFER = 40 << 20, ACCESSIBLE_MOST = 700 << 20 };
 
-/* mlockall takes memory for all that may be accessed, and the addresses that are left are for the program. */
+/* mlockall locks all memory that may be accessed; the remaining addresses are for the program. */
 static int limits_rank(coll_comm *comm, const void *arg)
 {
     const bool is_limited = *(const bool *)arg;
@@ -516,7 +516,7 @@ static void limits_case(const void *arg)
     close(port);
 }
 
-/* Files may not be longer than this: no signal, and results as always. */
+/* Files may not be longer than this: no signal, and the same results. */
 static int short_rank(coll_comm *comm, const void *arg)
 {
     float *in = (float *)coll_alloc(comm, COUNT * sizeof *in), *out = (float *)coll_alloc(comm, COUNT * sizeof *out);
@@ -563,7 +563,7 @@ static void run_limits(void)
     char name[60];
 
     run_case_within(LIMIT_SECONDS, limits_case, &without, "what may be accessed");
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)    /* they want terabytes of addresses        */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)    /* sanitizers need terabytes of addresses  */
     run_case_within(LIMIT_SECONDS, limits_case, &with, "few addresses");
 #else
     (void)with;

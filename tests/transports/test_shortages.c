@@ -1,10 +1,10 @@
-/* test_shortages.c - ranks that may open no more files, as they meet, call, and are called: each says so of itself, soon, and
- * goes on as soon as it has some.
+/* test_shortages.c - ranks that reach the limit of open files, as they start, dial, and accept: each reports its own limit, soon,
+ * and goes on as soon as it may open files again.
  *
  *     test_shortages
  *
- * Every case runs in a process of its own with a time limit.  Ranks are threads of that process; one whose files are counted by
- * themselves is a process.
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process; a rank whose files are counted
+ * separately is a process.
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -21,7 +21,7 @@ enum { CASE_SECONDS = 25 };
 
 /* ---- >>files: how many more this process may open ---- */
 
-/* Let this process open so many more, and no others.  Gives what it was allowed before. */
+/* Let this process open so many more files.  Returns the limit before. */
 static rlim_t files_allow(rlim_t more)
 {
     const int next = dup(STDERR_FILENO);
@@ -46,8 +46,8 @@ static void files_restore(rlim_t before)
 
 /* ---- >>cases ---- */
 
-/* Rank 0 can take in some of the ranks, and no more: it says so, long before the time for the start is over, and so do those whom
- * it can tell. */
+/* Rank 0 can accept some of the ranks, and no more: it reports that long before start_timeout_ms, and so do the ranks to which
+ * it can send the error. */
 static void short_start_case(const void *arg)
 {
     comer comers[6];
@@ -80,7 +80,7 @@ static void short_start_case(const void *arg)
         CHECK(!is_told || comers[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
               (int)comers[i].took_ms);
     }
-    CHECK(told > 0 && told < 5, "%s: %d ranks have been told: rank 0 had room for none, or for all", case_name, told);
+    CHECK(told > 0 && told < 5, "%s: %d ranks got the error: rank 0 had room for none, or for all", case_name, told);
     CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
     close(held);
 }
@@ -94,7 +94,7 @@ static void *short_main(void *at)
     int32_t one = 1, sum = 0;
 
     g->status = coll_init(&g->comm, &g->config);
-    pthread_barrier_wait(r->barrier);             /* all have met                                             */
+    pthread_barrier_wait(r->barrier);             /* the world has formed                                     */
     pthread_barrier_wait(r->barrier);             /* no more files                                            */
     if (g->status == COLL_OK) g->status = coll_allreduce(g->comm, &one, &sum, 1, COLL_I32, COLL_SUM);
     snprintf(g->sentence, sizeof g->sentence, "%s", g->comm ? coll_error(g->comm) : coll_error(NULL));
@@ -103,7 +103,7 @@ static void *short_main(void *at)
     return NULL;
 }
 
-/* A rank that cannot connect to another for want of files says that of itself, not of the other. */
+/* If a rank has no descriptor to connect to another, the error names that rank, not the other. */
 static void short_call_case(const void *arg)
 {
     comer comers[3];
@@ -114,7 +114,7 @@ static void short_call_case(const void *arg)
 
     (void)arg;
     comers_make(comers, 3, where);
-    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = COLL_OFF;  /* a hub needs no connections                       */
+    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = COLL_OFF;  /* shared memory needs no connections                       */
     pthread_barrier_init(&barrier, NULL, 4);
     for (int i = 0; i < 3; i++) {
         ranks[i] = (short_rank){ &comers[i], &barrier };
@@ -145,7 +145,7 @@ static void more_files(void *context, coll_log_level level, const char *line)
     if (strstr(line, "cannot let anybody in") && strstr(line, "Too many open files")) files_restore(files_before);
 }
 
-/* One to whom others connect in a call, and who has no files left, says so on the log, and goes on as soon as it has some. */
+/* If a rank has no descriptors left to accept others in a call, it logs that, and goes on as soon as it has some. */
 static void short_door_case(const void *arg)
 {
     comer comers[2];

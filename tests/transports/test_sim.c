@@ -1,5 +1,5 @@
-/* test_sim - the simulated world: the right data in every order of events, time by the formula, faults and standstills told in
- * sentences, user programs of blocking calls and of polls.
+/* test_sim - the simulated world: the right data in every order of events, time by the formula, faults and standstills reported
+ * in sentences, user programs of blocking calls and of polls.
  *     COLL_TEST_SEED=... replays a seed */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -66,7 +66,7 @@ static int collectives(coll_comm *comm, void *arg)
     STEP(coll_barrier(comm));
     STEP(coll_sendrecv(comm, x, count, next, y, count, last, COLL_I64, 5));
     for (size_t i = 0; i < count; i++) wrong |= y[i] != value_of(last, i);
-    if (size > 1 && rank < 2) {                   /* and one that is sent before it is asked for               */
+    if (size > 1 && rank < 2) {                   /* and one that is sent before its receive is posted         */
         if (rank == 0) STEP(coll_send(comm, x, count, COLL_I64, 1, 9));
         else STEP(coll_recv(comm, y, count, COLL_I64, 0, 9));
         for (size_t i = 0; i < count && rank == 1; i++) wrong |= y[i] != value_of(0, i);
@@ -112,7 +112,7 @@ static int timed_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* When the last of n ranks is through with a call. */
+/* When the last of n ranks has completed a call. */
 static double time_of(int n, const coll_call *call, const coll_sim *sim, uint64_t *messages)
 {
     timed t = { .call = *call };
@@ -124,7 +124,7 @@ static double time_of(int n, const coll_call *call, const coll_sim *sim, uint64_
     return last;
 }
 
-/* What the engine chooses on a wire, told apart from the engine. */
+/* What the engine chooses on a wire, computed independently. */
 static coll__choice choice_on(const coll__link *link, coll_kind kind, int n, double bytes, const char *algorithm)
 {
     const coll__query query = { .kind = kind, .size = n, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
@@ -208,7 +208,7 @@ static int send_first(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* A note goes before the body, and the way of a long message is: note, go, note and body. */
+/* A note is sent before the body; a long message takes: note, go, note and body. */
 static void test_message_time(void)
 {
     const coll_sim sim = { .latency = 10e-6, .overhead = 2e-6, .seconds_per_byte = 1e-9, .local_latency = 1e-6,
@@ -515,7 +515,7 @@ static void test_pieces(void)
         CHECK(fabs(o.time[i] - plain.time[i]) < 1e-9, "in pieces: %.12g us, not %.12g", o.time[i] * 1e6, plain.time[i] * 1e6);
 }
 
-/* Limits hold under the virtual clock while something else still moves. */
+/* Limits hold under the virtual clock while other ranks still make progress. */
 static void test_stall_limit(void)
 {
     static outcome o;
@@ -551,7 +551,7 @@ static void test_no_limit(void)
     CHECK(coll_spawn(2, limited, &(int){ -1 }, &no_limit) == 0, "no limit at all");
 }
 
-/* What the survivors of a drawn fault are told. */
+/* The results of the survivors of a drawn fault. */
 typedef struct survivors {
     char text[64][220];
     coll_status   status[64];
@@ -583,7 +583,7 @@ static int mixed(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* No fault, drawn from the seed, hangs or crashes a world, and whoever fails gives the same cause. */
+/* No fault, drawn from the seed, hangs or crashes a world, and all ranks that fail report the same cause. */
 static void test_drawn_faults(uint64_t seed)
 {
     static survivors all;
@@ -672,7 +672,7 @@ static int ring(coll_comm *comm, void *arg)
     if (rank == 0) {
         STEP(coll_send(comm, &token, 1, COLL_I32, 1, 0));
         STEP(coll_recv(comm, &token, 1, COLL_I32, size - 1, 0));
-        CHECK(token == size - 1, "the token comes back as %d", token);
+        CHECK(token == size - 1, "the token returns as %d", token);
     } else {
         STEP(coll_recv(comm, &token, 1, COLL_I32, rank - 1, 0));
         token++;
@@ -698,7 +698,7 @@ static void test_programs(void)
     setenv("COLL_SIM", "latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@900000s", 1);
     CHECK(coll_spawn(16, ring, &wrong, NULL) == 0 && wrong == 0, "%d wrong; %s", wrong, coll_error(NULL));
     setenv("COLL_SIM", "latency=12us,kill=3@5", 1);
-    CHECK(coll_spawn(3, ring, &wrong, NULL) == COLL_ERR_ARGUMENT, "a rank that is not there is killed");
+    CHECK(coll_spawn(3, ring, &wrong, NULL) == COLL_ERR_ARGUMENT, "a rank that does not exist is killed");
     unsetenv("COLL_SIM");
     const int many = support_scale() < 1 ? 200 : 1000;
     CHECK(coll_spawn(many, ring, &wrong, NULL) == 0 && wrong == 0, "%d ranks: %d wrong; %s", many, wrong, coll_error(NULL));
@@ -783,14 +783,14 @@ static void test_polling(int n)
         CHECK(x[i] == n * (n - 1) / 2, "polled sum of %d: %lld", n, (long long)x[i]);
         coll_request_free(requests[i]);
     }
-    if (n > 1) {                                  /* to block is a standstill: nobody moves the others         */
+    if (n > 1) {                                  /* blocking here is a standstill: no other thread moves the other ranks */
         CHECK(coll_barrier(comms[0]) == COLL_ERR_TIMEOUT, "a blocking call among polls");
         CHECK(strstr(coll_error(comms[0]), "nothing can move any more"), "%s", coll_error(comms[0]));
     }
     for (int i = 0; i < n; i++) coll_free(comms[i]);
 }
 
-/* A rank that is killed among polls: it is told so, and the others as ever. */
+/* A rank is killed between polls: it gets the error, and the others get theirs as ever. */
 static void test_polling_fault(void)
 {
     coll_comm *comms[4];

@@ -1,10 +1,10 @@
-/* test_spaces.c - ranks of two hosts that find one another: each host is a network namespace with an /etc/hosts of its own, and
- * there are one or two wires between them.  Addresses that lead nowhere, or home, or that both hosts have; names; IPv6 alone.
+/* test_spaces.c - ranks of two hosts find rank 0: each host is a network namespace with an /etc/hosts of its own, and there are
+ * one or two wires between them.  Addresses that are unreachable, local, or the same on both hosts; names; IPv6 alone.
  *
  *     test_spaces
  *
- * Every case runs in a process of its own with a time limit.  Ranks are threads of that process, each of which lives in the
- * namespace of its host.  This needs root, and the command ip.
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process, each in the namespace of its
+ * host.  This needs root, and the command ip.
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -35,7 +35,7 @@ static void on_host(int host, const char *format, ...)
     CHECK(setns(host_spaces[host], CLONE_NEWNET) == 0 && system(command) == 0, "%s: on host %d: %s", case_name, host, command);
 }
 
-/* Wait until host 0 is refused at a port of this address on host 1, where nobody listens: packets pass, and are answered. */
+/* Wait until host 0 gets "connection refused" from a port of this address on host 1 without a listener: the route works. */
 static void wire_await(const char *address)
 {
     const struct timeval most = { 0, 50000 };
@@ -77,7 +77,7 @@ static void hosts_make(int wires, bool has_v4)
     }
 }
 
-/* Put `text` in the place of /etc/hosts, for this thread. */
+/* Replace /etc/hosts by `text`, for this thread. */
 static bool see_names(const char *text)
 {
     char path[] = "/tmp/test_spaces.XXXXXX";
@@ -90,7 +90,7 @@ static bool see_names(const char *text)
     return is_done;
 }
 
-/* Take this thread to its host, where /etc/hosts is the text of its place; without one, it is what it is here. */
+/* Move this thread to its host, where /etc/hosts is the text of its place; without a text it is the system's. */
 static void settle_there(const comer *g)
 {
     CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
@@ -120,17 +120,17 @@ static void loopback_case(const void *arg)
     comer_lives(&comers[3], 1, "10.7.0.1:7000");
     for (int i = 0; i < 4; i++) comer_start(&comers[i]);
     expect_world(comers, 4);
-    CHECK(!strncmp(comers[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, comers[2].address);
+    CHECK(!strncmp(comers[2].address, "10.7.0.1:", 9), "%s: rank 2 has the address %s", case_name, comers[2].address);
 }
 
-/* A file in a directory of its own, by which ranks meet. */
+/* A file in a directory of its own, as rendezvous file. */
 static void rendezvous_in(char *directory, char *address, size_t room)
 {
     CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
     snprintf(address, room, "file:%s/rendezvous", directory);
 }
 
-/* All come, by turns on one host and on the other, and meet. */
+/* All ranks start, alternating between the two hosts, and the world forms. */
 static void expect_world_of_two(comer *comers, int size)
 {
     for (int i = 0; i < size; i++) {
@@ -140,7 +140,7 @@ static void expect_world_of_two(comer *comers, int size)
     expect_world(comers, size);
 }
 
-/* Both hosts have the same address on a wire of their own, and meet by a file, in which it may stand first. */
+/* Both hosts have the same address on a wire of their own.  They use a rendezvous file, in which it may stand first. */
 static void docker_case(const void *arg)
 {
     char directory[] = "/tmp/test_spaces.XXXXXX", address[80];
@@ -161,7 +161,7 @@ static void docker_case(const void *arg)
     rmdir(directory);
 }
 
-/* Rank 0's name has two addresses, of which nothing leads to the first. */
+/* Rank 0's name has two addresses, and the first is unreachable. */
 static void dead_wire_case(const void *arg)
 {
     static const char names[] = "127.0.0.1 localhost\nfd07:9::1 server\n10.7.1.1 server\n";
@@ -182,7 +182,7 @@ static void dead_wire_case(const void *arg)
     expect_world(comers, 4);
     CHECK(comers[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)comers[1].took_ms);
     CHECK(!strncmp(comers[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
-    comers_make(comers, 2, "server:7000");        /* nobody is there: both addresses are in the sentence       */
+    comers_make(comers, 2, "server:7000");        /* no listener: both addresses are in the sentence           */
     comer_lives(&comers[1], 1, NULL);
     comers[1].place = names;
     comers[1].config.start_timeout_ms = 800;
@@ -190,7 +190,7 @@ static void dead_wire_case(const void *arg)
     expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
 }
 
-/* A host that knows its own name as 127.0.1.1, as Debian has it. */
+/* A host whose name resolves to 127.0.1.1 on itself, as on Debian. */
 static void debian_case(const void *arg)
 {
     comer comers[3];
@@ -223,7 +223,7 @@ static void v6_case(const void *arg)
     rmdir(directory);
 }
 
-/* A link-local address, with its interface, does for ranks of one wire. */
+/* A link-local address, with its interface, works for ranks on one wire. */
 static void link_case(const void *arg)
 {
     comer comers[3];
@@ -245,7 +245,7 @@ static void link_case(const void *arg)
     expect_failure(&comers[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
 }
 
-/* Two wires: the network decides which one is used, also by ranks that would not need to. */
+/* Two wires: the network setting selects the one that is used, also for ranks that would not need to. */
 static void choice_case(const void *arg)
 {
     static const char *const words[] = { "v1", "10.7.1.0/24", "^v0,fd07::/16", "fd07:1::/64" };
@@ -268,7 +268,7 @@ static void choice_case(const void *arg)
     }
 }
 
-/* Rank 0 is not where everybody looks for it. */
+/* Rank 0 is not at the address that all ranks dial. */
 static void elsewhere_case(const void *arg)
 {
     comer comers[2];
@@ -287,7 +287,7 @@ static void elsewhere_case(const void *arg)
 
 /* ---- >>main ---- */
 
-/* Can a namespace be had?  Where it cannot, all of this is missing from the proof. */
+/* Can a namespace be created?  If not, none of this is tested. */
 static bool has_spaces(void)
 {
     int status = 1;

@@ -1,7 +1,7 @@
-/* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways
- * and to choose, each checked element by element; what lies before and behind a result stays as it was.  Processes try them in
- * memory of coll_alloc() only, but each of its own block of a reduce_scatter: elsewhere a result goes through their caches to the
- * others, and stores past them only cost.  Of every kind of codec the results of all these calls have the same bits.
+/* test_stores.c - long results, stored through the caches and with streaming stores: as many calls as a rank needs to try both
+ * ways and to choose, each checked element by element; the bytes before and behind a result stay as they were.  Processes try
+ * them only in memory of coll_alloc(), but each rank for its own block of a reduce_scatter: elsewhere the others read a result
+ * from the caches, and streaming stores only cost.  Of every kind of codec the results of all these calls have the same bits.
  *
  *     test_stores [WORLD,...] */
 #include "../support/inside.h"
@@ -13,7 +13,7 @@
 
 enum { SECONDS = 100, CALLS = 4 * COLL__TRIAL_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
 
-/* Results of the ranks of the hub that have learned of both ways. */
+/* How many classes of calls this rank has tried in both ways. */
 static int ways_known(const coll_comm *comm)
 {
     const coll__thread *const side = side_of(comm);
@@ -26,7 +26,7 @@ static int ways_known(const coll_comm *comm)
     return known;
 }
 
-/* Bytes around a buffer that are no longer what they were. */
+/* How many bytes around a buffer have changed. */
 static int bytes_beyond(const support_buffer *b)
 {
     int changed = 0;
@@ -38,7 +38,7 @@ static int bytes_beyond(const support_buffer *b)
 
 typedef struct stores_case { int size; coll_kind kind; bool is_allocated; } stores_case;
 
-/* A buffer, in memory of coll_alloc() where that is asked for. */
+/* A buffer, in memory of coll_alloc() on request. */
 static support_buffer stores_buffer(coll_comm *comm, const stores_case *c, size_t length)
 {
     support_buffer buffer = support_buffer_make(length, SHIFT);

@@ -1,11 +1,11 @@
-/* test_strangers.c - floods of connections that say nothing, at the port of a rank that computes outside the library.  The ranks
- * that call it meanwhile must get through: it is alive, and its heartbeat says so.
+/* test_strangers.c - floods of connections that send nothing, at the port of a rank that computes outside the library.  The ranks
+ * that dial it meanwhile must connect: it is alive, and its heartbeat proves it.
  *
  *     test_strangers [PART,...]         PART: idle, endless, meeting
  *
- *     idle        the flood fills the queue of the listener, stays, and says nothing
- *     endless     connections come, and go again, all the time
- *     meeting     such a flood at rank 0, before the others come
+ *     idle        the flood fills the queue of the listener, stays, and sends nothing
+ *     endless     connections are opened and closed all the time
+ *     meeting     such a flood at rank 0, before the others connect
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -19,7 +19,7 @@
 
 #define KEY "a key of all ranks, 0123456789"
 
-/* The time to compute is longer than a connect was waited for in all modes (3.5 s, or the liveness timeout). */
+/* The time to compute is longer than the connect timeout in all modes (3.5 s, or the liveness timeout). */
 enum { CASE_SECONDS = 60, RANKS = 4, CALLED = 3, LIVENESS_MS = 1000, COMPUTES_MS = 5000, BOUND_MS = 3000, FLOOD = 4300,
        HELD = 600, FILES_MOST = COLL__GREETINGS_SPARE + 2 * RANKS + 100 };
 
@@ -45,14 +45,14 @@ static int flood_knock(const struct sockaddr_in *to)
     return fd;
 }
 
-/* Say that the flood is there when so many connections are made that the queue of a listener that nobody looks at is full. */
+/* Report that the flood is complete when the queue of a listener that accepts nothing is full. */
 static void flood_idles(const struct sockaddr_in *to, int ready)
 {
     static struct pollfd fds[FLOOD];
     int left = FLOOD;
 
     for (int i = 0; i < FLOOD; i++) fds[i] = (struct pollfd){ .fd = flood_knock(to), .events = POLLOUT };
-    const int64_t until = now_ms() + 1000;        /* the last ones come to nothing: the queue holds 4,097     */
+    const int64_t until = now_ms() + 1000;        /* the last ones fail: the queue holds 4,097                */
     while (left > 0 && now_ms() < until) {
         (void)poll(fds, FLOOD, 50);
         left = 0;
@@ -110,7 +110,7 @@ typedef struct scene {
     void  (*flood)(const struct sockaddr_in *to, int ready);
     event   met, go;
     int     port, files_most;
-    double  share;                                /* of a processor, while all are still                      */
+    double  share;                                /* processor time, while all wait                           */
 } scene;
 
 static int count_files(void)
@@ -131,7 +131,7 @@ static double used_seconds(void)
     return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* The program's own work, of which the library knows nothing; it takes no processor, so that what the library takes shows. */
+/* The program's own work, outside the library; it sleeps, so that the processor time of the library shows. */
 static void compute(scene *s)
 {
     const int64_t until = now_ms() + COMPUTES_MS;
@@ -162,10 +162,10 @@ static coll_status call_who_computes(joiner *g)
     event_await(&s->go, 1);
     if (rank == CALLED) compute(s);
     const int64_t began = now_ms();
-    if (rank == CALLED) {                         /* what was sent to it while it computed                    */
+    if (rank == CALLED) {                         /* data sent to it while it computed                        */
         for (int from = 1; from < CALLED && !status; from++) {
             status = coll_recv(g->comm, &got, 1, COLL_I32, from, 7);
-            CHECK(status || got == from, "%s: %d came from rank %d", case_name, (int)got, from);
+            CHECK(status || got == from, "%s: received %d from rank %d", case_name, (int)got, from);
         }
     } else if (rank > 0) {
         status = coll_send(g->comm, &n, 1, COLL_I32, CALLED, 7);
@@ -232,7 +232,7 @@ static void run_computing(void (*body)(const struct sockaddr_in *to, int ready),
     }
 }
 
-/* ---- >>meeting ---- */
+/* ---- >>meeting: a flood at the start ---- */
 
 static void meeting_case(const void *arg)
 {

@@ -1,5 +1,6 @@
-/* test_streams.c - standard input, output and error are the program's: where it has closed some of them, no descriptor of the
- * library takes their numbers; and where standard error cannot be written to, no log line ends the program. */
+/* test_streams.c - the library does not touch the program's standard input, output and error: if the program has closed some
+ * of them, no descriptor of the library gets their numbers; and if standard error cannot be written to, no log line ends the
+ * program. */
 #define _GNU_SOURCE
 #include "../../coll.h"
 
@@ -14,7 +15,7 @@
 
 enum { RANKS = 3, COUNT = 1 << 18 };
 
-/* The end of a child, and what it is to have ended with. */
+/* The end of a child, and its expected exit status. */
 static void await(pid_t child, const char *what)
 {
     int status = -1;
@@ -31,7 +32,7 @@ static bool are_closed(int mask)
     return true;
 }
 
-/* Calls, a communicator made of it, and messages: in each of them descriptors may be made. */
+/* Calls, a derived communicator, and messages: each of them may open descriptors. */
 static int work(coll_comm *comm, void *arg)
 {
     const int mask = *(const int *)arg, next = (coll_rank(comm) + 1) % coll_size(comm);
@@ -109,7 +110,7 @@ static bool is_pending(int number)
     return sigpending(&pending) == 0 && sigismember(&pending, number);
 }
 
-/* A line of the log, and the file that tells of a failure. */
+/* A log line, and the file with the report of a failure. */
 static int fail(coll_comm *comm, void *arg)
 {
     int x = 0;
@@ -139,7 +140,7 @@ static void unwritable_case(const void *arg)
         coll_status status = coll_spawn(RANKS, fail, NULL, &config);
         if (status != COLL_OK) _exit(5);
         if (is_pending(SIGPIPE) || is_pending(SIGXFSZ)) _exit(6);
-        /* The program's own signals are as they were. */
+        /* The program's signals are unchanged. */
         raise(is_file ? SIGXFSZ : SIGPIPE);
         _exit(7);
     }

@@ -1,10 +1,10 @@
-/* test_threads.c - collectives between the threads of a process: every kind, in groups, in place, uneven, and when it fails.
+/* test_threads.c - collectives between the threads of a process: every kind, in groups, in place, uneven, and with failures.
  *
  *     test_threads                                      COLL_TEST_SEED=... replays a seed, COLL_TEST_SCALE=... does more
  *
  * The transport's own functions are called, without a communicator.  A session has several lanes.  A lane is a group of ranks
  * and a sequence of collectives; each is a pure function of the lane's seed, so that every rank knows what the others give
- * and expect.  A rank moves its lanes on in an order of its own.
+ * and expect.  Each rank steps its lanes in a different order.
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -16,7 +16,7 @@ enum { RANKS_MOST = 9, LANES_MOST = 5, TIME_LIMIT_S = 280, SLEEP_MS = 2, LOOKS =
 
 static uint64_t the_seed;
 
-/* ---- >>arithmetic: types and operations to test with, and what comes out ---- */
+/* ---- >>arithmetic: types and operations to test with, and expected results ---- */
 
 typedef struct arithmetic { coll_type type, wire; coll_op op; } arithmetic;
 
@@ -434,12 +434,12 @@ static void run_drop(run *r)
     support_buffer_free(&r->input);
 }
 
-/* ---- >>worlds: threads on a hub ---- */
+/* ---- >>worlds: threads that share memory ---- */
 
 typedef struct lane {
     uint64_t id, seed;
     int      ranks[RANKS_MOST], count;
-    int      lives, cases;                        /* so often made, with so many collectives each             */
+    int      lives, cases;                        /* how often it is made, and the collectives each time      */
     bool     is_all;                              /* the group of all ranks, which is not made                */
 } lane;
 
@@ -476,7 +476,7 @@ static void world_run(world *w, void *(*main_of)(void *member))
     for (int i = 0; i < w->size; i++) pthread_join(w->members[i].thread, NULL);
 }
 
-/* A look at a task.  A failure is told to all and noted. */
+/* One step of a task.  A failure is reported to all and recorded. */
 static coll_status look(member *m, coll_task *task)
 {
     coll_failure failure = { COLL_OK, -1, "" };
@@ -498,7 +498,7 @@ static coll_status advance(member *m, int wait_ms)
     return m->status;
 }
 
-/* Until it is done: as the engine does, looking first and sleeping then. */
+/* Until it is done: as the engine does, first step and then sleep. */
 static coll_status finish(member *m, coll_task *task)
 {
     for (int looks = 0;; looks++) {
@@ -611,7 +611,7 @@ static void test_halves(uint64_t seed)
 
 typedef struct dispute { coll_kind kind; const char *sentence; } dispute;
 
-/* Ranks 2 and 0 of three are a group; 2 is the first there.  Rank 0 of the hub asks for less than it is sent. */
+/* Ranks 2 and 0 of three are a group; 2 is the first there.  Rank 0 of the domain requests less than it is sent. */
 static void *dispute_main(void *at)
 {
     member *m = at;
@@ -620,7 +620,7 @@ static void *dispute_main(void *at)
     const int me = m->rank == 2 ? 0 : 1;
     float send[16] = { 0 };
     void *group = m->rank == 1 ? NULL : threads->group(m->context, 3, 0, ranks, 2, me);
-    /* rank 2 gives 5 elements to everybody, rank 0 expects 3 from rank 2; else all is 2 */
+    /* rank 2 gives 5 elements to all ranks, rank 0 expects 3 from rank 2; else all is 2 */
     size_t send_counts[2] = { 2, me == 0 ? 5 : 2 }, recv_counts[2] = { me == 1 ? 3 : 2, 2 };
     size_t send_offsets[2] = { 0, 2 }, recv_offsets[2] = { 0, 4 };
     const bool is_w = d->kind == COLL_ALLTOALLW;
@@ -669,7 +669,7 @@ static void test_disputes(void)
 
     for (size_t i = 0; i < sizeof disputes / sizeof *disputes; i++) {
         world w = { .size = 3, .arg = &disputes[i] };
-        if (there_kind(disputes[i].kind)) world_run(&w, dispute_main);       /* others come to no transport      */
+        if (there_kind(disputes[i].kind)) world_run(&w, dispute_main);       /* other calls reach no transport   */
     }
 }
 
@@ -677,7 +677,7 @@ static void test_disputes(void)
 
 typedef struct departure { bool leaves_hub, by_mail; } departure;
 
-/* Rank 1 enters the group, takes part once, and goes; the others call once more. */
+/* Rank 1 joins the group, takes part once, and leaves; the others call once more. */
 static void *departure_main(void *at)
 {
     member *m = at;
@@ -708,7 +708,7 @@ static void *departure_main(void *at)
     return NULL;
 }
 
-/* More memory than there is, asked for in the first moment of a turn. */
+/* More memory than the system has, requested in the first step of an operation. */
 static void *memory_main(void *at)
 {
     member *m = at;
@@ -727,7 +727,7 @@ static void *memory_main(void *at)
     return NULL;
 }
 
-/* Of a group {3, 1, 0}, seen from rank 3: who is late, and what is declined. */
+/* Of a group {3, 1, 0}, seen from rank 3: which rank is late, and which calls are declined. */
 static void test_late(void)
 {
     static const int ranks[3] = { 3, 1, 0 };
@@ -814,7 +814,7 @@ int main(void)
     test_disputes();
     test_departures();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    world w = { .size = 2 };                      /* the sanitizers end a process that asks for too much      */
+    world w = { .size = 2 };                      /* the sanitizers end a process that requests too much      */
     world_run(&w, memory_main);
 #else
     (void)memory_main;

@@ -1,5 +1,5 @@
-/* test_wire.c - whatever comes from the network, given to its parsers as bytes: nothing out of range may come out of them,
- * no text that is not terminated and printable, and no access outside the bytes.
+/* test_wire.c - random bytes from the network, given to the parsers: no output is out of range, every text is terminated and
+ * printable, and no access is outside the bytes.
  *
  *     test_wire                                                             the test
  *     COLL_TEST_SEED=7 COLL_TEST_INPUTS=100000000 test_wire                 a long one
@@ -19,7 +19,7 @@
 
 enum { CANARY = 0x5a, SENTENCE = 160, TEXT_MOST = 63 };
 
-/* What is being parsed: the first byte of an input. */
+/* The parser under test: the first byte of an input. */
 typedef enum parser { HELLO, CONTROL, PLACE, ADDRESS, HEAD, NOTES, PARSER_COUNT } parser;
 
 static const unsigned char world_of_ours[COLL__WORLD_LENGTH] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255 };
@@ -41,7 +41,7 @@ static bool is_filled(const void *at, size_t length, int byte)
     return true;
 }
 
-/* An input, read from its front; zeros when it is used up. */
+/* An input, read from its front; zeros after its end. */
 typedef struct input { const unsigned char *at; size_t left; } input;
 
 static void take(input *in, void *out, size_t length)
@@ -68,7 +68,7 @@ static int take_size(input *in)
     return 1 + (int)(n & 0x10000 ? n & 7 : n & 0xffff);
 }
 
-/* ---- >>any bytes: NULL, or what is wrong with what comes out ---- */
+/* ---- >>any bytes: NULL, or what is wrong with the parser's output ---- */
 
 static const char *any_hello(input *in)
 {
@@ -178,19 +178,19 @@ static const char *any_head(input *in)
     memset(failure.text, CANARY, sizeof failure.text);
     const coll_status status = coll__blame_mismatch(&failure, ours, 0, theirs, 3);
     if (status != COLL_ERR_MISMATCH && status != COLL_ERR_PROTOCOL) return "a mismatch that is none";
-    if (failure.status != status || failure.rank != 3) return "a mismatch that blames nobody";
+    if (failure.status != status || failure.rank != 3) return "a mismatch without a failed rank";
     return is_text(failure.text, sizeof failure.text) ? NULL : "the sentence of a mismatch is not readable";
 }
 
-/* ---- >>message notes: a communicator over a transport that consists of our hands ---- */
+/* ---- >>message notes: a communicator over a transport that the test drives ---- */
 
 enum { NOTE_SIZE = 4, NOTE_RANK = 1, NOTE_REQUESTS = 8, NOTES_MOST = 64, LONG_BYTES = COLL__SHORT_MOST + 1 };
 
 static coll_xfer *awaited[NOTE_SIZE];             /* the receive that a peer's stream stands at              */
-static unsigned char sent_head[COLL_HEAD_LENGTH]; /* of the last thing sent                                   */
+static unsigned char sent_head[COLL_HEAD_LENGTH]; /* of the last message sent                                 */
 static int sent_to;
-static bool is_leaving;                           /* say that everybody has left, so that leaving is quick    */
-static uint32_t bytes_seen;                       /* keeps the reads of what is sent                          */
+static bool is_leaving;                           /* report that all ranks have left, so that leaving is quick */
+static uint32_t bytes_seen;                       /* stores the bytes that are sent                           */
 
 static coll_status hand_send(void *context, coll_xfer *x)
 {
@@ -238,7 +238,7 @@ static void desk_start(desk *d, coll_kind kind, size_t count, coll_type type, in
     (void)coll_start(d->comm, &call, &d->requests[d->count++]);
 }
 
-/* Rank 1 of 4: receives from 0 and 2, a long message to 0, and nothing but listening at 3. */
+/* Rank 1 of 4: receives from 0 and 2, sends a long message to 0, and only listens to 3. */
 static void desk_open(desk *d, bool is_busy)
 {
     *d = (desk){ .count = 0 };
@@ -253,7 +253,7 @@ static void desk_open(desk *d, bool is_busy)
     desk_start(d, COLL_SEND, 3, COLL_I16, 3, 0);
 }
 
-/* Everything down; the first thing that is not as it should be. */
+/* Free everything; the first thing that is wrong. */
 static const char *desk_close(desk *d)
 {
     const char *problem = NULL;
@@ -266,7 +266,7 @@ static const char *desk_close(desk *d)
     coll_free(d->comm);
     for (int i = 0; i < d->count; i++) {
         if (d->requests[i]->status == COLL_PENDING && !problem)
-            problem = "a request is still pending although the communicator is gone";
+            problem = "a request is still pending although the communicator was freed";
         d->requests[i]->status = COLL_OK;         /* so that it is freed in any case                          */
         coll_request_free(d->requests[i]);
         free(d->buffers[i]);
@@ -279,7 +279,7 @@ static bool is_listening(const coll_comm *comm, int peer)
     return awaited[peer] == &comm->session->messages->peers[peer].listen;
 }
 
-/* A head from `peer` arrives, and the body behind it where one is expected. */
+/* A header from `peer` arrives, followed by the body if one is expected. */
 static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
 {
     coll_xfer *x = awaited[peer];
@@ -298,7 +298,7 @@ static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
     (void)coll_progress(d->comm);
 }
 
-/* What is kept of arrived messages must be within the rules. */
+/* The stored messages must obey the rules. */
 static const char *desk_check(const desk *d)
 {
     const coll_comm *comm = d->comm;
@@ -307,21 +307,21 @@ static const char *desk_check(const desk *d)
         if (comm->session->failure.status != COLL_ERR_PROTOCOL && comm->session->failure.status != COLL_ERR_MISMATCH
             && comm->session->failure.status != COLL_ERR_PEER) return "a note ended all with a wrong status";
         return comm->session->failure.rank >= 0 && comm->session->failure.rank < NOTE_SIZE ? NULL
-            : "a note ended all and blames nobody";
+            : "a note ended all, without a failed rank";
     }
     for (const coll__message *m = comm->session->messages->arrived.first; m; m = m->next) {
         const size_t unit = m->space == COLL__SPACE_USER ? coll_type_size(m->type) : 1;
         if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0))
-            return "a message is kept that is from nobody";
-        if (!unit || m->length / unit != m->count) return "a message is kept whose length is wrong";
-        if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is kept that is long";
+            return "a message is stored that is from no rank";
+        if (!unit || m->length / unit != m->count) return "a message is stored whose length is wrong";
+        if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is stored that is long";
     }
     for (int peer = 0; peer < NOTE_SIZE; peer++)
-        if (comm->session->messages->peers[peer].is_open && !awaited[peer]) return "nobody listens to a peer any more";
+        if (comm->session->messages->peers[peer].is_open && !awaited[peer]) return "no receive is posted for a peer any more";
     return NULL;
 }
 
-/* A sequence of notes.  Bits of the byte before each say what is made right about it, so that depths are reached. */
+/* A sequence of notes.  Bits of the byte before each select fields that are made valid, so that deep states are reached. */
 static const char *any_notes(input *in)
 {
     desk d;
@@ -346,7 +346,7 @@ static const char *any_notes(input *in)
     return problem ? problem : at_end;
 }
 
-/* One input: its first byte says for which parser. */
+/* One input: its first byte selects the parser. */
 static const char *examine(const unsigned char *data, size_t length)
 {
     static const char *(*const all[PARSER_COUNT])(input *) = { any_hello, any_control, any_place, any_address, any_head,
@@ -403,7 +403,7 @@ static void test_hello_round_trip(void)
                 CHECK(!wrong, "rank %d of %d: %s", rank, size, wrong ? wrong : "");
                 CHECK(got.rank == rank && got.size == size && got.purpose == hello.purpose && got.channel == hello.channel
                       && got.port == ports[n] && !memcmp(got.host, hello.host, sizeof got.host)
-                      && !memcmp(got.world, hello.world, sizeof got.world), "rank %d of %d comes out differently", rank, size);
+                      && !memcmp(got.world, hello.world, sizeof got.world), "rank %d of %d is read differently", rank, size);
             }
 }
 
@@ -502,7 +502,7 @@ static void test_control_fields(void)
     coll__control got;
 
     for (size_t n = 0; n < sizeof wrongs / sizeof *wrongs; n++) {
-        coll__control_write(bytes, COLL__CONTROL_FAIL, COLL_ERR_PEER, 6, "rank 6 is gone");
+        coll__control_write(bytes, COLL__CONTROL_FAIL, COLL_ERR_PEER, 6, "rank 6 is lost");
         CHECK(coll__control_read(bytes, 7, &got), "a good note is refused");
         for (int i = 0; i < wrongs[n].bytes; i++) bytes[wrongs[n].at + i] = (unsigned char)(wrongs[n].value >> 8 * i);
         CHECK(!coll__control_read(bytes, 7, &got), "%x at %d is accepted", (unsigned)wrongs[n].value, wrongs[n].at);
@@ -514,7 +514,7 @@ static void test_control_fields(void)
         const bool is_good = coll__control_read(bytes, 7, &got);
         CHECK(is_good && is_text(got.what.text, sizeof got.what.text) && strlen(got.what.text) == sizeof got.what.text - 1,
               "a text of nothing but %02x", (unsigned)c);
-        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x comes out as %02x", (unsigned)c,
+        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x is read as %02x", (unsigned)c,
               (unsigned)got.what.text[0]);
     }
 }
@@ -549,7 +549,7 @@ static void test_place(void)
     CHECK(!coll__endpoint_read(bytes, &got), "a place with too many processors is accepted");
 }
 
-/* What ranks of one host say of its processors. */
+/* What ranks of one host report about its processors. */
 static void test_processors(void)
 {
     static const struct { uint64_t set; int most, sum, together; } cases[] = {
@@ -623,7 +623,7 @@ static void test_heads(void)
         coll__head_of_call(head, &calls[n].call, 8, 0, 7);
         coll__head_describe(head, text, sizeof text);
         CHECK(!strcmp(text, calls[n].text), "\"%s\" is not \"%s\"", text, calls[n].text);
-        for (int at = 0; at < COLL_HEAD_LENGTH; at++)         /* whatever differs, there is a sentence for it */
+        for (int at = 0; at < COLL_HEAD_LENGTH; at++)         /* for each difference there is a sentence */
             for (int bit = 0; bit < 8; bit++) {
                 unsigned char other[COLL_HEAD_LENGTH];
                 coll_failure failure = { COLL_OK, -1, "" };
@@ -673,7 +673,7 @@ static void test_notes_good(void)
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
 }
 
-/* Nobody gets more credit than there is, and nobody makes us keep more short messages than it has credit for. */
+/* No peer gets more credit than there is, and no peer makes this rank store more short messages than it has credit for. */
 static void test_notes_credit(void)
 {
     unsigned char head[COLL_HEAD_LENGTH];
@@ -693,11 +693,11 @@ static void test_notes_credit(void)
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
         desk_arrive(&d, 3, head, 0);
     }
-    CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
+    CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are stored");
     desk_close(&d);
 }
 
-/* Notes that make no sense end the communicator with a sentence, and every request with it. */
+/* Invalid notes end the communicator with a sentence, and every request with it. */
 static void test_notes_wrong(void)
 {
     static const struct {
@@ -721,7 +721,7 @@ static void test_notes_wrong(void)
         { COLL__NOTE_SHORT, COLL_F64, 9, UINT64_MAX / 8 + 2, 0, COLL_ERR_PROTOCOL, "short and wraps" },
         { COLL__NOTE_LONG, COLL_F64, 9, UINT64_MAX / 8 + 2, 0, COLL_ERR_PROTOCOL, "long and wraps" },
         { COLL__NOTE_GO, COLL_U8, 0, LONG_BYTES, 2, COLL_ERR_PROTOCOL, "go for what is not sent" },
-        { COLL__NOTE_BODY, COLL_U8, 1, 64, 0, COLL_ERR_PROTOCOL, "a body that nobody asked for" },
+        { COLL__NOTE_BODY, COLL_U8, 1, 64, 0, COLL_ERR_PROTOCOL, "a body that no rank requested" },
         { COLL__NOTE_SHORT, COLL_U8, 1, 65, 0, COLL_ERR_MISMATCH, "a short message longer than the room" },
         { COLL__NOTE_SHORT, COLL_I8, 1, 1, 0, COLL_ERR_MISMATCH, "a short message of another type" },
         { COLL__NOTE_LONG, COLL_U8, 1, LONG_BYTES, 0, COLL_ERR_MISMATCH, "a long message longer than the room" },
@@ -730,7 +730,7 @@ static void test_notes_wrong(void)
     for (size_t n = 0; n < sizeof wrongs / sizeof *wrongs; n++) {
         unsigned char head[COLL_HEAD_LENGTH];
         desk d;
-        if (wrongs[n].kind == COLL__NOTE_GONE && !COLL__IS_WHOLE) continue;  /* nobody looks whether peers are there */
+        if (wrongs[n].kind == COLL__NOTE_GONE && !COLL__IS_WHOLE) continue;  /* no liveness check of the peers */
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
         desk_arrive(&d, 0, head, 0);
@@ -741,7 +741,7 @@ static void test_notes_wrong(void)
     }
 }
 
-/* The other order: the message is here, and the receive that comes does not fit. */
+/* The other order: the message has arrived, and the receive that is posted then does not fit. */
 static void test_notes_late_receive(void)
 {
     for (int is_long = 0; is_long < 2; is_long++) {
@@ -759,7 +759,7 @@ static void test_notes_late_receive(void)
     }
 }
 
-/* A message to oneself that does not fit, in both orders. */
+/* A message of a rank to itself that does not fit, in both orders. */
 static void test_notes_to_self(void)
 {
     for (int order = 0; order < 2; order++) {
@@ -784,7 +784,7 @@ static uint32_t random32(void)
     return (uint32_t)((x * 0xff51afd7ed558ccdu) >> 32);
 }
 
-/* A good input for a parser, to be spoilt a little.  Its length. */
+/* A valid input for a parser, to be changed a little.  Returns its length. */
 static size_t good_input(unsigned char *at, parser which)
 {
     static const char *const addresses[] = { "localhost:80", "[::1]:65535", ":1", "10.0.0.7:4242", "[fe80::1%eth0]:9", "::1:80" };
@@ -799,7 +799,7 @@ static size_t good_input(unsigned char *at, parser which)
     switch (which) {
     case HELLO: coll__hello_write(at + 5, &hello); return 5 + COLL__HELLO_LENGTH;
     case CONTROL: coll__control_write(at + 5, (coll__control_note)(1 + random32() % 5), COLL_ERR_PEER, 1,
-                                      "rank 1 is gone: connection reset by peer");
+                                      "rank 1 is lost: connection reset by peer");
         return 5 + COLL__CONTROL_LENGTH;
     case ADDRESS:
         coll__put32(at + 1, random32());
@@ -818,7 +818,7 @@ static size_t good_input(unsigned char *at, parser which)
     }
 }
 
-/* Bits flipped, bytes replaced by telling ones, or all of it noise. */
+/* Flip bits, replace bytes by special values, or replace all of it by noise. */
 static void spoil(unsigned char *at, size_t length, parser which)
 {
     static const unsigned char telling[] = { 0, 1, 2, 0x7f, 0x80, 0xff, '%', ':', '[', ']', '-', ' ' };

@@ -1,4 +1,4 @@
-/* fake.h - what the two fakes share: how they fail, when they are late, and what the false libnccl asks of the false libcuda.
+/* fake.h - what the two fakes share: failures, delays, and the functions that the fake libnccl calls in the fake libcuda.
  *
  * The fakes stand in for a GPU in tests.  They run the library's real path - loading by name, streams, events, groups - on any
  * machine, and are stricter than what they stand for: where NCCL would hang, crash, or give whatever was in memory, they end the
@@ -31,7 +31,7 @@ extern "C" {
 /* The status of a process that a fake has ended. */
 enum { FAKE_EXIT = 86 };
 
-/* End the process: what was done would hang, crash or be undefined on a GPU. */
+/* End the process: on a GPU this would hang, crash or be undefined. */
 FAKE_API __attribute__((noreturn, format(printf, 1, 2))) void fake_fail(const char *format, ...);
 
 FAKE_API long fake_setting(const char *name, long otherwise);
@@ -45,8 +45,8 @@ static inline uint64_t fake_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Work for a stream.  `issue` is called where the work takes its place in the stream, and gives a number that `run` is handed;
- * work that was captured is issued at every launch of its graph.  `drop` comes once, when nothing will run it any more. */
+/* Work for a stream.  `issue` is called when the work gets its place in the stream, and returns a number that `run` gets;
+ * captured work is issued at every launch of its graph.  `drop` is called once, when the work can no longer run. */
 typedef struct fake_work {
     uint64_t (*issue)(void *arg);                 /* may be NULL                                              */
     void     (*run)(void *arg, uint64_t number);

@@ -1,22 +1,22 @@
-/* fake_cuda.c - a false libcuda.so.1: the functions of the driver that the library loads, and those that its tests need.
+/* fake_cuda.c - a fake libcuda.so.1: the functions of the driver that the library loads, and those that its tests need.
  *
- *   streams   each is a thread with a queue.  Work runs in order, late, and by surprise (FAKE_LATE_US): a buffer or a request
- *             that is given up too early is seen by the work, or by a sanitizer.
- *   memory    of all devices is one file, mapped twice.  What a program is given is a mapping that nobody can touch; the work
- *             uses the other one.  So the host cannot read or write what is on a device, by no mistake.  Pinned memory is in
- *             the same file, and there a program is given the mapping that the work uses.
+ *   streams   each is a thread with a queue.  Work runs in order, after a random delay (FAKE_LATE_US).  If a buffer or a request
+ *             is released too early, the work or a sanitizer detects it.
+ *   memory    of all devices is one file, mapped twice.  A program gets a mapping without access; the work uses the other one.
+ *             So the host cannot read or write device memory by mistake.  Pinned memory is in the same file, and there a program
+ *             gets the mapping that the work uses.
  *   kernels   are the library's own, as functions of the host (fake_kernels.cc); the module's text must have their names and
  *             their parameters.
  *
  * Stricter than a driver:
- *   - memory is checked to the byte, at the time of the work; freed memory is never handed out again, and work that meets it ends
- *     the process.  cuMemFree does not wait for the device, although a driver's mostly does.
+ *   - memory is checked to the byte when the work runs; freed memory is never reused, and work that uses it ends the process.
+ *     cuMemFree does not wait for the device, although a driver's usually does.
  *   - asynchronous copies from or to pageable memory end the process: a driver makes them synchronous, or reads later.
- *   - nothing is synchronous with the default stream, which is one stream more for each device.
- *   - streams and events are never given up in truth: the use of one that was destroyed ends the process.
- *   - while a stream is captured, what CUDA calls unsafe (allocating, querying an event, waiting) fails as it does there and
- *     spoils the capture: in mode 0 from any thread, in mode 1 from the thread that captures.
- *   - a fork of a process that has called cuInit has no CUDA. */
+ *   - nothing is synchronous with the default stream, which is one more stream for each device.
+ *   - destroyed streams and events are never released: using one ends the process.
+ *   - while a stream is captured, the calls that CUDA names unsafe (allocating, querying an event, waiting) fail as they do there
+ *     and invalidate the capture: in mode 0 from any thread, in mode 1 from the thread that captures.
+ *   - after cuInit a forked child has no CUDA. */
 #define _GNU_SOURCE 1
 #include "fake.h"
 #include "fake_kernels.h"
@@ -41,7 +41,7 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEV
 enum { DEVICES_MOST = 64, CONTEXTS_DEEP = 16, PAGE = 4096 };
 static const size_t arena_size = (size_t)1 << 34;
 
-/* What the library loads is defined below as the library declares it; the tests load these besides. */
+/* The functions that the library loads are defined below with the library's declarations; the tests also load these. */
 #define DECLARE(name, parameters) FAKE_API result cu##name parameters;
 COLL__CUDA_FUNCTIONS(DECLARE)
 #undef DECLARE
@@ -78,7 +78,7 @@ typedef struct block {
     bool   is_pinned, is_alive;
 } block;
 
-/* A capture, the graph that it becomes, and what is launched of that: one thing, which is never given up. */
+/* A capture, the graph that it becomes, and the launches of that graph share one object, which is never released. */
 typedef struct CUgraph_st {
     fake_work *works;
     int        count, room, mode, holders;
@@ -694,7 +694,7 @@ result cuEventRecord(event *given, stream *in)
         status = OK;
     }
     release();
-    if (status || e->capture) {                   /* in a capture, the order of the works says it all         */
+    if (status || e->capture) {                   /* in a capture, the order of the works decides             */
         free(m);
         return (result)status;
     }

@@ -1,7 +1,7 @@
-/* fake_kernels.cc - the library's kernels on the host: their own source, compiled as C++ with what it uses of CUDA's language put
- * in.  What they compute is therefore what is tested; that nvcc makes the same of it is not.
+/* fake_kernels.cc - the library's kernels on the host: their source, compiled as C++ with the parts of CUDA's language that it
+ * uses.  This tests what the kernels compute, not that nvcc compiles them to the same.
  *
- * Before a kernel runs, all memory that it is told to work on is looked up, to the byte. */
+ * Before a kernel runs, all memory in its parameters is looked up, to the byte. */
 #include "fake_kernels.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-/* fake_nccl.c - a false libnccl.so.2 of the version FAKE_VERSION: the functions that the library loads, as strict as can be.
+/* fake_nccl.c - a fake libnccl.so.2 of the version FAKE_VERSION: the functions that the library loads, with strict checks.
  *
  * As NCCL does, it refuses (with a result): 16-bit integers, 8-bit floats in a reduction, a root, a peer or an operation that is
  * none, memory that is not on the communicator's device, a stream of another device, two ranks on one device, a configuration
@@ -7,14 +7,14 @@
  *
  * Where NCCL would hang, crash or race, it ends the process with a sentence:
  *   - ranks whose collectives differ in kind, count, type, operation, root or order; messages whose two ends differ in length;
- *   - exchanges outside of a group, messages to oneself included;
+ *   - exchanges outside of a group, messages of a rank to itself included;
  *   - operations that wait for longer than FAKE_HANG_MS for ranks that do not come;
  *   - two threads at once in calls for one device, also on two communicators, also when one is between the calls of a group;
  *   - a communicator that is used after it has been destroyed or aborted, and an abort while another thread is in a call;
  *   - buffers of a launch that overlap, but for the one form in which each call may work in place.
  *
- * A non-blocking communicator says InProgress for some calls of CommGetAsyncError, and puts the work into the stream with the
- * last of them: who goes on before has his work in front of it.  CommFinalize ends when all ranks have called it or aborted.
+ * A non-blocking communicator returns InProgress for some calls of CommGetAsyncError, and puts the work into the stream with the
+ * last of them: work that the program adds earlier runs first.  CommFinalize ends when all ranks have called it or aborted.
  *
  * FAKE_NCCL_FAULT is a list of RANK:WHAT[:N], RANK being * for all:
  *   init         CommInitRankConfig fails with UnhandledCudaError, and the others wait
@@ -76,10 +76,10 @@ struct ncclComm {
     int       rank, size, device;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    result    state;                              /* what CommGetAsyncError says                              */
-    bool      is_finalising, is_finalised, is_busy;           /* busy: a job of its own runs                  */
+    result    state;                              /* the result of CommGetAsyncError                          */
+    bool      is_finalising, is_finalised, is_busy;           /* busy: a thread of its own runs               */
     _Atomic bool is_aborted;
-    int       polls;                              /* until what is held goes into the stream                  */
+    int       polls;                              /* until the held work goes into the stream                 */
     launch   *held;
     long      hang_ms;
     uint64_t  random, calls, launches, issued, begun;         /* issued, begun: launches in their order       */
@@ -120,7 +120,7 @@ static long fault_of(int rank, const char *what)
     return -1;
 }
 
-/* ---- >>entering: who may call ---- */
+/* ---- >>entering: which thread may call ---- */
 
 static struct ncclComm *known(struct ncclComm *given)
 {
@@ -134,7 +134,7 @@ static struct ncclComm *known(struct ncclComm *given)
     return c;
 }
 
-/* Give others a chance to be where they must not be. */
+/* Yield, so that a forbidden concurrent call can happen. */
 static void enter_device(int device)
 {
     pthread_t *nobody = NULL;
@@ -189,7 +189,7 @@ static void launch_drop(void *arg)
     free(l);
 }
 
-/* Post the launch's operations in the seat; under the world's lock. */
+/* Post the launch's operations in the slot; under the world's lock. */
 static void launch_post(launch *l, seat *s)
 {
     for (int i = 0; i < l->count; i++) {
@@ -272,7 +272,7 @@ static result enqueue(launch *l)
     return refuse(c, UNHANDLED_CUDA, "the stream does not take the launch");
 }
 
-/* Into the stream, or kept until a non-blocking communicator has been asked often enough. */
+/* Into the stream; or kept until a non-blocking communicator has been queried often enough. */
 static result deliver(launch *l)
 {
     struct ncclComm *c = l->comm;
@@ -321,7 +321,7 @@ static void check_overlaps(const launch *l)
     }
 }
 
-/* Is the memory what the communicator's device can reach? */
+/* Can the communicator's device reach the memory? */
 static const char *check_memory(const struct ncclComm *c, const void *pointer, size_t length)
 {
     int device = c->device;
@@ -481,7 +481,7 @@ result ncclScatter(const void *send, void *recv, size_t count, unsigned type, in
 
 /* ---- >>communicators ---- */
 
-/* What a unique id says: where the world's memory is. */
+/* The content of a unique id: where the world's memory is. */
 typedef struct address { char magic[16]; int pid, fd; } address;
 static const char magic[16] = "the fake NCCL 1";
 
@@ -498,14 +498,14 @@ result ncclGetUniqueId(coll__nccl_id *id)
     return OK;
 }
 
-/* Take the seat, and wait for the others. */
+/* Take the slot, and wait for the other ranks. */
 static result join(struct ncclComm *c)
 {
     const int64_t since = now_ms();
     world *w = world_open(c->pid, c->fd);
 
     if (fault_of(c->rank, "init") >= 0) return refuse(c, UNHANDLED_CUDA, "CUDA driver version is insufficient for this runtime");
-    if (!w) return refuse(c, REMOTE, "the process that made the unique id is gone");
+    if (!w) return refuse(c, REMOTE, "the process that made the unique id has ended");
     world_lock(w);
     seat *s = &w->seats[c->rank];
     if (s->is_taken) fake_fail("two ranks %d join one communicator", c->rank);
@@ -525,7 +525,7 @@ static result join(struct ncclComm *c)
         world_unlock(w);
         if (c->is_aborted) return REMOTE;
         if (!is_full) world_wait(w, turn, 20);
-        if (!is_full) look_at_clock(c, since, "CommInitRank, for ranks that have not come");
+        if (!is_full) look_at_clock(c, since, "CommInitRank, for missing ranks");
     }
     for (int i = 0; i < c->size; i++)
         if (i != c->rank && w->seats[i].pid == s->pid && w->seats[i].device == s->device)
@@ -549,7 +549,7 @@ static void *join_main(void *arg)
     return NULL;
 }
 
-/* All launches are over, and everybody is here. */
+/* All launches have ended, and all ranks have called. */
 static result finalise(struct ncclComm *c)
 {
     const int64_t since = now_ms();
@@ -585,7 +585,7 @@ static void *finalise_main(void *arg)
     return NULL;
 }
 
-/* At once, or in a thread of its own while the communicator says InProgress. */
+/* At once, or in a separate thread while the communicator returns InProgress. */
 static result do_job(struct ncclComm *c, void *(*job)(void *arg))
 {
     pthread_attr_t attributes;
@@ -629,7 +629,7 @@ result ncclCommInitRankConfig(struct ncclComm **out, int size, coll__nccl_id id,
     return status;
 }
 
-/* Each question brings what is in progress nearer to its end; with the last one it goes into the stream. */
+/* Each query advances the work in progress; the last one puts it into the stream. */
 result ncclCommGetAsyncError(struct ncclComm *given, result *out)
 {
     struct ncclComm *c = known(given);
@@ -660,7 +660,7 @@ result ncclCommFinalize(struct ncclComm *given)
     return leave(c, do_job(c, finalise_main));
 }
 
-/* Of one that has not been finalised, that comes first, and this waits for it. */
+/* A communicator that has not been finalised is finalised first, and this waits for it. */
 result ncclCommDestroy(struct ncclComm *given)
 {
     struct ncclComm *c = given ? known(given) : NULL;
@@ -673,7 +673,7 @@ result ncclCommDestroy(struct ncclComm *given)
     return leave(c, OK);
 }
 
-/* The launches end as they are, and the others are not told. */
+/* The launches end as they are; the other ranks get no notification. */
 result ncclCommAbort(struct ncclComm *given)
 {
     struct ncclComm *c = given ? known(given) : NULL;

@@ -1,4 +1,4 @@
-/* fake_numbers.h - the arithmetic of NCCL, where it is not the library's own, so that whoever takes one for the other is found:
+/* fake_numbers.h - the arithmetic of NCCL where it differs from the library's, so that a test notices if they are mixed up:
  *
  *   - sums of 16-bit floats are rounded to 16 bits at every hop of a ring, and the ring begins at another rank for each stretch
  *     of elements: neither the order of the terms nor the bits are those of the library's sums, in any type of float;
@@ -20,7 +20,7 @@ static const coll_type fake_types[] = { COLL_I8, COLL_U8, COLL_I32, COLL_U32, CO
 
 static size_t fake_type_size(unsigned type) { return type > TYPE_REDUCED_MOST ? 1 : support_type_of(fake_types[type])->size; }
 
-/* One hop: the term is taken to what came, and rounded. */
+/* One hop: the term is added to the received value, and rounded. */
 static uint64_t fake_hop(const support_type *t, unsigned op, uint64_t came, uint64_t term)
 {
     const double a = support_value(t, came), b = support_value(t, term);
@@ -30,7 +30,7 @@ static uint64_t fake_hop(const support_type *t, unsigned op, uint64_t came, uint
         if (isnan(b)) return came;
         return (op == OP_MAX) == (a > b) ? came : term;
     }
-    if (t->type == COLL_F32) {                    /* in float: the double's rounding would come first         */
+    if (t->type == COLL_F32) {                    /* in float: a double would round twice                     */
         const float x = (float)a, y = (float)b;
         return support_bits(t, (double)(op == OP_PROD ? x * y : x + y));
     }

@@ -1,12 +1,12 @@
-/* fake_world.h - where the ranks of a false NCCL meet: one piece of memory that threads and processes share, found through the
- * unique id, which names the process and the file.
+/* fake_world.h - the memory that the ranks of a fake NCCL share between threads and processes.  It is found by the unique id,
+ * which names the process and the file.
  *
- * Each rank has a seat.  When a launch (a group, or a call alone) is at the head of its stream, its operations are posted in the
- * seat.  Whoever comes last to a collective carries it out for all ranks; a send and its receive are carried out by whoever
- * comes second.  All of that happens under one lock, on the memory of all devices, which the processes map from one another.
+ * Each rank has a slot.  When a launch (a group, or a single call) reaches the head of its stream, its operations are posted in
+ * the slot.  The last rank to post a collective carries it out for all ranks; the second to post carries out a send and its
+ * receive.  All of that happens under one lock, on the memory of all devices, which the processes map from one another.
  *
- * What cannot go on any more - ranks in different calls, exchanges outside of a group - is noticed when the second of the two
- * posts, and ends the process with a sentence. */
+ * If an operation can never complete - ranks in different calls, exchanges outside of a group - the second of the two posts
+ * detects it, and ends the process with a sentence. */
 #ifndef FAKE_WORLD_H
 #define FAKE_WORLD_H
 
@@ -78,7 +78,7 @@ static void *map_of(int pid, int fd, size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The world of an id, mapped once in a process; NULL: its process is gone. */
+/* The world of an id, mapped once in a process; NULL: its process has ended. */
 static world *world_open(int pid, int fd)
 {
     place *p;
@@ -126,7 +126,7 @@ static void world_changed(world *w)
     syscall(SYS_futex, &w->turn, FUTEX_WAKE, SEATS_MOST * 2, NULL, NULL, 0);
 }
 
-/* A process that died with the lock has lost it. */
+/* If a process died with the lock, take the lock over. */
 static void world_lock(world *w)
 {
     const unsigned me = (unsigned)getpid();
@@ -229,9 +229,9 @@ static void must_agree(const post *a, int rank_a, const post *b, int rank_b)
               rank_b, call_names[b->call], b->count, b->type, b->op, b->root);
 }
 
-/* ---- >>a step: what can be done is done ---- */
+/* ---- >>a step: carry out what is complete ---- */
 
-/* All collectives to which everybody has come. */
+/* All collectives that all ranks have posted. */
 static bool do_collectives(world *w)
 {
     post *posts[SEATS_MOST];
@@ -239,7 +239,7 @@ static bool do_collectives(world *w)
 
     for (;; is_any = true) {
         uint64_t number = UINT64_MAX;
-        for (int r = 0; r < w->size; r++) {       /* the first one that somebody is in                        */
+        for (int r = 0; r < w->size; r++) {       /* the first one that any rank has posted                   */
             for (int i = 0; i < w->seats[r].posts; i++) {
                 const post *p = &w->seats[r].post[i];
                 if (!is_message(p->call) && !p->is_done && p->number < number) number = p->number;
@@ -258,7 +258,7 @@ static bool do_collectives(world *w)
     }
 }
 
-/* The other half of a message of rank `me`, among what its peer has posted. */
+/* The other half of a message of rank `me`, among the posts of its peer. */
 static post *half_of(world *w, int me, const post *p)
 {
     seat *s = &w->seats[p->root];
@@ -307,7 +307,8 @@ static void name_post(const world *w, int rank, const post *p, char *text, size_
              w->seats[rank].is_grouped ? " (in a group)" : "");
 }
 
-/* Launches of a rank follow one another, so two that lack something of each other never end; nor does one that lacks its own. */
+/* Launches of a rank run one after another.  If two of them each wait for an operation of the other, or one waits for its own,
+ * they never end. */
 static void must_go_on(world *w, int me)
 {
     char ours[120], theirs[120];
@@ -338,7 +339,7 @@ static void world_step(world *w, int me)
     if (is_any) world_changed(w);
 }
 
-/* Who is in what, for the sentence about a hang. */
+/* The operation of each rank, for the sentence about a hang. */
 static void world_tell(const world *w, char *text, size_t room)
 {
     size_t at = 0;
