@@ -113,7 +113,7 @@ while IFS= read -r line; do
     check "$command" "${shown:-$four}" "$(sh -c "$command" 2>&1 | sort)"
 done < simulated
 
-sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:meeting/p' "$top/docs/starting.md" \
+sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:address/p' "$top/docs/starting.md" \
     | sed 's/   *[a-z].*//' > by_hand
 cat > program.c << 'END'
 #define COLL_IMPLEMENTATION

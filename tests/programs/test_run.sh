@@ -131,10 +131,10 @@ check 'both outputs to one file: none torn' '16000 0' "$(($(wc -l < both.out))) 
     grep -cvE '^\[([0-3])\] line [0-9]+ of \1 end$' both.out)"
 
 # A terminal gets text, tabs and colours; a carriage return brings the prefix again; the rest is shown.
-escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nbell\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
+escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nBEL\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
 "$child" terminal "$run" -n 1 printf "$escapes" > terminal.out
 printf '[0] a\tb \303\274 \033[1;31mred\033[m\n[0] 10 %%\r[0] 20 %%\r\n' > terminal.want
-printf '[0] bell^G back^H ^[]0;title^G ^[[2J^[[5A \\xc2\\x9b \\x9b ^? \\xc3 end\n' >> terminal.want
+printf '[0] BEL^G back^H ^[]0;title^G ^[[2J^[[5A \\xc2\\x9b \\x9b ^? \\xc3 end\n' >> terminal.want
 check 'a terminal: what passes, and what is shown' "$(od -c terminal.want)" "$(od -c terminal.out)"
 check 'a terminal, --no-prefix: bytes as they are' "$(printf "$escapes" | od -c)" \
     "$("$child" terminal "$run" -n 1 --no-prefix printf "$escapes" | od -c)"
