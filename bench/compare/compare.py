@@ -52,7 +52,7 @@ class Paired:
         self.runner, self.sides, self.left_out = runner, (old, new), []
 
     def once(self, job, side, rnd):
-        """({cell: figure}, company), or None where it fails, which is told"""
+        """({cell: figure}, company), or None after printing why it failed"""
         status, out, err = self.runner.command([job.command(side.path(job.program, rnd % sides.PADS))], 300,
                                                dict(job.env, BENCH_OURS_ALONE='1'))
         found = job.read(out) if status == 0 else None

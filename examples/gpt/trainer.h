@@ -21,7 +21,7 @@
  *
  * That is all of data parallel training.  A page that does not have the whole model on a rank builds on gpt.h itself.
  *
- * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The
+ * It gives the exit code: 0; 1 after a failure, printed by gpt_failed; 2 from gpt_refuse, if the options are not possible.  The
  * same program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
  *
  * The mean loss of a step is known to no rank alone, and neither is the share of communication.  gpt_step gathers the numbers of
@@ -164,7 +164,7 @@ static inline void gpt_clock(gpt_trainer *t, int kind)
     t->clock = kind;
 }
 
-/* Remember that this went on from `begin_s` until now, where a timeline was asked for. */
+/* Record that this lasted from `begin_s` until now, if a timeline is requested. */
 static inline void gpt_note(gpt_trainer *t, const char *name, int step, int lane, double begin_s)
 {
     if (!t->events || t->event_count == GPT_MOST_EVENTS) return;
@@ -275,7 +275,7 @@ static inline int gpt_load(gpt_trainer *t)
 /* ---- >>batches: which sequences a step learns from, known to every rank without a message ---- */
 
 /* Where number `at` of 0 .. count - 1 comes in the order of this round: four rounds of a Feistel network on as many bits as it
- * takes, repeated while the number is too large.  A shuffle of which any part can be asked for. */
+ * takes, repeated while the number is too large.  A shuffle of which any part can be computed. */
 static inline int gpt_shuffled(int count, uint64_t seed, uint64_t round, int at)
 {
     int half = 1;
@@ -391,7 +391,7 @@ static inline void gpt_sum_times(const gpt_trainer *t, double *inside_s, double 
 static inline void gpt_progress(gpt_trainer *t, int step, double loss)
 {
     const double past_s = gpt_now_s() - t->began_s;
-    if (!t->request && !t->asked_count) gpt_sum_times(t, &t->inside_s, &t->all_s);       /* a page that asks nobody */
+    if (!t->request && !t->asked_count) gpt_sum_times(t, &t->inside_s, &t->all_s);       /* a page without requests */
     const double share = t->all_s > 0 ? 100 * t->inside_s / t->all_s : 0;
     const double letters = (double)(step + 1) * t->with->batch * t->shape.context;
     const bool is_last = step + 1 == t->with->steps;

@@ -59,7 +59,7 @@ class _Watcher:
             if at < 0:
                 break
             self.end(at, status)
-        if status != _abi.COLL_PENDING:                         # what is left was handed out elsewhere, or cannot be asked
+        if status != _abi.COLL_PENDING:                         # the rest was returned elsewhere, or cannot be queried
             for at, row in enumerate(self.waiting):
                 if row and (row[0]._handle is None or lib.coll_test(row[0]._handle) != _abi.COLL_PENDING):
                     self.end(at, None)

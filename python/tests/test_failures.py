@@ -23,7 +23,7 @@ def part(rank, size, folder, queue):
 
 
 def hears():
-    """Whoever is started behind an & has been told not to listen to Ctrl-C."""
+    """A process that a shell starts in the background ignores SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -60,7 +60,7 @@ class Failures(unittest.TestCase):
         return [self.started(text, **of_job(rank, ranks, self.folder, **settings)) for rank in range(ranks)]
 
     def test_killed_rank(self):
-        """All others get PeerError, which names it, within the bound; and those who are left go on.  Stopped is as dead."""
+        """All others get PeerError, which names it, within the bound; the survivors continue.  The same if it is stopped."""
         text = '''
 import coll, numpy, time
 comm = coll.init()

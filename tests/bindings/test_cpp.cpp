@@ -459,7 +459,7 @@ static void several(const coll::communicator &comm)
     check(results.size() == 5 && results[4] == std::vector<int>(2, 4 * size), comm, "wait_all");
 }
 
-// Prepared calls stay, whoever waits for them.
+// Prepared calls stay, whichever call waits for them.
 static void several_prepared(const coll::communicator &comm)
 {
     const int size = comm.size();
@@ -480,7 +480,7 @@ static void several_prepared(const coll::communicator &comm)
     }
 }
 
-// Whom a receive from anyone came from.
+// The source of a receive from any rank.
 static void receipts(const coll::communicator &comm)
 {
     const int rank = comm.rank(), size = comm.size();
@@ -615,7 +615,7 @@ void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 }
 
-// One that ends with an error is handed out, and its wait tells; an error of the call itself is told by the call.
+// A request that ends with an error is returned, and its wait throws; an error of the call itself is thrown by the call.
 static void several_wrong(coll::communicator &comm)
 {
     for (bool throws : { true, false }) {
@@ -655,7 +655,7 @@ static void entered_twice(coll::communicator &comm)
 
 static coll::communicator alone_here() { return coll::init([] { coll_config c{}; c.size = 1; return c; }()); }
 
-// What one rank throws ends spawn; the others find that it is gone.
+// If one rank throws, spawn ends; the others get COLL_ERR_PEER.
 static void first_exception()
 {
     std::string told;

@@ -213,7 +213,7 @@ static int process_of(const char *address, int first, int count, int lanes)
     return wrong;
 }
 
-/* A port at which nobody listens just now. */
+/* A port at which no process listens now. */
 static COLL__UNUSED int free_port(void)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -291,7 +291,7 @@ static bool is_refused(coll_comm *comm, int has, coll_status status, const char 
     return true;
 }
 
-/* Lists, blocks of different lengths, a named algorithm, groups by agreement, and those who are left. */
+/* Lists, blocks of different lengths, a named algorithm, groups by agreement, and surviving ranks. */
 static void forms(coll_comm *comm, number *x)
 {
     const coll_buffer buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
@@ -380,7 +380,7 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
     (void)plain;
 }
 
-/* Who has a key, or wants what takes one, is not let in without. */
+/* With a key, or an option that requires one, a rank is refused. */
 static COLL__UNUSED void keys(void)
 {
     const coll_config plain = { .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE };
