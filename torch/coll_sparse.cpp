@@ -1,6 +1,6 @@
 /* coll_sparse.cpp - the sum of sparse tensors (COO), as of the gradients of an embedding.
  *
- * Three calls, each of which needs what the one before has brought: what everybody's tensor is, all indices, all values.  Every
+ * Three calls, each of which needs the result of the one before: the sizes of all tensors, all indices, all values.  Every
  * rank then adds the same values in the order of the ranks, so that the bits are the same everywhere. */
 
 #include "coll_group.h"

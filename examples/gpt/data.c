@@ -7,7 +7,7 @@
  *
  * In each step the ranks share out the sequences of a batch; the last batch of a round may be smaller than the others, and
  * leave some ranks without any.  Each rank's gradient is that of its own sequences, scaled by the letters of the whole batch,
- * so the sum over the ranks is the gradient of the mean, whoever had how many.
+ * so the sum over the ranks is the gradient of the mean, however the sequences are divided.
  *
  * Backward makes the gradient from the last unit to the first.  It is cut into buckets of whole units, of --bucket KiB or more,
  * and as soon as a bucket is complete its sum is started (coll_restart of a prepared call), while backward goes on to the unit
@@ -15,7 +15,7 @@
  * are looked at (coll_test).  --timeline FILE shows it, and --overlap no does without.
  *
  * The weights are never sent: they start equal and stay so to the last bit, because a sum has the same bits on every rank.  With
- * COLL_DETERMINISTIC it has them on threads and processes alike. */
+ * COLL_DETERMINISTIC it has the same ones on threads and on processes. */
 #include "trainer.h"
 
 typedef struct queries { int bucket_kib, is_overlapped; } queries;

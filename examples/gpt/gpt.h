@@ -41,7 +41,7 @@
 /* The sizes of a model.  width = heads * head size. */
 typedef struct gpt_shape { int vocabulary, layers, width, heads, context; } gpt_shape;
 
-/* ---- >>chance: a function of seed, stream and place, not a state, so that nobody can be ahead of anybody ---- */
+/* ---- >>random: a function of seed, stream and index, without a state, so that no rank can be ahead of another ---- */
 
 /* The finalizer of splitmix64: every bit of the result depends on every bit of x. */
 static inline uint64_t gpt_mix(uint64_t x)
@@ -532,7 +532,7 @@ static inline double gpt_learn(const gpt_shape *s, const float *w, float *g, con
     return loss;
 }
 
-/* ---- >>optimizer: Adam, element by element, so that any range may be somebody's ---- */
+/* ---- >>optimizer: Adam, element by element, so that a rank may own any range ---- */
 
 /* `step` counts from 0; m and v begin as zeros. */
 static inline void gpt_adam(float *w, const float *g, float *m, float *v, size_t count, float rate, int step)

@@ -11,8 +11,8 @@
  *
  * f16 has no numbers below 6e-8 and none above 65504, and gradients get lost at its lower end.  So the loss is multiplied by a
  * scale, and the gradient divided by it again before it is used.  The scale is as large as it can be: it doubles after
- * --growth good steps, and halves when the sum has an infinity, and that step is dropped.  Whether it has is a question to
- * all ranks, and is answered without a message: COLL_DETECT_OVERFLOW counts calls whose result has an infinity or a NaN
+ * --growth good steps, and halves when the sum has an infinity, and that step is dropped.  All ranks
+ * know without a message whether it has: COLL_DETECT_OVERFLOW counts calls whose result has an infinity or a NaN
  * (coll_overflows), the result is the same on every rank, and so is the answer.  bf16 reaches as far as f32 and needs no scale.
  * */
 #include "trainer.h"

@@ -1,4 +1,4 @@
-/* naive.c - ways to sum gradients that everybody writes first, beside the library's.
+/* naive.c - the usual first ways to sum gradients, compared with the library.
  *
  *     build/release/coll-run -n 4 build/release/gpt/naive --way master
  *     build/release/coll-run -n 4 build/release/gpt/naive --way ring

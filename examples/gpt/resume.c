@@ -1,4 +1,4 @@
-/* resume.c - checkpoints: stop and go on, with another number of ranks, or with those who are left after one has died.
+/* resume.c - checkpoints: stop and continue, with another number of ranks, or with the survivors after one has died.
  *
  *     resume -t 4 --checkpoint run.ckpt --stop 300                 300 steps, and their state in a file
  *     coll-run -n 3 resume --checkpoint run.ckpt                   the rest, on three processes
@@ -12,9 +12,9 @@
  * that is taken up again sees the batches that it would have seen: on as many ranks it ends with the same bits, on another
  * number with the same loss up to rounding.
  *
- * A rank that dies is COLL_ERR_PEER on all others, in whatever call they are or come to next.  coll_shrink gives them a
- * communicator of those who are left; one of them reads the last checkpoint, a broadcast hands it to all, and the batches are
- * shared out among fewer.  The losses on their way at that moment are lost, and come again. */
+ * If a rank dies, the current or next call of all others returns COLL_ERR_PEER.  coll_shrink makes a communicator of the
+ * survivors; one of them reads the last checkpoint, a broadcast sends it to all, and the batches are divided among
+ * fewer ranks.  The losses in flight at that moment are lost, and computed again. */
 #include "trainer.h"
 
 #include <signal.h>
@@ -146,7 +146,7 @@ static coll_status keep(learner *l)
     return status;
 }
 
-/* Those who are left come together and go back to the last checkpoint.  Gives an exit code. */
+/* The survivors go back to the last checkpoint.  Returns an exit code. */
 static int recover(learner *l)
 {
     gpt_trainer *const t = l->t;

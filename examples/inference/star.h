@@ -46,7 +46,7 @@ static inline void star_close(star *s)
     s->size = 0;
 }
 
-/* Where rank 0 listens, as all are told: its host is that of COLL_ADDR, or this one. */
+/* Where rank 0 listens, sent to all: its host is that of COLL_ADDR, or this one. */
 static inline bool star_listen(int *fd, struct sockaddr_in *address)
 {
     const char *const given = getenv("COLL_ADDR");

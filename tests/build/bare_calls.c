@@ -10,7 +10,7 @@ enum { LONGEST = 150, MOST = 4 };                 /* elements: ten pieces; ranks
 typedef struct job {
     int32_t  i[LONGEST], j[LONGEST * MOST];
     float    x[LONGEST], y[LONGEST * MOST];
-    uint32_t hash;                                /* of what all ranks have alike                             */
+    uint32_t hash;                                /* of the results that are the same on all ranks            */
     int      wrong;                               /* the line of the first that is wrong, 0: none             */
 } job;
 

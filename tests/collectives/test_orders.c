@@ -59,7 +59,7 @@ static int all_then_wait(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* Waits in between, but nobody waits for call i before it has restarted calls 0 to i: windows of each rank's own width, inside
+/* Waits in between, but no rank waits for call i before it has restarted calls 0 to i: windows of each rank's own width, inside
  * which the restarts go backwards. */
 static int in_one_order(coll_comm *comm, void *arg)
 {

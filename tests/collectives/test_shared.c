@@ -104,7 +104,7 @@ static int worker(coll_comm *comm, void *arg)
     return wrong;
 }
 
-/* ---- >>door: one communicator, several threads, one at a time ---- */
+/* ---- >>lock: one communicator, several threads, one at a time ---- */
 
 static atomic_int inside, overlaps, entered, refused, others;
 
@@ -140,7 +140,7 @@ static void *crowd_main(void *arg)
         const coll_status status = coll_progress(c->comm);
         atomic_fetch_add(status == COLL_OK ? &entered : status == COLL_ERR_ARGUMENT ? &refused : &others, 1);
         if (c->by_turns) atomic_fetch_add(c->turn, 1);
-        else if (c->number == 0 && i % 16 == 0) sched_yield();      /* the others find the door open, too     */
+        else if (c->number == 0 && i % 16 == 0) sched_yield();      /* the others get the lock, too           */
     }
     return NULL;
 }

@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 END
 compile mute.c
 for arguments in "" "spawn"; do
-    check "a start that nobody looks at: one line${arguments:+, $arguments}" '1 1' \
+    check "a start without a terminal: one line${arguments:+, $arguments}" '1 1' \
         "$(COLL_RANK=1 ./mute $arguments 2> out; grep -c . out) $(grep -c '^coll: COLL_RANK=1 is set' out)"
 done
 

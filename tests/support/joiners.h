@@ -1,5 +1,5 @@
-/* joiners.h - ranks that are threads which call coll_init, and journals of what is said on their logs: for tests of who meets
- * whom, and of what each is told.  Used after coll.h, check.h, support.h and cases.h. */
+/* joiners.h - ranks that are threads which call coll_init, and records of their logs: for tests of which ranks connect, and of
+ * their errors.  Used after coll.h, check.h, support.h and cases.h. */
 #ifndef JOINERS_H
 #define JOINERS_H
 

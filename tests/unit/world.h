@@ -16,7 +16,7 @@
 #include <string.h>
 #include "../../coll.h"
 #include "../../core/base/coll_parts.h"
-#if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then there are algorithms that nobody asks for */
+#if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then some algorithms are not used */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #include "../../core/algorithms/coll_round.h"
