@@ -377,7 +377,7 @@ INLINE void by_mail(void *context, long i, bench_collective collective)
     take(me, collective, root, boxes);
 }
 
-/* ---- >>the door ---- */
+/* ---- >>public functions ---- */
 
 #if defined(__SSE2__)
 #define OPS(name, collective)                                                                       \

@@ -697,14 +697,14 @@ static void failures()
     check(peers == 6 && sizes == std::vector<int>(3, 3), alone, "a rank is killed, and the others go on");
 
     config = {};
-    config.transport = "pigeons";
+    config.transport = "nosuch";
     coll::error why;
     coll::init(config, &why);
-    check(why.status() == COLL_ERR_ARGUMENT && std::strstr(why.what(), "pigeons"), alone, "init says why not");
+    check(why.status() == COLL_ERR_ARGUMENT && std::strstr(why.what(), "nosuch"), alone, "init says why not");
     coll::spawn(2, [](coll::communicator &comm) { comm.barrier(); }, config, &why);
-    check(why && std::strstr(why.what(), "pigeons"), alone, "spawn says why not");
+    check(why && std::strstr(why.what(), "nosuch"), alone, "spawn says why not");
     bool is_told = false;
-    try { coll::init(config); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "pigeons"); }
+    try { coll::init(config); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "nosuch"); }
     check(is_told, alone, "init throws");
 }
 #endif

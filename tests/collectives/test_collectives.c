@@ -795,7 +795,7 @@ static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const te
 static void run_patterns(test_rank *r)
 {
     run_pattern(r, "waiting for nothing", pattern_nothing);
-    run_pattern(r, "messages to oneself", pattern_self);
+    run_pattern(r, "messages to itself", pattern_self);
     run_pattern(r, "short blocking sends round the ring", pattern_order);
     run_pattern(r, "everyone to everyone, tags reversed", pattern_exchange);
     run_pattern(r, "receives posted first", pattern_posted);
