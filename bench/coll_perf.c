@@ -718,7 +718,7 @@ static bool is_available(bench *b, const collective *c, coll_type type, coll_op 
     return false;
 }
 
-/* All sizes of one collective, type, operation and root, with memcpy beside them where asked for. */
+/* All sizes of one collective, type, operation and root, with memcpy beside them on request. */
 static bool run_sizes(bench *b, const collective *c, coll_type type, coll_op op, int root, bool with_copy)
 {
     size_t last = SIZE_MAX;                       /* small sizes may be equal: one element at least           */

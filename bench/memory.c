@@ -2,7 +2,7 @@
  *
  *     make memory                                    prints the table of docs/size.md
  *
- * Bytes are those that the library asks its allocator for, its own records of each block included; of ranks that are threads the
+ * Bytes are those that the library allocates, its own records of each block included; of ranks that are threads the
  * sum of all, divided.  Not counted is what does not come from coll_config.allocator (core/contract/coll_memory.h). */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"

@@ -137,7 +137,7 @@ typedef union parameters { network dense; convnet conv; float all[PARAMETERS]; }
 _Static_assert(sizeof(convnet) <= sizeof(network), "the vector has room for either");
 
 /* One rank's view of the training.  order[0 .. train_count) are the digits to learn from, shuffled
- * anew in each epoch, and order[train_count .. count) those to be tested on, which never change. */
+ * again in each epoch, and order[train_count .. count) those to be tested on, which never change. */
 typedef struct trainer {
     coll_comm     *comm;
     const options *with;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Which part of the library uses which: every layer uses only what it may.
-#   usage: layers.sh            exits with 1 and says what is wrong; what stands in tests/layers.allow is let through, and is
+#   usage: layers.sh            exits with 1 and says what is wrong; exceptions are listed in tests/layers.allow, and are
 #                               wrong itself when it has no cause any more: the list only shrinks
 #          layers.sh planted    the same for a copy with a fault of each sort, which must all be found
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every test, in the forms that prove something: with address and undefined-behaviour sanitizers, with the thread sanitizer,
+# Every test, in the forms that prove something: with address and undefined-behavior sanitizers, with the thread sanitizer,
 # from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
 #   usage: run_all.sh [TIER... | SUITE...]       COLL_TEST_SEED=... replays a seed
 #

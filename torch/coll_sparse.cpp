@@ -72,7 +72,7 @@ static at::Tensor gathers(Work &work, const Sum &sum, const at::Tensor &mine, at
     return place;
 }
 
-/* All ranks see the same, and say the same; the group goes on. */
+/* All ranks find the same error and report it; the group continues. */
 static void look_at_headers(const Sum &sum)
 {
     for (size_t r = 1; r < sum.headers.size(); r++)

@@ -1,6 +1,6 @@
 """Common code of the comparisons of bench/: running programs and collecting their lines, medians, tables, results.
 
-A program prints lines of nine columns, as timing.h tells.  A ratio is formed in the program, between neighbours; one to a peer,
+A program prints lines of nine columns, as timing.h tells.  A ratio is formed in the program, between neighbors; one to a peer,
 which is a program of its own, is formed here, between runs of the same round."""
 import collections, os, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time
 

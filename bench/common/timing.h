@@ -256,7 +256,7 @@ static void bench_pace(const bench_team *team, bench_contender *c, int contender
     c->is_long = one > long_s;
 }
 
-/* Measure `n` contenders by turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
+/* Measure `n` contenders in turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
  * are where bench_slowest finds them, until the next call. */
 BENCH_UNUSED static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
 {

@@ -64,7 +64,7 @@ class Paired:
         return None
 
     def measure(self, todo, rounds):
-        """{cell: Figures}; old first and new first by turns, from job to job and from round to round"""
+        """{cell: Figures}; old first and new first in turns, from job to job and from round to round"""
         figures, began, failed = collections.defaultdict(Figures), time.monotonic(), set()
         for rnd in range(rounds):
             for k, job in enumerate(todo):

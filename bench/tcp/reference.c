@@ -31,7 +31,7 @@ struct reference {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* What a call of the socket has moved; that it would have to wait is nothing, and whatever else goes wrong is the end. */
+/* The bytes that a socket call moved; 0 if it would block; any other error ends the program. */
 static size_t moved(ssize_t result)
 {
     if (result > 0) return (size_t)result;

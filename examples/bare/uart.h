@@ -12,7 +12,7 @@
  * Each channel of a line has one piece in flight.  A piece without a receive is not acknowledged, and is requested again when the
  * receive starts.  So channels never block each other, and nothing is buffered.
  *
- * The board defines what stands below under "the board"; this file knows no registers.  The contract of a transport is in
+ * The board defines the functions below under "the board"; this file uses no registers.  The contract of a transport is in
  * core/contract/coll_transport.h. */
 #ifndef UART_H
 #define UART_H
@@ -280,7 +280,7 @@ static void uart_speak(uart_world *w, int at)
     }
 }
 
-/* Is anything on its way out? */
+/* Is an outgoing piece in flight? */
 static bool uart_is_busy(const uart_world *w)
 {
     for (int i = 0; i < w->size - 1; i++) if (w->line[i].out_count > 0) return true;

@@ -2,7 +2,7 @@
  *
  *     resume -t 4 --checkpoint run.ckpt --stop 300                 300 steps, and their state in a file
  *     coll-run -n 3 resume --checkpoint run.ckpt                   the rest, on three processes
- *     resume -t 4 --checkpoint run.ckpt --kill-rank 2 --kill-step 150       rank 2 leaves in the middle; the others go on
+ *     resume -t 4 --checkpoint run.ckpt --kill-rank 2 --kill-step 150       rank 2 ends in the middle; the others continue
  *     coll-run --survive -n 4 resume --checkpoint run.ckpt --kill-rank 2 --kill-step 150
  *
  * (In the last one the process kills itself with SIGKILL; without --survive coll-run would then end the others.)
@@ -21,7 +21,7 @@
 
 typedef struct queries { const char *path; int interval, stop, kill_rank, kill_step; } queries;
 
-/* What stands before the weights and the two moments.  No byte of it is padding, for two are compared as they are. */
+/* The header before the weights and the two moments.  It has no padding, because two headers are compared byte by byte. */
 typedef struct head {
     char magic[8];
     gpt_shape shape;

@@ -1,4 +1,4 @@
-/* server.c - a parameter server: workers that do not wait for one another.
+/* server.c - a parameter server: workers that do not wait for each other.
  *
  *     build/release/gpt/server -t 4                               rank 0 serves, three ranks work
  *     build/release/coll-run -n 4 build/release/gpt/server --stale 8
@@ -25,7 +25,7 @@ typedef struct server {
     float *message;                  /* a gradient, and behind it the loss              */
     int *since;                      /* of each worker: the step at which it got its weights; -1: idle */
     int handed, taken, out;          /* batches handed out, gradients applied, between the two */
-    int worst, none, finished;       /* the stalest gradient; steps with none stale; workers that have been told to end */
+    int worst, none, finished;       /* the stalest gradient; steps with none stale; workers that were sent the end     */
     double stale;                    /* sum over all gradients                          */
 } server;
 

@@ -1,4 +1,4 @@
-"""await for requests: an event loop watches the descriptor of coll_fd, and one call asks which requests have ended.
+"""await for requests: an event loop watches the descriptor of coll_fd, and one call returns the requests that have ended.
 
 Where nothing moves by itself (between threads, and with COLL_BACKGROUND=off) there is no descriptor, and the loop looks again
 after a millisecond."""

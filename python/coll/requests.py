@@ -78,7 +78,7 @@ class Request:
         return self._is_over()
 
     def free(self) -> None:
-        """Let go of it.  One that still runs goes on by itself: the communicator keeps its arrays until it is over."""
+        """Free it.  An operation that still runs continues: the communicator keeps its arrays until it ends."""
         handle, self._handle = self._handle, None
         if handle is None:
             return

@@ -95,7 +95,7 @@ except coll.PeerError as error:
                 jobs[1].kill()
 
     def interrupted(self, text, **settings):
-        """Rank 0 of two waits for ever, until Ctrl-C."""
+        """Rank 0 of two waits forever, until Ctrl-C."""
         jobs = self.job(text, 2, **settings)
         for job in jobs:
             self.assertEqual(job.stdout.readline(), 'there\n')

@@ -284,7 +284,7 @@ template <class T> static void neighbors_and_messages(const coll::communicator &
     const int rank = comm.rank(), size = comm.size(), next = (rank + 1) % size, before = (rank + size - 1) % size;
     const std::vector<T> x = mine<T>(rank, count), theirs = mine<T>(before, count), behind = mine<T>(next, count);
 
-    // A ring in which everyone has two neighbours, before and behind.
+    // A ring in which everyone has two neighbors, before and behind.
     comm.neighbors(std::array<int, 2>{ { before, next } }, std::array<int, 2>{ { next, before } });
     std::vector<T> both = theirs, apart = theirs, two = x;
     both.insert(both.end(), behind.begin(), behind.end());

@@ -59,7 +59,7 @@ static bool is_largest(const float *x, int size, size_t count)
     return true;
 }
 
-/* COLL_DETERMINISTIC: neighbours first, then pairs of pairs. */
+/* COLL_DETERMINISTIC: neighbors first, then pairs of pairs. */
 static bool is_tree_sum(const float *x, int size, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_linking.sh - a program is linked with -pthread alone, whatever is installed: liburing is loaded when TCP wants it, and
+# test_linking.sh - a program is linked with -pthread alone, whatever is installed: liburing is loaded when TCP needs it, and
 # where it cannot be, TCP runs on poll and coll_explain says why.  Two processes of a small program meet for each case.
 #   CC: the compiler.  Needs readelf; without <liburing.h> the cases with it are left out.
 cd "$(dirname "$0")/../.." || exit 1

@@ -92,7 +92,7 @@ try() { # compiler name flags...
     else ok "$name: $(tail -n 1 "$dir/log")"; fi
 }
 
-draw() { # number what: gcc or clang, a list, or a set of flags that do not contradict one another; the number's own
+draw() { # number what: gcc or clang, a list, or a set of flags that do not contradict each other; the number's own
     awk -v seed="$seed" -v number="$1" -v what="$2" -v switches="$switches" '
         function some(words, least,    all, n, i, list) {
             n = split(words, all, " ")

@@ -157,7 +157,7 @@ static int derived(coll_comm *comm, void *arg)
     return !are_done;
 }
 
-/* Messages round the ring, short and long; the receiver asks first. */
+/* Messages round the ring, short and long; receives are started first. */
 static int messages(coll_comm *comm, void *arg)
 {
     const int size = coll_size(comm), next = (coll_rank(comm) + 1) % size, prev = (coll_rank(comm) + size - 1) % size;

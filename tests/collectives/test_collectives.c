@@ -717,7 +717,7 @@ static bool pattern_order(const test_rank *r)
     return good;
 }
 
-/* Receives are posted before their messages, in the reverse order of the sends; collectives go on in between. */
+/* Receives are posted before their messages, in the reverse order of the sends; collectives run in between. */
 static bool pattern_posted(const test_rank *r)
 {
     enum { MESSAGES = 6 };

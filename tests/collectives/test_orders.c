@@ -3,7 +3,7 @@
  *     restarts first, then waits        each rank in any order of both: it always ends
  *     a wait between two restarts       ends if there is an order of all those calls that every rank keeps to, where a rank keeps
  *                                       to it that waits for no call before it has restarted all that come sooner; else a
- *                                       circle of ranks may wait for one another, and a time limit ends it */
+ *                                       circle of ranks may wait for each other, and a time limit ends it */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 

@@ -1,5 +1,5 @@
 /* test_packets.c - blocks whose length only their two ends know: lengths around the room of a packet, in every world, by every
- * algorithm and radix; ranks that disagree on a length; packets that have been changed on their way; and what it takes, by the
+ * algorithm and radix; ranks that disagree on a length; packets that have been changed in flight; and what it takes, by the
  * simulator's clock.
  *
  *     test_packets [WORLD,...] [SIZE] */
@@ -164,7 +164,7 @@ static int check_kind(coll_comm *comm, coll_kind kind, const char *name, int roo
     return status;
 }
 
-/* The first kind in place: what goes to a rank is as long as what comes from it, and lies where that is to be. */
+/* The first kind in place: the block to a rank is as long as the block from it, and in the same place. */
 static int check_in_place(coll_comm *comm, const char *name, unsigned seed)
 {
     job j = { .call = { .kind = COLL_ALLTOALLV, .algorithm = name }, .rank = coll_rank(comm), .size = coll_size(comm),
@@ -257,7 +257,7 @@ static void test_quarrels(int size)
         }
 }
 
-/* ---- >>packets that have been changed on their way ---- */
+/* ---- >>packets that have been changed in flight ---- */
 
 static struct tampering { int message, at; unsigned char bits; } tampering;      /* which message, which byte of it          */
 

@@ -72,7 +72,7 @@ static bool is_per_rank(coll_kind kind)
         || kind == COLL_SCATTER;
 }
 
-/* Neighbours: to the next rank and the third one, from the same on the other side; in small worlds also itself, and one rank
+/* Neighbors: to the next rank and the third one, from the same on the other side; in small worlds also itself, and one rank
  * twice. */
 enum { EDGES = 2 };
 static int edge_to(int rank, int j) { return form_mod(rank + 1 + 2 * j, now.size); }

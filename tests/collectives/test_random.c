@@ -63,7 +63,7 @@ typedef struct task {
     int           line, step;
 } task;
 
-/* A communicator, as one of its ranks sees it; a line can be several groups that know nothing of one another. */
+/* A communicator, as one of its ranks sees it; a line can be several groups that know nothing of each other. */
 typedef struct line {
     bool        exists;                           /* on any rank                                              */
     coll_comm  *comm;                             /* NULL: this rank is in none of its groups                 */
@@ -783,7 +783,7 @@ static void host_step(actor *a, int of_line)
     int32_t sum = 1;
     int me = -1;
 
-    if (!from->comm || model_is_gpu(world)) return;             /* the sum below lies here                  */
+    if (!from->comm || model_is_gpu(world)) return;             /* the sum below is in host memory          */
     const coll_status split = coll_split_host(from->comm, &host);
     if (split) {
         fail_call(a, from, "coll_split_host", split);
@@ -855,7 +855,7 @@ static void graph_step(actor *a, int of_line)
 
     if (!l->comm) return;
     say(a, "coll_neighbors");
-    for (int i = 0; i < PREPARED_MOST; i++) {     /* a prepared call is planned for the neighbours it was made with */
+    for (int i = 0; i < PREPARED_MOST; i++) {     /* a prepared call is planned for the neighbors it was made with */
         const task *t = a->prepared[i];
         if (t && t->line == of_line && model_kind_of(t->part.c.kind)->is_neighbor) prepared_discard(a, i);
     }

@@ -1,5 +1,5 @@
 /* test_shared.c - communicators of one coll_init used from several threads at once: each thread gets its results, none waits
- * for ever for another, and an operation of one's own runs on the thread that asked for it. And one communicator from
+ * forever for another, and a user-defined operation runs on the thread that called. And one communicator from
  * several: never are two inside.
  *
  *     test_shared [WORLD]           COLL_TEST_SCALE=0.1: a tenth of the calls */

@@ -1,4 +1,4 @@
-/* test_stacks.c - how much stack a rank needs: every call, in threads whose stacks are painted before, and looked at afterwards.
+/* test_stacks.c - how much stack a rank needs: every call, in threads whose stacks are painted before, and checked afterwards.
  *
  *     test_stacks                          what each world has needed */
 #define _DEFAULT_SOURCE 1

@@ -27,7 +27,7 @@ built() { # source program flags...
         -o "$program" -pthread
 }
 
-# ---- sockets.md: the adapter carries what an engine asks of it
+# ---- sockets.md: the adapter does what an engine requires
 {
     printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n'
     pieces sockets.md

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_readme.sh - what README.md, the pages of docs/ and the manual in coll.h show is compiled and run as it stands there: the
+# test_readme.sh - what README.md, the pages of docs/ and the manual in coll.h show is compiled and run unchanged: the
 # programs, the pieces, the commands of the simulator and of coll-run, and what a program says that cannot start.  The longer
 # programs of docs/ are in test_pages.sh.
 #

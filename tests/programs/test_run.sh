@@ -52,7 +52,7 @@ PMI_SIZE=9 SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=9 COLL_WORLD_SIZE=9 COLL_RANK=9 C
 MASTERS=kept SLURM_JOB_ID=kept OMP_NUM_THREADS=7 \
     "$run" -n 3 --env GIVEN=first --env GIVEN=a=b sh -c 'env > env.$COLL_RANK'
 check 'environment: exit status' 0 $?
-if [ $failed -gt 0 ]; then                  # some tests below would wait for ever
+if [ $failed -gt 0 ]; then                  # some tests below would wait forever
     echo "$passed passed, $failed failed"
     exit 1
 fi

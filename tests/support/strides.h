@@ -147,7 +147,7 @@ static void compare(coll_comm *comm, uint64_t seed, const buffers *b)
 
 /* ---- >>what programs do ---- */
 
-/* A matrix that is spread by rows becomes one that is spread by columns, and back; and a result lies beside its input. */
+/* A matrix that is spread by rows becomes one that is spread by columns, and back; and a result is beside its input. */
 static void transpose(coll_comm *comm)
 {
     enum { ROWS = 3, COLUMNS = 2 };               /* of each rank                                             */

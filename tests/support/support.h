@@ -176,7 +176,7 @@ typedef struct support_memory {
     void  (*free)(void *twin);
     void  (*push)(void *twin, const void *from, size_t length);
     void  (*pull)(void *to, const void *twin, size_t length);
-    void *(*find)(const void *pointer);           /* gives what lies in no block back                         */
+    void *(*find)(const void *pointer);           /* returns pointers in no block unchanged                   */
 } support_memory;
 
 static const support_memory *support_elsewhere;   /* NULL: calls work on the blocks themselves                */
@@ -226,7 +226,7 @@ SUPPORT void support_seal(support_buffer *buffer)
     support_guard(buffer, true);
 }
 
-/* The data can be looked at. */
+/* The data can be read. */
 SUPPORT void support_fetch(const support_buffer *buffer)
 {
     support_guard(buffer, false);
@@ -389,7 +389,7 @@ SUPPORT int support_run_machine(const char *machine, int size, int (*worker)(col
 }
 
 /* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base gives time
- * limits, the log hook and whatever else is not the world's own business; NULL: nothing. */
+ * limits, the log hook and other settings that the world does not set; NULL: none. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {

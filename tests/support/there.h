@@ -11,7 +11,7 @@
 
 #define THERE static __attribute__((unused))
 
-/* Is a switch set?  Then its name stands for something else. */
+/* Is a switch set?  Then its name expands to something else. */
 #define THERE_TEXT(...) #__VA_ARGS__
 #define THERE_SET(name) (*THERE_TEXT(name) != 'C')
 

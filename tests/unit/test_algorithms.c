@@ -108,7 +108,7 @@ static void test_large_worlds(void)
     }
 }
 
-/* ---- >>neighbours ---- */
+/* ---- >>neighbors ---- */
 
 enum { EDGES_MOST = 64 };
 
@@ -236,7 +236,7 @@ static void test_clock(bool is_printing)
         const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
         const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
         const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
-        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for one another */
+        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for each other */
         double least = 1e9, most = 0;
         if (is_neighbor(a->kind)) continue;
         for (int size = 2; size <= 40; size += size < 10 ? 1 : 9)

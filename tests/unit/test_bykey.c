@@ -292,7 +292,7 @@ static double work_of_many(many_order order, int size, int count)
     return (double)m.steps;
 }
 
-/* The simulator sorts what is on its way: its work grows a little faster.  What grew with the square would be sixteen times. */
+/* The simulator sorts what is in flight: its work grows a little faster.  What grew with the square would be sixteen times. */
 static void test_many(void)
 {
     const int count = (int)(5000 * support_scale()) + 100;

@@ -522,7 +522,7 @@ static const draw draws[] = {
 
 static double clamped(double x, double most) { return x > most ? most : x < -most ? -most : x; }
 
-/* The result of an element by the manual: drawn by each rank on its way to a wire of another type, summed as the tree of the
+/* The result of an element by the manual: rounded at random by each rank to a wire of another type, summed as the tree of the
  * ranks, drawn once more at the end. */
 static uint64_t expected_draw(const draw *d, const double *brought, uint64_t seed, size_t index)
 {

@@ -1,4 +1,4 @@
-/* test_tuning - what coll-check writes into a tuning file: which hosts have faster links, and which are far from one another.
+/* test_tuning - what coll-check writes into a tuning file: which hosts have faster links, and which are far from each other.
  * First decided from matrices, of machines of all sorts; then measured by coll-check itself on simulated machines.  The library
  * reads each file, and says the same.  That real hosts are measured is for test_run.sh.
  *     COLL_TEST_SEED=... replays a seed */

@@ -55,7 +55,7 @@ typedef struct world {
     int size, root, radix, blocks;
     layout layout;
     const int *order;
-    const coll__graph *graphs;                    /* of all ranks, for neighbour operations                   */
+    const coll__graph *graphs;                    /* of all ranks, for neighbor operations                    */
     int slots;                                    /* room in WORK and in PART                                 */
     int rounds;                                   /* the number of the round; in the end how many there were  */
     char wrong[240];                              /* the first thing found wrong, "": none                    */

@@ -74,7 +74,7 @@ class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     def _test_accumulate_gradients_no_sync(self, *words, **settings):
-        """It asks BACKEND in which memory the model is to be, and knows the names of torch's own alone."""
+        """It derives the memory of the model from BACKEND, and knows only the names of torch's own back ends."""
         backend, tests.BACKEND = tests.BACKEND, "gloo"
         super()._test_accumulate_gradients_no_sync(*words, **settings)
         tests.BACKEND = backend

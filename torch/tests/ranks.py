@@ -298,7 +298,7 @@ def test_sparse_among_others():
 
 
 def test_sparse_that_do_not_match():
-    """All ranks say the same, and the group goes on."""
+    """All ranks report the same error, and the group continues."""
     odd = rank() == size() - 1
     for other, word in ((torch.sparse_coo_tensor([[0]], [1.0], (4,)), "[4] of Float"),
                         (torch.sparse_coo_tensor([[0]], [1], (3,)), "[3] of Long"),

@@ -281,7 +281,7 @@ impl Comm {
     }
 }
 
-/// A message on its way here.
+/// A message that is being received.
 #[must_use = "a receive that is dropped waits"]
 pub struct Receive<'c, T: Element>(Request<'c, T>);
 

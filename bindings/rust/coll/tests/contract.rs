@@ -448,7 +448,7 @@ fn all_of<T: Model>(comm: &Comm, name: &str) {
     }
 }
 
-/// Mistakes are refused before a byte moves: the ranks go on with the next call.
+/// Mistakes are refused before a byte is sent: the ranks continue with the next call.
 fn mistakes(comm: &Comm) {
     let (size, t) = (comm.size(), Trial { comm, what: "a mistake".into() });
     let (x, mut y) = (vec![1i32; 3 * size + 1], vec![0i32; 3 * size + 2]);
