@@ -65,7 +65,7 @@ demo:            ## train a small transformer on 1 rank, 4 threads, 4 processes 
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-demo
 
-check:           ## an answer for who changes something: 2 minutes on two processors
+check:           ## the main tests: 2 minutes on two processors
 	@CC="$(CC)" sh tests/run_all.sh check
 
 test:            ## prove the whole: 10 minutes on two processors; as root it installs what it uses, and lists that first
@@ -116,7 +116,7 @@ SETTLED = $(patsubst packages/%.in,$(BUILD)/%,$(wildcard packages/*.in))
 lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.3, which shows what begins with coll_ and nothing else
 man: $(PAGES) $(BUILD)/man/functions/coll_init.3 ## man pages: the manual in coll.h, each function, and --help of the tools
 
-# One object for both, so that a shared library of somebody else's may have it within.
+# One object for both, so that another shared library may contain it.
 $(BUILD)/libcoll.o: coll.c $(HEADER)
 	@mkdir -p $(@D)
 	$(COMPILE) -fPIC -c $< -o $@

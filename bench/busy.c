@@ -162,7 +162,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rank 0 names the last repetition before it takes part in it, so that all others know of it afterwards. */
+/* Rank 0 writes the number of the last repetition before it starts it, so that all others have it afterwards. */
 static void measure(rank_state *me, double us, size_t bytes)
 {
     const bench *const b = me->b;

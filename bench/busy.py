@@ -45,7 +45,7 @@ def table(args, ranks, count):
     for side in (s for s in args.sides if s != 'sockets'):
         columns += [(side, args.program, side)] + [(f'{name} {side}', path, side) for name, path in args.also]
     rounds = []
-    for _ in range(args.rounds):                  # the scheduler places new neighbors anew
+    for _ in range(args.rounds):                  # the scheduler places new neighbors again
         with neighbors(args.program, count):
             rounds.append({name: measure(args, program, side, ranks) for name, program, side in columns})
     print(f'{ranks} ranks beside {count} that compute, us\n{"computing":>9}{"bytes":>8}' + ''.join(

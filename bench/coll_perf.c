@@ -681,7 +681,7 @@ static void print_copy(const bench *b, const test *t, const figures *f)
     fputs("}\n", b->json);
 }
 
-/* ---- >>run: all that was asked for ---- */
+/* ---- >>run: all that the options name ---- */
 
 /* One form of a test: check it, then time it over zeros, which stay zeros however often they are reduced. */
 static bool run_form(bench *b, const test *t, figures *f)
@@ -719,10 +719,10 @@ static bool is_available(bench *b, const collective *c, coll_type type, coll_op 
     return false;
 }
 
-/* All sizes of one collective, type, operation and root, with memcpy beside them where asked for. */
+/* All sizes of one collective, type, operation and root, with memcpy beside them on request. */
 static bool run_sizes(bench *b, const collective *c, coll_type type, coll_op op, int root, bool with_copy)
 {
-    size_t last = SIZE_MAX;                       /* small sizes may come out alike: one element at least     */
+    size_t last = SIZE_MAX;                       /* small sizes may be equal: one element at least           */
 
     if (!is_available(b, c, type, op)) return !b->has_failed;
     for (size_t bytes = b->o->least; bytes <= b->o->most; bytes = next_size(b->o, bytes)) {

@@ -96,7 +96,7 @@ static struct {
 
 static coll_status play(stage *s, coll_comm *comm)
 {
-    /* All ranks share the memory, for nobody looks at the results. */
+    /* All ranks share the memory, because the results are not read. */
     coll_call call = { .kind = run.kind, .send = run.input, .recv = run.result, .count = run.count,
                        .type = run.is_exact ? COLL_I32 : COLL_F32, .op = COLL_SUM, .algorithm = run.algorithm[s->played] };
     size_t *counts = NULL;

@@ -5,7 +5,7 @@
  *     coll-run -n 32 --no-prefix coll_uneven -r 15              32 processes over TCP; the median of 15 turns, with the quartiles
  *     coll_uneven -n 32 -b 64,4K                                threads; straight and in packets, by messages
  *
- * The ways take turns, so that what else the machine does falls on all of them alike.  Blocks are
+ * The ways take turns, so that other load of the machine affects all of them equally.  Blocks are
  *
  *     equal     all of B bytes              uneven    of 0 to 2 B bytes, another length for each pair of ranks
  *     huge      of B bytes, and one of 1 MiB, from rank 1 to rank 0; of scatterv from rank 0 to rank 1

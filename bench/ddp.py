@@ -103,7 +103,7 @@ def process(o):
         ways[name].backward(x)
     apart = {name: most(*furthest(ways[name], ways['gloo'])) for name in ('coll', 'bf16')}
     took, steps = {name: [] for name in WAYS}, {}
-    for name, way in ways.items():                # DDP makes its buckets anew after the first step
+    for name, way in ways.items():                # DDP makes its buckets again after the first step
         way.step(x)
         steps[name] = max(int(o.seconds / block(way, x, 1)[0]), 1)
     for n in range(o.blocks):

@@ -8,7 +8,7 @@
 #          footprint.sh update      writes that file
 #          footprint.sh document    writes the tables of docs/size.md again: those two, and what `make memory` prints; 10 minutes
 #
-# `small`, `least` and `tiny` are for those who count bytes, and are compiled as they would: the first two without tables for
+# `small`, `least` and `tiny` are for small sizes, and are compiled accordingly: the first two without tables for
 # unwinding (-fno-asynchronous-unwind-tables) and at a fixed address (-fno-pie -no-pie); a board has neither.
 #
 # Linked with -ffunction-sections and --gc-sections; io_uring, whose library is not on every machine, is left out of all.  A

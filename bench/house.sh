@@ -38,7 +38,7 @@ switches() {
     sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts*.h | sort -u | grep -c .
 }
 
-floors() { # of the headers of core that include one another: the longest chain
+floors() { # of the headers of core that include each other: the longest chain
     headers | grep '^core/' | while read -r file; do sed -n "s|^#include \"\\(.*\\)\".*|${file##*/} \\1|p" "$file"; done | awk '
         { sub(/.*\//, "", $2); below[$1] = below[$1] " " $2; is_core[$1] = 1 }
         function depth(file, names, count, i, deep, most) {

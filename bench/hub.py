@@ -7,7 +7,7 @@ Each round runs coll_perf four times: on threads; on processes with plain memory
 processes that share nothing, over TCP.  What is printed is the median of each over the rounds, in us, out of place where there
 is such, and of the ratios to the threads of the same round.  With --busy N processes that only compute run beside everything, and
 no rank is bound to a processor.  With --fresh inputs are written before each call and results read after it, as programs do;
-without it nobody touches them, so that what threads read in place stays in the caches of all.  Every result is checked before it
+without it they are not touched, so that the buffers of threads stay in the caches.  Every result is checked before it
 is timed."""
 import argparse, json, os, statistics, subprocess, sys
 

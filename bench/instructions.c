@@ -7,7 +7,7 @@
  * are many.
  *
  * Two ranks are two threads of this process: over the transport of threads, over TCP on the loopback, or over the memory that
- * processes of a host share.  Nobody spins and nobody works in the background, so that what is counted repeats.
+ * processes of a host share.  No rank spins and no thread works in the background, so that the counts repeat.
  *
  * `shortest` prints the instructions of the shortest of some calls of rank 1: of one that finds all it needs, for rank 0, which
  * spins, is in its call long before.  Another process steps through them, one at a time; a system call counts as one. */
@@ -29,7 +29,7 @@ static long calls;
 static char address[96];
 static bool is_stepped;
 
-/* A rank that finds others on its processor sleeps; here they are only those who count. */
+/* If yields are slow, a rank sleeps.  Here only the counting would make them slow. */
 int sched_yield(void) { return 0; }
 
 /* Where the tracer begins and ends to count. */

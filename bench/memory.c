@@ -2,7 +2,7 @@
  *
  *     make memory                                    prints the table of docs/size.md
  *
- * Bytes are those that the library asks its allocator for, its own records of each block included; of ranks that are threads the
+ * Bytes are those that the library allocates, its own records of each block included; of ranks that are threads the
  * sum of all, divided.  Not counted is what does not come from coll_config.allocator (core/contract/coll_memory.h). */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -44,7 +44,7 @@ typedef struct world {
     const char *name;
     int         ranks;
     long        taken[STEPS_MOST];                /* bytes after each step, by rank                           */
-    int         arrived;                          /* at the points where nobody goes on while it is looked    */
+    int         arrived;                          /* at the points where all ranks wait for the measurement   */
     counter     shared, own[RANKS_MOST];          /* of threads; of ranks over TCP                            */
     char        address[32];
 } world;
@@ -77,7 +77,7 @@ static void look(rank *r)
 static const char *const step_names[] = {
     "a communicator, as it is opened", "with what the first allreduce of 1 KiB leaves", "and an allgather",
     "a derived communicator (coll_dup)", "with an allreduce on it", "a request that is not freed (coll_iallreduce)",
-    "a prepared call", "messages: the first one", "a message of 1 KiB that nobody has asked for",
+    "a prepared call", "messages: the first one", "a message of 1 KiB without a receive",
 };
 enum { STEPS = sizeof step_names / sizeof *step_names };
 
@@ -179,7 +179,7 @@ int main(void)
         { .name = "tcp", .ranks = 8 }, { .name = "tcp", .ranks = 16 },
     };
     enum { WORLDS = sizeof worlds / sizeof *worlds };
-    /* each of these is the difference of two looks; the first three are what is there in all */
+    /* each of these is the difference of two measurements; the first three are totals */
     static const int after[STEPS] = { 0, 1, 2, 3, 4, 6, 7, 8, 9 }, against[STEPS] = { -1, -1, -1, 2, 3, 5, 5, 5, 8 };
 
     for (int i = 0; i < WORLDS; i++) run(&worlds[i]);

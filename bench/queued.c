@@ -3,7 +3,7 @@
  *     queued threads|tcp|memory allreduce|allgather|barrier BYTES RANKS CALLS [pairs PAIRS]
  *     queued ... only blocking|queued TIMES           nothing but these, for a program that counts: valgrind, strace -f -c
  *
- * Blocking: CALLS blocking calls.  Queued: CALLS non-blocking ones, and one coll_wait_all.  Both by turns, PAIRS times (default
+ * Blocking: CALLS blocking calls.  Queued: CALLS non-blocking ones, and one coll_wait_all.  Both in turns, PAIRS times (default
  * 301); printed is the median of each for one call, in microseconds of rank 0, and the median of the ratios of the pairs with
  * their quartiles.  Ranks are threads of this process: over the transport of threads, over TCP on the loopback, or over the
  * memory that processes of a host share. */

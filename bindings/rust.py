@@ -1,4 +1,4 @@
-"""bindings/rust/coll-sys/src/lib.rs: the declarations for Rust, checked in, so that nobody needs libclang."""
+"""bindings/rust/coll-sys/src/lib.rs: the declarations for Rust, checked in, so that libclang is not needed."""
 from python import names, ordered
 
 SIMPLE = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'usize', 'double': 'f64', 'float': 'f32', 'bool': 'bool',

@@ -20,7 +20,7 @@
 /* The connection to one peer for one channel: a socket, and the transfers queued on it in both directions. */
 typedef struct wire {
     int        fd;
-    bool       in_ended, out_ended;               /* the peer has closed it: all is read; nobody reads        */
+    bool       in_ended, out_ended;               /* the peer has closed it: all is read; no reader           */
     coll_xfer *out, *in;
     unsigned char head[COLL_HEAD_LENGTH];         /* of the message that is arriving                          */
 } wire;
@@ -53,15 +53,15 @@ static unsigned char *piece(coll_xfer *x, unsigned char *head, size_t *length)
     return in_head ? head + x->moved : (unsigned char *)x->buffer + (x->moved - COLL_HEAD_LENGTH);
 }
 
-/* Does anything that is queued here need the peer?  What takes any head only listens, or answers: a peer that has closed
- * leaves it pending, and nobody minds. */
+/* Does a queued transfer need the peer?  One that takes any head only listens, or answers: if the peer has closed, it stays
+ * pending, and that is no error. */
 static bool is_needed(const coll_xfer *x)
 {
     while (x && x->any_head) x = x->next;
     return x != NULL;
 }
 
-/* The peer has closed the wire.  That is the end only if somebody counts on it. */
+/* The peer has closed the wire.  That is an error only if a transfer needs it. */
 static bool end_wire(wires *w, wire *one, bool is_out)
 {
     const coll_xfer *first = is_out ? one->out : one->in;

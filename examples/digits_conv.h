@@ -1,4 +1,4 @@
-/* digits_conv.h - a small convolution net for train_digits, with batch normalisation over all ranks.
+/* digits_conv.h - a small convolution net for train_digits, with batch normalization over all ranks.
  *
  * 8x8 pixels, 16 filters of 3x3, each filter's output normalised, ReLU, the largest of each 2x2, and 10 outputs.
  *
@@ -24,7 +24,7 @@ typedef union convnet {
 /* Of each filter: the mean of what it gives, and 1 / its standard deviation. */
 typedef struct moments { float mean[FILTERS], scale[FILTERS]; } moments;
 
-/* What a digit makes of each layer; by: the gradient by what normalisation gives. */
+/* What a digit makes of each layer; by: the gradient by what normalization gives. */
 typedef struct conv_activity {
     float input[INPUTS], filtered[FILTERS][INPUTS], by[FILTERS][INPUTS];
     float pooled[FEATURES], output[CLASSES];
@@ -77,7 +77,7 @@ static float conv_classify(const convnet *w, const moments *m, const digit *d, c
     return softmax(a->output, d->label);
 }
 
-/* Back to where normalisation was; adds to the gradients of what is behind it, and to those of gain and bias. */
+/* Back to where normalization was; adds to the gradients of what is behind it, and to those of gain and bias. */
 static void conv_back(const convnet *w, const moments *m, const digit *d, conv_activity *a, convnet *g)
 {
     float output[CLASSES];
@@ -99,7 +99,7 @@ static void conv_back(const convnet *w, const moments *m, const digit *d, conv_a
     }
 }
 
-/* Back through normalisation, with the sums of the gradients of gain and bias over all ranks, to the filters. */
+/* Back through normalization, with the sums of the gradients of gain and bias over all ranks, to the filters. */
 static void conv_back_filter(const convnet *w, const moments *m, const double *sums, double pixels, const conv_activity *a,
                              convnet *g)
 {

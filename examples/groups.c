@@ -29,7 +29,7 @@ static coll_status grid_make(grid *g, coll_comm *world)
     return status ? status : coll_split(world, rank % g->width, rank / g->width, &g->column);
 }
 
-/* In a row, number a sends a + 2 b + 1 elements to number b: each rank knows what it sends and what it will get, and nobody
+/* In a row, number a sends a + 2 b + 1 elements to number b: each rank knows what it sends and what it will get, and no rank
  * knows all.  Without offsets the blocks lie one after the other. */
 static int exchange(coll_comm *row)
 {

@@ -88,7 +88,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Number `at` of a stream: a function, not a state, so nobody can be ahead of anybody. */
+/* Number `at` of a stream: a function without a state, so no rank can be ahead of another. */
 static uint64_t chance(uint64_t seed, uint64_t stream, uint64_t at)
 {
     const uint64_t step = 0x9e3779b97f4a7c15u;
@@ -106,7 +106,7 @@ static void shuffle(size_t *order, size_t count, uint64_t seed, uint64_t stream)
     }
 }
 
-/* Uniform in [-limit, limit), with the limit of He for ReLU.  24 bits fit a float exactly. */
+/* Uniform in [-limit, limit): He initialization for ReLU.  24 bits fit a float exactly. */
 static void fill(float *weights, size_t count, int inputs, uint64_t seed, uint64_t stream)
 {
     const float limit = sqrtf(6 / (float)inputs);
@@ -137,7 +137,7 @@ typedef union parameters { network dense; convnet conv; float all[PARAMETERS]; }
 _Static_assert(sizeof(convnet) <= sizeof(network), "the vector has room for either");
 
 /* One rank's view of the training.  order[0 .. train_count) are the digits to learn from, shuffled
- * anew in each epoch, and order[train_count .. count) those to be tested on, which never change. */
+ * again in each epoch, and order[train_count .. count) those to be tested on, which never change. */
 typedef struct trainer {
     coll_comm     *comm;
     const options *with;

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Which part of the library uses which: every wing keeps to what it may use.
-#   usage: layers.sh            exits with 1 and says what is wrong; what stands in tests/layers.allow is let through, and is
+# Which part of the library uses which: every layer uses only what it may.
+#   usage: layers.sh            exits with 1 and says what is wrong; exceptions are listed in tests/layers.allow, and are
 #                               wrong itself when it has no cause any more: the list only shrinks
 #          layers.sh planted    the same for a copy with a fault of each sort, which must all be found
 #
-# A wing is a folder of core, one transport, or one carrier.  It is found out by the names that a file defines (Universal Ctags)
+# A layer is a folder of core, one transport, or one carrier.  It is found by the names that a file defines (Universal Ctags)
 # and that other files say, outside comments and strings:
-#     include  a file includes a part of a wing that its own may not use
+#     include  a file includes a part of a layer that its own may not use
 #     use      it says a name that is defined there
 #     above    both are in one folder, and the name is defined further down in the order of coll_impl.h
 #     name     core says the name of a transport or a carrier, in code or in a string, or speaks of GPUs
 #     long     a file has more than 700 lines (coll.h, the manual, may)
-#     alone    a part of a wing does not parse by itself
+#     alone    a part of a layer does not parse alone
 cd "$(dirname "$0")/.." || exit 1
 allowed=$PWD/tests/layers.allow
 command -v ctags > /dev/null || { echo "layers: ctags is not installed (Debian: universal-ctags)"; exit 1; }

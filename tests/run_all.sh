@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every test, in the forms that prove something: with address and undefined-behaviour sanitizers, with the thread sanitizer,
+# Every test, in the forms that prove something: with address and undefined-behavior sanitizers, with the thread sanitizer,
 # from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
 #   usage: run_all.sh [TIER... | SUITE...]       COLL_TEST_SEED=... replays a seed
 #
@@ -8,7 +8,7 @@
 # tests/README.md tells what each proves.
 #
 # What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
-# takes the first that nobody has taken; those that mostly wait (`waits`) in two lanes beside them.  What a later tier runs in
+# takes the first that is not taken; those that usually wait (`waits`) in two lanes beside them.  What a later tier runs in
 # full with a sanitizer (`brief`) is left out where that tier is run, too.  A suite reports when it is over: seconds, and seconds
 # of processors.  What is built is printed as it begins, and what runs whenever nothing else has been printed for some seconds.
 cd "$(dirname "$0")/.." || exit 1
@@ -122,7 +122,7 @@ demonstrated() {
 }
 
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, with
-# and without TLS, then the programs.  What fails to build is told by its suite.
+# and without TLS, then the programs.  If a program fails to build, its suite reports it.
 build_list() { # number, all, configuration, target
     (lane=list; suites) | sort -u > "$taken/.programs"
     awk -v sealed=" $(make --no-print-directory sealed) " '{ print $1, index(sealed, " " $2 " ") ? "coll_tls.o" : "coll.o" }' \
@@ -145,7 +145,7 @@ build_all() {
     done
 }
 
-# Suites that compute have a lower priority than those that mostly wait, which check deadlines.
+# Suites that compute have a lower priority than those that usually wait, which check deadlines.
 in_lanes() { # run the suites that `suites` lists
     count=0 lanes=
     while [ $count -lt "$processors" ]; do

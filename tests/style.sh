@@ -2,7 +2,7 @@
 # The sizes of the house: no line over 130 columns, no function over 70 lines, no file over 1,240.
 #   usage: style.sh [FILE...]          without files, all sources and scripts of this checkout; prints what is too large
 #
-# A function is what stands between a line that begins without space and ends with ")" and the next lines that are "{" and "}"
+# A function is the text between a line that begins without space and ends with ")" and the next lines that are "{" and "}"
 # alone: so functions are written here.  Tables, whose first line ends with "= {", are as long as they must be.
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- coll.h coll.hpp coll.c coll_impl.h Makefile \

@@ -48,7 +48,7 @@ $(call built,$(SEALED)): $(BUILD)/coll_tls.o
 sealed:
 	@echo $(notdir $(SEALED:.c=))
 
-# Counts its steps, the library's among them.  They are compared with one another, for which -O1 will do: it is compiled in less
+# Counts its steps, the library's among them.  They are compared with each other, for which -O1 will do: it is compiled in less
 # than half the time of -O2.
 $(BUILD)/test_bykey: $(BUILD)/steps.o
 $(BUILD)/test_bykey: private FLAGS_release += -O1

@@ -131,7 +131,7 @@ BEGIN {
     if (part == "source") what = "coll.c, the implementation of coll.h " release ": compile it as C, and link it."
     print " * " what "  Generated from coll.h," (part == "" ? " coll_impl.h, core/, transports/ and carriers/" : "")
     print " * " (part != "" ? "coll_impl.h, core/, transports/ and carriers/ " : "") "by `make dist`; do not edit."
-    print " * MIT No Attribution: use it for anything, without asking and without naming anybody; there is no warranty. */"
+    print " * MIT No Attribution: use it for any purpose, without conditions and without attribution; there is no warranty. */"
     if (part == "source") {
         print "#define COLL_IMPLEMENTATION"
         print "#define COLL__SPLIT"

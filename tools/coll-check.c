@@ -10,7 +10,7 @@
  * The paths are those in use.  Every rank lists the two ends of its sockets, and its shared memory; the entries that two ranks
  * have in common connect them.  The library's internals are not read.
  *
- * Rank 0 prints a line for every pair (up to 12 ranks) or for every rank.  Then it prints the slowest pairs, and a verdict.
+ * Rank 0 prints a line for every pair (up to 12 ranks) or for every rank.  Then it prints the slowest pairs, and a summary.
  *
  * With --tuning FILE rank 0 writes a tuning file (coll_config.tuning_file, COLL_TUNING) for jobs on the same hosts.
  * check_tuning.h computes its content. */

@@ -92,7 +92,7 @@ enum {
 
 /* ---- >>events: other launchers ---- */
 
-/* Handle a frame from the main launcher (`hub` in the code).  false: invalid. */
+/* Handle a frame from the main launcher.  false: invalid. */
 static bool take_from_hub(struct job *job, const struct frame *frame)
 {
     const bool is_agent = job->options.role == ROLE_AGENT;
@@ -128,7 +128,7 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
     }
 }
 
-/* The main launcher is gone: end this one. */
+/* The main launcher has ended: end this one. */
 static void lose_hub(struct job *job)
 {
     link_close(&job->up);

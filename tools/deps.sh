@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what is used and not there, where that needs no question: as root, or with a sudo that asks for no password.  Otherwise
-# say the exact command, and go on with what is there.  The list is printed first.  Nothing that is installed opens a port.
+# Install missing packages as root, or with a sudo that needs no password.  Otherwise print the exact command, and continue with
+# the installed packages.  The list is printed first.  No package opens a port.
 #   usage: deps.sh demo|test|rest        for make demo; for make test; for make test-all, too
 #
 # This is the only list.  Names are those of Debian 12, Debian 13 and Ubuntu 24.04; one that the system has not got is left out,

@@ -2,13 +2,13 @@
  *
  * A frame is a header of 12 bytes (length of the body, kind, number; most significant byte first) and a body.  The body is raw
  * input or output, or words "name=value", each ended by a zero byte.  Arguments and variables contain no zero byte.  So
- * nothing is quoted.  Unknown words are ignored.  "hub" is the main launcher, which decides how the job ends:
+ * nothing is quoted.  Unknown words are ignored.  The main launcher decides how the job ends:
  *
- *     hub -> other    settings, go       what to start; the address of rank 0, once all are known
+ *     main -> other   settings, go       what to start; the address of rank 0, once all are known
  *                     signal             for all ranks there
  *                     input              of rank 0; an empty one is its end
  *                     verdict            how the job ends
- *     other -> hub    ready              properties of that host
+ *     other -> main   ready              properties of that host
  *                     output             of a rank: number = 2 * rank + (0: stdout, 1: stderr)
  *                     begun, ended       a rank
  *                     trouble            the program cannot be executed, or another error that ends the job

@@ -6,7 +6,7 @@
  *
  * which finds coll-run there and runs it with --agent.  Everything else is sent over this connection in frames: directory,
  * environment, program and key to the host; output and exit statuses back.  So only that path is quoted, and no process has
- * the key in its arguments.  If an agent's connection closes, because the head or ssh is gone, it ends its ranks: SIGTERM, and
+ * the key in its arguments.  If an agent's connection closes, because the head or ssh has ended, it ends its ranks: SIGTERM, and
  * 2 s later SIGKILL.  If the agent is killed, its keeper kills them.
  *
  * The address of rank 0.  Each agent reports by which address its host was reached (SSH_CONNECTION), from where, and its
@@ -241,7 +241,7 @@ static void start_hosts(struct job *job)
     free(body.data);
 }
 
-/* ---- >>hub: frames from other launchers ---- */
+/* ---- >>main launcher: frames from other launchers ---- */
 
 /* How the connecting command ended, or NULL.  Waits a moment for that. */
 static const char *rsh_ending(struct host *host, char *text, size_t room)
@@ -365,7 +365,7 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
     }
 }
 
-/* ---- >>agent: frames from the hub ---- */
+/* ---- >>agent: frames from the main launcher ---- */
 
 /* Apply one word of the settings.  Only agents do: they were started for that. */
 static void apply_setting(struct options *asked, const char *word, struct words *program, const char **cwd)
@@ -507,7 +507,7 @@ static bool take_settings(struct job *job, const struct frame *frame)
     return true;
 }
 
-/* Input for a local rank 0.  The hub respects the window. */
+/* Input for a local rank 0.  The main launcher respects the window. */
 static bool take_input(struct job *job, const struct frame *frame)
 {
     if (job->typed.length + frame->length > 2 * INPUT_WINDOW) return false;

@@ -1,8 +1,8 @@
 /* run_job.h - part of coll-run.c: the job, how it is stopped, and reports.
  *
  * A job has local ranks, ranks on other hosts, or both.  A launcher has a struct host for each other launcher that it directs,
- * with a link to it.  A directed launcher has a link `up` to the main launcher, the hub.  It starts ranks, forwards signals
- * and reports how ranks end; the hub decides how the job ends. */
+ * with a link to it.  A directed launcher has a link `up` to the main launcher.  It starts ranks, forwards signals
+ * and reports how ranks end; the main launcher decides how the job ends. */
 #ifndef RUN_JOB_H
 #define RUN_JOB_H
 

@@ -1,16 +1,16 @@
 /* run_join.h - part of coll-run.c: --join, launchers that connect to each other without ssh.
  *
- * All launchers get the same address.  The launcher that can listen there, because the address is local, is the hub.  It has
+ * All launchers get the same address.  The launcher that can listen there, because the address is local, is the main one.  It has
  * rank 0, numbers the others in the order of their connections, and sends "go" once all ranks are present.  It distributes
  * numbers and the job's name only.  Each launcher takes the program and the environment from its own command line.
  *
- * Another launcher sends hello.  The hub answers with a challenge and its own proof.  The other checks that, and sends its
- * proof.  A proof is HMAC-SHA256 with the job's key over a role, the hello and the challenge.  Hello and challenge contain
+ * Another launcher sends hello.  The main launcher answers with a challenge and its own proof.  The other checks that, and sends
+ * its proof.  A proof is HMAC-SHA256 with the job's key over a role, the hello and the challenge.  Hello and challenge contain
  * random bytes, so recorded or reflected proofs are invalid.  Without a key proofs are empty.  Launchers with and without a
  * key refuse each other.
  *
- * Rank 0 listens at the address by which the others reached the hub, on a port that the hub holds.  So a host name that means
- * 127.0.1.1 on its own machine works. */
+ * Rank 0 listens at the address by which the others reached the main launcher, on a port that the main launcher holds.  So a host
+ * name that means 127.0.1.1 on its own machine works. */
 #ifndef RUN_JOIN_H
 #define RUN_JOIN_H
 
@@ -77,7 +77,7 @@ static void watch_connection(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
 }
 
-/* ---- >>hub: other launchers ---- */
+/* ---- >>main launcher: other launchers ---- */
 
 /* Processes of this host and of all admitted ones. */
 static int count_present(const struct job *job)
@@ -358,7 +358,7 @@ static void send_hello(struct job *job)
     free(body.data);
 }
 
-/* Check the hub's proof, and send ours. */
+/* Check the main launcher's proof, and send ours. */
 static bool take_challenge(struct job *job, const struct frame *frame)
 {
     const char *nonce = find_word(frame, "nonce");
@@ -379,14 +379,14 @@ static bool take_challenge(struct job *job, const struct frame *frame)
     free(challenge.data);
     if (job->verdict >= 0) return true;
     job->is_proved = true;
-    job->wait_until_ms = 0;                     /* the hub has the deadline, and reports it */
+    job->wait_until_ms = 0;                     /* the main launcher has the deadline and reports it */
     put_word(&body, "proof=%s", proof);
     send_words(&job->up, FRAME_PROOF, 0, &body);
     free(body.data);
     return true;
 }
 
-/* Store the numbers and the address of rank 0: the hub's address, unless another one is given. */
+/* Store the numbers and the address of rank 0: the main launcher's address, unless another one is given. */
 static bool take_place(struct job *job, const struct frame *frame)
 {
     const int count = job->options.count, size = job->options.size;
@@ -474,7 +474,7 @@ static void join_others(struct job *job)
     if (listen_there(job, list)) {
         job->progress_at_ms = now_ms() + REPORT_MS;
         if (!job->options.key && !says_loopback(job->options.join)) {
-            say(job->err, "without a key (COLL_KEY, --key-file) anybody who reaches %s can take part", job->options.join);
+            say(job->err, "without a key (COLL_KEY, --key-file) any process that reaches %s can join", job->options.join);
         }
         if (count_present(job) == job->options.size) start_guests(job);
     } else {

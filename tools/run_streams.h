@@ -1,4 +1,4 @@
-/* run_streams.h - part of coll-run.c: output of ranks, line by line, on its way to a sink.
+/* run_streams.h - part of coll-run.c: output of ranks, line by line, to a sink.
  *
  * A stream is one output of one rank.  It is read after poll, and holds back an unfinished line.  If the rank is on another
  * host, the stream has no descriptor: its bytes arrive in frames.  A stream to another launcher is sent in frames unchanged,

@@ -1,4 +1,4 @@
-/* contest.h: all sizes of all collectives that a command line names, with whoever takes part. */
+/* contest.h: all sizes of all collectives that a command line names, with all contenders. */
 #ifndef BENCH_CONTEST_H
 #define BENCH_CONTEST_H
 
@@ -11,20 +11,20 @@ typedef struct bench_contest {
     int    sizes;
     bool   wants[BENCH_COLLECTIVES];
     const char *spoil;                            /* the contender whose result is to be wrong, or NULL        */
-    bool   is_ours_alone;                         /* nobody takes part that others are divided by              */
+    bool   is_ours_alone;                         /* without the references                                    */
     bool   is_fresh;                              /* see below                                                 */
 } bench_contest;
 
 /* ---- >>fresh: as programs do, each operation has an input just written, and a result that is read ---- */
 
-/* A contender of whom that is asked. */
+/* A contender for which that is set. */
 typedef struct bench_fresh {
     bench_op *op;
     void     *context;
     const bench_case *part;
 } bench_fresh;
 
-/* Both belong to the operation: a line that has to come back from another processor costs time, whoever waits for it. */
+/* Both are in the time of the operation: a cache line that comes from another processor costs time for every contender. */
 static void bench_fresh_op(void *context, long i)
 {
     const bench_fresh *const fresh = (const bench_fresh *)context;
@@ -41,7 +41,7 @@ static void bench_fresh_op(void *context, long i)
     for (size_t k = 0; k < received; k += line) (void)result[k];
 }
 
-/* Who takes part in a test, on this rank; returns how many, and 0 where nobody has this collective.  Called by all ranks. */
+/* The contenders of a test, on this rank; returns how many, 0 if none has this collective.  Called by all ranks. */
 typedef int bench_field(void *context, const bench_case *part, size_t bytes, bench_contender *contenders);
 
 /* The collectives of a list, as in "scan,allreduce"; all: every one. */
@@ -64,8 +64,8 @@ static void bench_choose(bench_contest *contest, const char *list)
 }
 
 /* BUDGET SIZES COLLECTIVES [SPOIL], as they follow each other on every command line; argv ends with NULL.  A BUDGET of "=20" is
- * 20 operations, for those who count something else than time.  With BENCH_OURS_ALONE in the environment no reference takes
- * part, for those who hold ours against ours; with BENCH_FRESH all are asked for fresh operations. */
+ * 20 operations, to count something other than time.  With BENCH_OURS_ALONE in the environment no reference is measured, to
+ * compare ours with ours; with BENCH_FRESH all operations are fresh. */
 static bench_contest bench_contest_read(char **argv, int ranks)
 {
     bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3], .is_ours_alone = getenv("BENCH_OURS_ALONE"),

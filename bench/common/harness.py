@@ -1,6 +1,6 @@
-"""What the comparisons of bench/ share: running programs and collecting their lines, medians of them, tables, verdicts.
+"""Common code of the comparisons of bench/: running programs and collecting their lines, medians, tables, results.
 
-A program prints lines of nine columns, as timing.h tells.  A ratio is formed in the program, between neighbours; one to a peer,
+A program prints lines of nine columns, as timing.h tells.  A ratio is formed in the program, between neighbors; one to a peer,
 which is a program of its own, is formed here, between runs of the same round."""
 import collections, os, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time
 
@@ -306,7 +306,7 @@ def processor():
 
 
 def cpu_seconds():
-    """(of everybody, of the programs that ran here)"""
+    """(of all programs, of the programs that ran here)"""
     fields = [int(x) for x in open('/proc/stat').readline().split()[1:4]]
     own = [resource.getrusage(x) for x in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
     return sum(fields) / os.sysconf('SC_CLK_TCK'), sum(x.ru_utime + x.ru_stime for x in own)
@@ -331,7 +331,7 @@ def options(parser, parts, text):
 
 
 class Run:
-    """From the first line, which names the machine, to the last ones: what it took, who was left out, the verdicts."""
+    """From the first line, which names the machine, to the last ones: the time, which peers were left out, the results."""
 
     def __init__(self, o, minutes):
         self.o, self.began, self.before = o, time.time(), cpu_seconds()
@@ -354,8 +354,8 @@ class Run:
             with open(self.o.raw, 'w') as f:
                 f.writelines('\t'.join(str(v) for v in x) + '\n' for x in runner.lines)
         seconds = time.time() - self.began
-        everybody, own = (b - a for a, b in zip(self.before, cpu_seconds()))
-        print('\n%.0f s; others used %.2f processors%s%s%s' % (seconds, max(0, everybody - own) / seconds,
+        everything, own = (b - a for a, b in zip(self.before, cpu_seconds()))
+        print('\n%.0f s; others used %.2f processors%s%s%s' % (seconds, max(0, everything - own) / seconds,
               '; given up: ' + ', '.join(sorted(runner.given_up)) if runner.given_up else '',
               '; left out for time: %d runs of peers' % runner.left_out if runner.left_out else '',
               '; FAILED: ' + ', '.join(runner.failed) if runner.failed else ''))

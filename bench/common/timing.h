@@ -2,14 +2,14 @@
  *
  * The ranks, threads or processes, map the same memory; the barrier and the figures lie in it, so that no library's own
  * barrier is timed.  What is compared is a set of contenders.  They take turns: one sweep is a batch of each, in an order that
- * changes from sweep to sweep, and a ratio is formed from two batches of one sweep, some hundred microseconds apart.  What a
- * noisy machine does to one of them it mostly does to the other, and the median over the sweeps drops the rest.
+ * changes from sweep to sweep, and a ratio is formed from two batches of one sweep, some hundred microseconds apart.  A
+ * noisy machine usually slows both of them, and the median over the sweeps drops the rest.
  *
  * A batch is K operations back to back, K such that they last 200 us or more; it follows some that are not timed, so that each
  * contender finds the caches as it leaves them itself (but not where one takes 30 ms or more).  Of each batch the slowest rank's
  * figure counts.
  *
- * What the processors did meanwhile for others is told beside the figures, so that one taken in bad company can be marked.
+ * The processor time of other programs is printed beside the figures, so that those with other load can be marked.
  *
  * Include this before any system header. */
 #ifndef BENCH_TIMING_H
@@ -37,7 +37,7 @@
 #define BENCH_UNUSED __attribute__((unused))
 
 enum { BENCH_RANKS = 64, BENCH_CONTENDERS = 16, BENCH_BATCHES = 512, BENCH_SIZES = 32 };
-enum { BENCH_WRONG = 3, BENCH_ALONE = 5 };        /* exit statuses: a wrong result; the other ranks are gone */
+enum { BENCH_WRONG = 3, BENCH_ALONE = 5 };        /* exit statuses: a wrong result; the other ranks ended    */
 
 /* Operation number i of a contender, for this rank. */
 typedef void bench_op(void *context, long i);
@@ -72,7 +72,7 @@ typedef struct bench_shared {
 typedef struct bench_team {
     bench_shared *shared;
     int rank, ranks;
-    bool is_crowded;                              /* more ranks than processors: who waits gives way at once  */
+    bool is_crowded;                              /* more ranks than processors: waits yield at once          */
 } bench_team;
 
 static double bench_now(void)
@@ -164,7 +164,7 @@ static void bench_barrier(const bench_team *team)
     }
 }
 
-/* ---- >>others: what the processors did for somebody else ---- */
+/* ---- >>others: processor time of other programs ---- */
 
 /* Processor seconds of all programs of this machine; interrupts are not theirs. */
 static double bench_busy(void)
@@ -256,7 +256,7 @@ static void bench_pace(const bench_team *team, bench_contender *c, int contender
     c->is_long = one > long_s;
 }
 
-/* Measure `n` contenders by turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
+/* Measure `n` contenders in turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
  * are where bench_slowest finds them, until the next call. */
 BENCH_UNUSED static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
 {

@@ -52,7 +52,7 @@ class Paired:
         self.runner, self.sides, self.left_out = runner, (old, new), []
 
     def once(self, job, side, rnd):
-        """({cell: figure}, company), or None where it fails, which is told"""
+        """({cell: figure}, company), or None after printing why it failed"""
         status, out, err = self.runner.command([job.command(side.path(job.program, rnd % sides.PADS))], 300,
                                                dict(job.env, BENCH_OURS_ALONE='1'))
         found = job.read(out) if status == 0 else None
@@ -64,7 +64,7 @@ class Paired:
         return None
 
     def measure(self, todo, rounds):
-        """{cell: Figures}; old first and new first by turns, from job to job and from round to round"""
+        """{cell: Figures}; old first and new first in turns, from job to job and from round to round"""
         figures, began, failed = collections.defaultdict(Figures), time.monotonic(), set()
         for rnd in range(rounds):
             for k, job in enumerate(todo):

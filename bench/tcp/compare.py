@@ -59,7 +59,7 @@ SITES_NAME = 'allreduce, 2 sites of 3 hosts of 1 Gbit/s, 0.25 between them'
 TINY_LINKS = [(2, 1, 0.01, '1M', GIGABIT, 1500, None, None)]
 
 
-# ---- who takes part
+# ---- the libraries that are measured
 
 def peers(runner, ranks, folder):
     """[(name, command without the program's own arguments, environment)] of what is installed and built, all of it over TCP"""
@@ -169,7 +169,7 @@ def tune(runner, found, path):
 
 
 def shaped(runner, budget, sizes, name, count, rate, sites=(1, 0)):
-    """Is there what was measured where links are not alike?"""
+    """Are there measurements of links with different rates?"""
     try:
         with net.Namespaces('shaped') as space, tempfile.TemporaryDirectory() as folder:
             found, tuning = space.hosts(count, rate, sites=sites), None
@@ -272,7 +272,7 @@ def print_overlap(figures, verdicts, rate):
 # ---- start
 
 def start(runner, ranks, rounds):
-    """Every library in turn, a few times over; few ranks, then many, so that what one more peer takes can be told."""
+    """Every library in turn, several times; few ranks, then many, to find the cost of one more peer."""
     few = 2
     programs = [('ours', 'ours', {}), ('ours, memory shared', 'ours', {'COLL_SHARE': '1'}), ('ompi', 'openmpi', {}),
                 ('mpich', 'mpich', {}), ('gloo', 'gloo', {})]

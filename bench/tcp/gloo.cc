@@ -2,7 +2,7 @@
 // They meet in the folder that BENCH_STORE names, which is empty before; BENCH_INTERFACE: the interface, else lo.
 //
 // An allreduce has three ways: the ring of the current interface, and two algorithm objects of the older one, which are made
-// once for a buffer, work in place, and are mostly faster.  There is no scan.
+// once for a buffer, work in place, and are usually faster.  There is no scan.
 #include "../common/library.h"
 
 #include <cstdio>

@@ -4,11 +4,11 @@
  *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE [tuned|sites WHAT ADDRESS]
  *
  * HOST of 0 to HOSTS - 1 brings THREADS ranks, threads of this process where there are more than one.  Rank 0 listens at ADDRESS;
- * OWN is this host's address and NEXT that of the next host.  All meet once more at the second ADDRESS: WHAT is a tuning file, or
- * the site of this host.
+ * OWN is this host's address and NEXT that of the next host.  All ranks make a second job at the second ADDRESS: WHAT is a tuning
+ * file, or the site of this host.
  * FILE as in solo.c: the hosts are network namespaces of one machine.
- * Beside those, where each host is one rank, stands what the links give to nobody's collective: "raw" sends as many bytes as a
- * host has to, 2 (H - 1) / H of the vector, to the next one, while it receives as many, over one connection each way.
+ * If each host is one rank, the capacity of the links is printed, too: "raw" sends as many bytes as a host
+ * has to, 2 (H - 1) / H of the vector, to the next one, while it receives as many, over one connection each way.
  * What left through INTERFACE is counted, too.  The library is in ours.o. */
 #include "../common/data.h"
 
@@ -25,7 +25,7 @@ enum { THREADS_MOST = 8, ROOM = 256 << 10 };
 
 typedef struct rank {
     struct host *host;
-    coll_comm   *comm, *told;                     /* told: of the second meeting; NULL: there is none         */
+    coll_comm   *comm, *told;                     /* told: of the second job; NULL: there is none             */
     bench_team   team;
     bench_case   part;
     pthread_t    thread;
@@ -96,7 +96,7 @@ static void raw(void *context, long i)
         }
         if (on[1].revents) {
             const ssize_t n = recv(h->from, h->away, bytes - got < ROOM ? bytes - got : ROOM, MSG_DONTWAIT);
-            if (n == 0 || (n < 0 && errno != EAGAIN)) fail("raw", n ? strerror(errno) : "the host before is gone");
+            if (n == 0 || (n < 0 && errno != EAGAIN)) fail("raw", n ? strerror(errno) : "the host before has ended");
             if (n > 0) got += (size_t)n;
         }
     }
@@ -112,7 +112,7 @@ static struct sockaddr_in address_of(const char *text, int port)
     return at;
 }
 
-/* The ports are told where the figures will be. */
+/* Write the ports to the file of the figures. */
 static void join_ring(rank *me)
 {
     host *const h = me->host;

@@ -106,7 +106,7 @@ class Namespaces:
     def hosts(self, count, rate, mtu=1500, control=None, room=None, sites=(1, 0)):
         """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's; room: the bytes
         that a port of the switch keeps, else all.  With a list of rates they are those of both directions.  sites: how many, and
-        the rate of their links to one another; the hosts of each are in a row."""
+        the rate of their links to each other; the hosts of each are in a row."""
         switch, found = self.names[0], []
         switches = self.sites(*sites, mtu)
         for h in range(count):

@@ -1,4 +1,4 @@
-/* pair.c - coll.h over TCP and sockets by hand, by turns in the same processes, which are the ranks.
+/* pair.c - coll.h over TCP and sockets by hand, in turns in the same processes, which are the ranks.
  *
  *     pair RANKS IO[,IO] BUDGET SIZES COLLECTIVE[,COLLECTIVE...] [SPOIL]
  *     pair 2 poll,uring 0.2 8,1K,64M allreduce      0.2 s for each size of each collective; all: every collective

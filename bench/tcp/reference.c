@@ -31,12 +31,12 @@ struct reference {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* What a call of the socket has moved; that it would have to wait is nothing, and whatever else goes wrong is the end. */
+/* The bytes that a socket call moved; 0 if it would block; any other error ends the program. */
 static size_t moved(ssize_t result)
 {
     if (result > 0) return (size_t)result;
     if (result < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-    fprintf(stderr, "reference: %s\n", result ? strerror(errno) : "the other rank is gone");
+    fprintf(stderr, "reference: %s\n", result ? strerror(errno) : "the other rank has left");
     _exit(1);
 }
 
@@ -83,7 +83,7 @@ static void add(float *to, const float *mine, const float *theirs, size_t n)
     for (size_t i = 0; i < n; i++) to[i] = mine[i] + theirs[i];
 }
 
-/* Take what is there of the next `bytes` and add it.  Returns what was received, of which `waiting` bytes are not added yet. */
+/* Receive available bytes of the next `bytes` and add them.  Returns the bytes received; `waiting` of them are not added yet. */
 static size_t take_and_add(reference *me, float *to, const float *mine, size_t bytes)
 {
     const size_t got = take(me, me->staged + me->waiting, least(bytes, STAGED - me->waiting));

@@ -5,8 +5,8 @@
  *              so that no byte waits for more than a chunk; half the arithmetic of swap, a way more to go; from 8 KiB up
  *
  * Both know the sizes and the order beforehand, send no headers, check nothing, cannot fail and hold the only connection.  Calls
- * never block; who waits looks again at once, for a while, and then sleeps in poll.  What comes to be added is received into a
- * small buffer that stays in the cache.  What they reach is a bar for a library, not the floor. */
+ * never block; a wait polls for some time, and then sleeps in poll.  Data that is added is received into a small buffer that
+ * stays in the cache.  Their speed is a target for a library, not a lower bound. */
 #ifndef BENCH_REFERENCE_H
 #define BENCH_REFERENCE_H
 

@@ -4,8 +4,8 @@
  *     BENCH_T0=... coll-run -n 64 start NAME FILE
  *
  * BENCH_T0 is the monotonic clock's seconds when the launcher was started; FILE as in solo.c.  The time is that of the last
- * rank.  Then everyone sends to everyone, blocks so long that nobody sends them by way of others, so that all connections are
- * there, and each looks at its resident memory; what the blocks take is the same on any number of ranks. */
+ * rank.  Then all ranks send to all ranks, in blocks so long that no algorithm forwards them, so that all connections are
+ * open, and each rank reads its resident memory; the size of the blocks does not depend on the number of ranks. */
 #include "../common/data.h"
 
 #include "../common/library.h"

@@ -57,7 +57,7 @@ def peers(runner, ranks):
                                                                    '--mca', 'mpi_yield_when_idle', '1']
         base = ['mpiexec.openmpi', '-np', str(ranks)] + bound + ['--mca', 'pml', 'ob1', '--mca', 'btl', 'vader,self']
         found.append(('ompi', base + [runner.path('mpi.openmpi')]))
-        if ranks <= PROCESSORS:                                        # beyond, it never gives way: 0.2 ms a call and more
+        if ranks <= PROCESSORS:                                        # with more it never yields: 0.2 ms a call and more
             found.append(('ompi-sm', base + ['--mca', 'coll_sm_priority', '100', runner.path('mpi.openmpi')]))
     if runner.has('mpi.mpich', 'mpiexec.mpich'):
         bound = ['-bind-to', 'core'] if ranks <= PROCESSORS else []

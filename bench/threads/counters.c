@@ -1,6 +1,6 @@
 /* counters.c - the main kernels of the library on one processor: time against a copy, and what the processor counts.
  *
- *     counters BUDGET ELEMENTS[,ELEMENTS...]         each kernel and two ways to copy, by turns
+ *     counters BUDGET ELEMENTS[,ELEMENTS...]         each kernel and two ways to copy, in turns
  *     counters run KERNEL ELEMENTS TIMES             only that, for a simulator of processors that counts from outside
  *
  * A kernel cannot be faster than memory lets it: its bytes read and written, over the bytes a second of the better copy.  Copies

@@ -4,7 +4,7 @@
  *     numbers 2 0.3 16K,16M                          0.3 s for each table and count
  *     numbers 2 0.3 16K "levels of f32"              that table alone
  *
- * Two kinds of tables, their contenders by turns in one process:
+ * Two kinds of tables, their contenders in turns in one process:
  *     types      the same number of elements of each type; a ratio is the time of f32 over that of the type
  *     levels     of one type, what each flag or wire type costs over the call without it
  * A call that the library does not have is a line "none".  Results are checked before they are timed, all elements, exactly. */

@@ -1,4 +1,4 @@
-/* pair.c - coll.h and the hand-written references, by turns in one process: the ranks are threads.
+/* pair.c - coll.h and the hand-written references, in turns in one process: the ranks are threads.
  *
  *     pair RANKS BUDGET SIZES COLLECTIVE[,COLLECTIVE...] [SPOIL]
  *     pair 2 0.2 8,1K,64M allreduce,scan            0.2 s for each size of each collective; all: every collective

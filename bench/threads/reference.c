@@ -36,7 +36,7 @@ typedef struct kernels {
     void (*fence)(void);
 } kernels;
 
-/* Each in a line of its own: a rank reads its seat while its neighbour writes. */
+/* Each in its own cache line: a rank reads its slot while its neighbor writes. */
 typedef struct seat {
     _Alignas(LINE) reference *all;
     const bench_case *part;
@@ -356,8 +356,8 @@ INLINE void take(const seat *me, bench_collective collective, int root, float **
     }
 }
 
-/* Two boxes by turns: who has ended operation i + 1 has seen that all posted it, and so that all have taken what they needed of
- * operation i; its box is free for operation i + 2. */
+/* Two boxes in turns.  When a rank ends operation i + 1, all ranks have posted it, and so have finished reading operation i; its
+ * box is free for operation i + 2. */
 INLINE void by_mail(void *context, long i, bench_collective collective)
 {
     const seat *const me = context;
@@ -377,7 +377,7 @@ INLINE void by_mail(void *context, long i, bench_collective collective)
     take(me, collective, root, boxes);
 }
 
-/* ---- >>the door ---- */
+/* ---- >>public functions ---- */
 
 #if defined(__SSE2__)
 #define OPS(name, collective)                                                                       \

@@ -5,8 +5,8 @@
  *     mail    every rank posts what it has in a box of its own and takes what it needs from the others': one barrier's worth of
  *             waiting, twice the copies; up to 64 KiB
  *
- * They know the addresses of everybody's buffers, the sizes and the order beforehand, check nothing and cannot fail; what they
- * reach is a bar for a library, not its floor: simple loops, and a better idea may beat them. */
+ * They know the addresses of all buffers, the sizes and the order beforehand, check nothing and cannot fail.  Their speed is a
+ * target for a library, not a lower bound: they are simple loops. */
 #ifndef BENCH_REFERENCE_H
 #define BENCH_REFERENCE_H
 
@@ -17,7 +17,7 @@ typedef enum reference_variant { REFERENCE_PLAIN, REFERENCE_NT, REFERENCE_MAIL, 
 
 static const char *const reference_names[REFERENCE_VARIANTS] = { "ref-plain", "ref-nt", "ref-mail" };
 
-/* One for all threads; `is_crowded`: who waits gives its processor away at once. */
+/* One for all threads; `is_crowded`: waits yield at once. */
 reference *reference_open(int ranks, bool is_crowded);
 void reference_free(reference *reference);
 

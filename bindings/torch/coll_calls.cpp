@@ -1,4 +1,4 @@
-/* coll_calls.cpp - what c10d asks for, as calls of the library. */
+/* coll_calls.cpp - the operations of c10d as calls of the library. */
 
 #include "coll_group.h"
 

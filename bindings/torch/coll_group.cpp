@@ -8,7 +8,7 @@
 
 namespace coll_torch {
 
-/* ---- meeting ---- */
+/* ---- start ---- */
 
 static int as_ms(Milliseconds time)
 {
@@ -226,7 +226,7 @@ Begun Group::begin(const Handle &work, coll_kind kind, Milliseconds timeout)
     return work;
 }
 
-/* ---- a barrier that tells who is missing: by the store, so that the communicator outlives a rank that is late ---- */
+/* ---- a barrier that names missing ranks: through the store, so that the communicator survives a late rank ---- */
 
 void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks)
 {

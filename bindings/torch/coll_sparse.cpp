@@ -1,6 +1,6 @@
 /* coll_sparse.cpp - the sum of sparse tensors (COO), as of the gradients of an embedding.
  *
- * Three calls, each of which needs what the one before has brought: what everybody's tensor is, all indices, all values.  Every
+ * Three calls, each of which needs the result of the one before: the sizes of all tensors, all indices, all values.  Every
  * rank then adds the same values in the order of the ranks, so that the bits are the same everywhere. */
 
 #include "coll_group.h"
@@ -72,7 +72,7 @@ static at::Tensor gathers(Work &work, const Sum &sum, const at::Tensor &mine, at
     return place;
 }
 
-/* All ranks see the same, and say the same; the group goes on. */
+/* All ranks find the same error and report it; the group continues. */
 static void look_at_headers(const Sum &sum)
 {
     for (size_t r = 1; r < sum.headers.size(); r++)

@@ -227,7 +227,7 @@ void Work::end(std::exception_ptr wrong)
         wrong = std::current_exception();
     }
     kept.clear(), afterwards.clear(), following.clear();
-    const std::lock_guard<std::mutex> lock(future_mutex); /* whoever has waited and asks for the future then sees it done */
+    const std::lock_guard<std::mutex> lock(future_mutex); /* after a wait, a call that gets the future finds it done      */
     finish(wrong);
     ended = true;
     if (future) {

@@ -49,7 +49,7 @@ public:
     Tensors result() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
-    /* Tensors as the library wants them, in one piece.  `reads` is the tensor or a copy; `writes` a place whose contents are in
+    /* Tensors as the library needs them, contiguous.  `reads` is the tensor or a copy; `writes` a place whose contents are in
      * the tensor when the operation ends; `changes` is both.  `packs` and `spreads` do so for many tensors. */
     at::Tensor reads(const at::Tensor &tensor);
     at::Tensor writes(const at::Tensor &tensor);

@@ -46,7 +46,7 @@ static void begin(job *j)
     }
 }
 
-/* Add one digit to the gradient, and to what is told. */
+/* Add one digit to the gradient, and to the report. */
 static void learn(job *j, const unsigned char *digit)
 {
     const network *w = &j->weights;
@@ -111,7 +111,7 @@ static coll_status train(coll_comm *comm, job *j)
     return COLL_OK;
 }
 
-/* ---- >>what is told: bits, for every rank the same ---- */
+/* ---- >>report: bits, the same on every rank ---- */
 
 static uint32_t bits_of(float x)
 {

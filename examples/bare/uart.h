@@ -9,10 +9,10 @@
  *     data     this piece                             ack   all pieces below this number have come
  *     ask      send this number now, again if need be bye   I leave, and have these of each channel; empty: you leave, I know
  *
- * Each channel of a line has one piece on its way.  A piece for which there is no receive yet is not acknowledged, but asked for
- * when there is one: so channels never hold one another up, and nothing is kept for anybody.
+ * Each channel of a line has one piece in flight.  A piece without a receive is not acknowledged, and is requested again when the
+ * receive starts.  So channels never block each other, and nothing is buffered.
  *
- * The board defines what stands below under "the board"; this file knows no registers.  The contract of a transport is in
+ * The board defines the functions below under "the board"; this file uses no registers.  The contract of a transport is in
  * core/contract/coll_transport.h. */
 #ifndef UART_H
 #define UART_H
@@ -89,7 +89,7 @@ static size_t uart_piece(const coll_xfer *x)
     return left < UART_PIECE ? left : UART_PIECE;
 }
 
-/* What is needed by somebody: a receive or a send that takes any head goes without an answer. */
+/* Only what is needed: a receive or a send that takes any head gets no answer. */
 static bool uart_is_needed(const coll_xfer *x)
 {
     while (x && x->any_head) x = x->next;
@@ -153,7 +153,7 @@ static void uart_take(uart_world *w, uart_way *way, int number, const uint8_t *b
 
 /* ---- >>frames ---- */
 
-/* A frame has come.  If it is wrong, nobody knows what it was: what is on its way to us is asked for. */
+/* A frame has come.  If it is damaged, its contents are unknown: request the piece that is in flight to us. */
 static void uart_frame(uart_world *w, uart_line *line)
 {
     const int count = (int)line->in_count - UART_SUM - 1, what = line->in[0] >> 5 & 3, number = line->in[0] & 31;
@@ -280,7 +280,7 @@ static void uart_speak(uart_world *w, int at)
     }
 }
 
-/* Is anything on its way out? */
+/* Is an outgoing piece in flight? */
 static bool uart_is_busy(const uart_world *w)
 {
     for (int i = 0; i < w->size - 1; i++) if (w->line[i].out_count > 0) return true;
@@ -328,7 +328,7 @@ static coll_status uart_progress(void *context, int wait_ms)
     return w->status;
 }
 
-/* Leave: each peer is told what came of what it has sent, for the last acknowledgement may have been lost. */
+/* Leave: tell each peer what was received from it, because the last acknowledgment may have been lost. */
 static void uart_close(void *context)
 {
     uart_world *w = (uart_world *)context;

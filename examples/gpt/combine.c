@@ -12,7 +12,7 @@
  *                     +--------+--------+        and the same step follows on each
  *
  * Two coll_split make a communicator of each row and each column, over the connections that are there; the pages about one way
- * ask for a communicator, and do not see that there are others.  Ranks of a row follow one another, so that they share a host
+ * ask for a communicator, and do not see that there are others.  Ranks of a row follow each other, so that they share a host
  * where hosts have several ranks: a row talks several times in each layer, or for each piece, and a column once in a step.
  *
  * A grid of C columns and pipelines for rows gives the bits of data.c on as many ranks as there are rows. */

@@ -7,15 +7,15 @@
  *
  * In each step the ranks share out the sequences of a batch; the last batch of a round may be smaller than the others, and
  * leave some ranks without any.  Each rank's gradient is that of its own sequences, scaled by the letters of the whole batch,
- * so the sum over the ranks is the gradient of the mean, whoever had how many.
+ * so the sum over the ranks is the gradient of the mean, however the sequences are divided.
  *
  * Backward makes the gradient from the last unit to the first.  It is cut into buckets of whole units, of --bucket KiB or more,
- * and as soon as a bucket is complete its sum is started (coll_restart of a prepared call), while backward goes on to the unit
- * before.  Over TCP an operation moves only while the program is inside the library; so between units all buckets on their way
- * are looked at (coll_test).  --timeline FILE shows it, and --overlap no does without.
+ * and as soon as a bucket is complete its sum is started (coll_restart of a prepared call), while backward works on the unit
+ * before.  Over TCP an operation moves only while the program is inside the library; so between units all buckets in flight
+ * are tested (coll_test).  --timeline FILE shows it, and --overlap no switches it off.
  *
  * The weights are never sent: they start equal and stay so to the last bit, because a sum has the same bits on every rank.  With
- * COLL_DETERMINISTIC it has them on threads and processes alike. */
+ * COLL_DETERMINISTIC it has the same ones on threads and on processes. */
 #include "trainer.h"
 
 typedef struct queries { int bucket_kib, is_overlapped; } queries;
@@ -55,7 +55,7 @@ static coll_status make_buckets(learner *l, const queries *with)
     return COLL_OK;
 }
 
-/* Move what is on its way, and note what has come. */
+/* Progress operations in flight, and record completed ones. */
 static void look(learner *l)
 {
     for (int i = 0; i < l->bucket_count; i++) {

@@ -9,9 +9,9 @@
  *     units          unit 0 turns letters into vectors, units 1 .. layers are the blocks, unit layers + 1 is the last norm and
  *                    the scores of the letters.  gpt_unit_forward and gpt_unit_backward take the weights and the gradient of
  *                    that unit alone, and a buffer of the caller's for what backward needs of forward
- *     parameters     one vector, unit after unit; gpt_spans is the table of what lies where in it
+ *     parameters     one vector, unit after unit; gpt_spans is the table of its parts
  *
- * Arrays are row after row; a row is a letter of a sequence, and sequences follow one another.  The weights of a linear layer
+ * Arrays are row after row; a row is a letter of a sequence, and sequences follow each other.  The weights of a linear layer
  * are w[inputs][outputs].  q, k and v are three blocks of columns, [q | k | v], each head after head.
  *
  * What is called d... is the gradient by what follows the d.  The gradients of parameters are added to, those of activations
@@ -41,7 +41,7 @@
 /* The sizes of a model.  width = heads * head size. */
 typedef struct gpt_shape { int vocabulary, layers, width, heads, context; } gpt_shape;
 
-/* ---- >>chance: a function of seed, stream and place, not a state, so that nobody can be ahead of anybody ---- */
+/* ---- >>random: a function of seed, stream and index, without a state, so that no rank can be ahead of another ---- */
 
 /* The finalizer of splitmix64: every bit of the result depends on every bit of x. */
 static inline uint64_t gpt_mix(uint64_t x)
@@ -69,7 +69,7 @@ static inline float gpt_uniform(uint64_t seed, uint64_t stream, uint64_t at)
 enum { GPT_ROWS = 4, GPT_COLUMNS = 16, GPT_DEPTH = 64 };         /* of the tile that stays in registers; of a panel */
 
 /* c[i][j] += sum over k of a[i][k] * b[k][j], k upwards.  Element (i, k) of a is a[i * a_row + k * a_step], and so for b: a
- * matrix is transposed by exchanging its strides.  A panel of b is copied to where its rows follow one another.  At the edges
+ * matrix is transposed by exchanging its strides.  A panel of b is copied to where its rows follow each other.  At the edges
  * the tile repeats the last row of a and takes zeros of b; what that gives is not stored. */
 GPT_FAST static inline void gpt_multiply(float *c, int c_row, const float *a, int a_row, int a_step, const float *b, int b_row,
                                          int b_step, int rows, int depth, int columns)
@@ -144,7 +144,7 @@ static inline void gpt_norm_forward(float *out, const float *in, const float *ga
     }
 }
 
-/* `in` is what forward was given; the moments are worked out anew rather than kept.  din == dout is allowed. */
+/* `in` is what forward was given; the moments are worked out again rather than kept.  din == dout is allowed. */
 static inline void gpt_norm_backward(float *din, float *dgain, float *dbias, const float *dout, const float *in,
                                      const float *gain, int rows, int width)
 {
@@ -280,7 +280,7 @@ static inline double gpt_loss(float *dlogits, const float *logits, const uint8_t
 
 enum { GPT_SPANS_OF_BLOCK = 12, GPT_MOST_LAYERS = 64, GPT_MOST_SPANS = GPT_SPANS_OF_BLOCK * GPT_MOST_LAYERS + 5 };
 
-/* One tensor: where it lies in the vector of all parameters, and how wide its first values are spread (< 0: all ones). */
+/* One tensor: its offset in the vector of all parameters, and the range of its first values (< 0: all ones). */
 typedef struct gpt_span { const char *name; int unit, rows, columns; size_t offset; float spread; } gpt_span;
 
 static inline int gpt_units(const gpt_shape *s) { return s->layers + 2; }
@@ -483,7 +483,7 @@ static inline size_t gpt_saved_count(const gpt_shape *s, int sequences)
     return count;
 }
 
-/* What a page wants to do as soon as the gradient of a unit is complete. */
+/* Called as soon as the gradient of a unit is complete. */
 typedef void gpt_unit_fn(void *context, int unit);
 
 /* The part of `saved` that a unit has; behind the last one stand the two buffers. */
@@ -532,7 +532,7 @@ static inline double gpt_learn(const gpt_shape *s, const float *w, float *g, con
     return loss;
 }
 
-/* ---- >>optimizer: Adam, element by element, so that any range may be somebody's ---- */
+/* ---- >>optimizer: Adam, element by element, so that a rank may own any range ---- */
 
 /* `step` counts from 0; m and v begin as zeros. */
 static inline void gpt_adam(float *w, const float *g, float *m, float *v, size_t count, float rate, int step)

@@ -11,13 +11,13 @@
  *
  * f16 has no numbers below 6e-8 and none above 65504, and gradients get lost at its lower end.  So the loss is multiplied by a
  * scale, and the gradient divided by it again before it is used.  The scale is as large as it can be: it doubles after
- * --patience good steps, and halves when the sum has an infinity, and that step is dropped.  Whether it has is a question to
- * all ranks, and is answered without a message: COLL_DETECT_OVERFLOW counts calls whose result has an infinity or a NaN
+ * --growth good steps, and halves when the sum has an infinity, and that step is dropped.  All ranks
+ * know without a message whether it has: COLL_DETECT_OVERFLOW counts calls whose result has an infinity or a NaN
  * (coll_overflows), the result is the same on every rank, and so is the answer.  bf16 reaches as far as f32 and needs no scale.
  * */
 #include "trainer.h"
 
-typedef struct queries { int type, scale, patience; } queries;
+typedef struct queries { int type, scale, growth; } queries;
 
 static const coll_type TYPES[] = { COLL_F32, COLL_BF16, COLL_F16 };
 
@@ -138,7 +138,7 @@ static coll_status step(learner *l)
         l->dropped++;
     } else {
         update(l);
-        if (++l->good % l->with->patience == 0 && l->type == COLL_F16) l->scale *= 2;
+        if (++l->good % l->with->growth == 0 && l->type == COLL_F16) l->scale *= 2;
     }
     return gpt_step(t, l->step, share);
 }
@@ -163,11 +163,11 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    queries own = { .type = 1, .scale = 20, .patience = 100 };
+    queries own = { .type = 1, .scale = 20, .growth = 100 };
     const gpt_row rows[] = {
         { "type", "of weights and gradients", &own.type, 0, 0, "f32 bf16 f16", NULL, NULL },
         { "scale", "first scale of f16, as a power of two", &own.scale, 0, 40, NULL, NULL, NULL },
-        { "patience", "good steps until it is doubled", &own.patience, 1, 1e6, NULL, NULL, NULL },
+        { "growth", "good steps until it is doubled", &own.growth, 1, 1e6, NULL, NULL, NULL },
     };
 
     return gpt_main(argc, argv, &(gpt_page){ "mixed", "mixed precision: 16 bits in memory and on the wire", train, rows, 3,

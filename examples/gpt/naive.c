@@ -1,16 +1,16 @@
-/* naive.c - ways to sum gradients that everybody writes first, beside the library's.
+/* naive.c - the usual first ways to sum gradients, compared with the library.
  *
  *     build/release/coll-run -n 4 build/release/gpt/naive --way master
  *     build/release/coll-run -n 4 build/release/gpt/naive --way ring
  *
- * All of them train the model, and at the end each one sums a gradient --repeat times, so that their cost stands side by side:
+ * All of them train the model, and at the end each one sums a gradient --repeat times, so that their costs can be compared:
  * the time, and the bytes that the busiest rank sends (over TCP; between threads the library uses memory).
  *
  *     master       every rank sends its gradient to rank 0, which adds them up and sends the sum to all.  p - 1 gradients go
  *                  through the network card of one rank, in and out, while the others look on
  *     ring         the ring as it first became known in deep learning: the gradient in p chunks; p - 1 times each rank sends a
  *                  chunk to the right and adds the one from the left; p - 1 times it passes finished chunks on.  2 (p - 1)/p
- *                  gradients a rank, the least there can be, but 2 (p - 1) steps of which each waits for a neighbour, and in 16
+ *                  gradients a rank, the least there can be, but 2 (p - 1) steps of which each waits for a neighbor, and in 16
  *                  bits every one of them would round
  *     library-ring the same idea in the library (coll_call.algorithm), in slices that overlap with the additions
  *     library      what the library chooses

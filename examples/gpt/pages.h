@@ -16,7 +16,7 @@ static inline coll_status gpt_finish(coll_request **request)
     return status;
 }
 
-/* Floats that are wanted, and the pointer to them. */
+/* The number of floats, and the pointer to them. */
 typedef struct gpt_want { float **at; int kind; size_t count; } gpt_want;
 
 /* Whether there was memory for all of them. */

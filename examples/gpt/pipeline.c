@@ -16,8 +16,8 @@
  *     stage 1     . 0 1 2 3 . . a b c d .     . 0 1 . a 2 b 3 c . d .
  *     stage 2     . . 0 1 2 3 a b c d . .     . . 0 a 1 b 2 c 3 d . .     --timeline FILE shows the real one
  *
- * Messages are tagged with their piece.  A receive is started one turn before its piece is wanted, and a send is waited for when
- * its buffer is wanted again, so a stage waits for nobody but those whose work it needs.
+ * Messages are tagged with their piece.  A receive is started one turn before its piece is needed, and a send is waited for when
+ * its buffer is needed again, so a stage waits only for the stages whose work it needs.
  *
  * A gradient is the sum over the pieces in their order, which is the order of one rank: it has the same bits for every number of
  * stages and pieces, and in both orders.
@@ -29,7 +29,7 @@
 
 /* ---- >>order ---- */
 
-/* Turn k of 2 * pieces: first `early` pieces go forward, then one forward and one backward by turns, then the rest come back. */
+/* Turn k of 2 * pieces: first `early` pieces go forward, then one forward and one backward in turns, then the rest come back. */
 static turn pipeline_turn(const pipeline *p, int k)
 {
     const int later = k - p->early;
@@ -117,7 +117,7 @@ static void pipeline_backward(pipeline *p, slot *s, int piece, const float *dout
     }
 }
 
-/* Do what this turn asks for with what has arrived, and send on what comes out. */
+/* Do this turn's work with the received piece, and send the result on. */
 static coll_status pipeline_work(pipeline *p, turn t, const float *arrived)
 {
     slot *const s = &p->slots[t.piece % p->slot_count];

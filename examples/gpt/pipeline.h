@@ -19,7 +19,7 @@ typedef struct pipeline {
     int pieces, early, slot_count;       /* `early` pieces go forward before the first comes back */
     size_t offset, count;                /* this rank's parameters among all */
     float *weights, *gradient, *arrived[2], *x, *y;
-    coll_request *due[2];                /* what turns k and k + 1 are to work on, on its way to `arrived` */
+    coll_request *due[2];                /* what turns k and k + 1 are to work on, in flight to `arrived` */
     slot *slots;
     const gpt_page_of_text *text;        /* of this step */
     float scale;
@@ -29,7 +29,7 @@ typedef struct pipeline {
 
 /* ---- >>beginning and end ---- */
 
-/* All weights, on every rank: those of the stages follow one another. */
+/* All weights, on every rank: those of the stages follow each other. */
 static inline coll_status pipeline_whole(pipeline *p, float *whole)
 {
     size_t *const counts = gpt_bytes(p->t, GPT_OTHER, (size_t)p->stages * sizeof *counts);

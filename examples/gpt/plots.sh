@@ -1,7 +1,7 @@
 #!/bin/sh
 # Train with several pages, and draw what they wrote: the losses, what the time of a step went to, the memory of each rank.
 # usage: plots.sh BIN OUT        BIN has gpt/ and coll-run; OUT gets LABEL.loss.csv, LABEL.ranks.csv and the .svg
-#   STEPS=300 changes how long each trains, OPTIONS="--batch 32" what; ONLY="data-alone mixed-bf16" makes some of them anew
+#   STEPS=300 changes how long each trains, OPTIONS="--batch 32" what; ONLY="data-alone mixed-bf16" makes some of them again
 #
 # With figures of earlier runs in OUT, and gnuplot, they are drawn together with the new ones.
 # shellcheck disable=SC2012,SC2086

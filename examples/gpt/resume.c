@@ -1,8 +1,8 @@
-/* resume.c - checkpoints: stop and go on, with another number of ranks, or with those who are left after one has died.
+/* resume.c - checkpoints: stop and continue, with another number of ranks, or with the survivors after one has died.
  *
  *     resume -t 4 --checkpoint run.ckpt --stop 300                 300 steps, and their state in a file
  *     coll-run -n 3 resume --checkpoint run.ckpt                   the rest, on three processes
- *     resume -t 4 --checkpoint run.ckpt --kill-rank 2 --kill-step 150       rank 2 leaves in the middle; the others go on
+ *     resume -t 4 --checkpoint run.ckpt --kill-rank 2 --kill-step 150       rank 2 ends in the middle; the others continue
  *     coll-run --survive -n 4 resume --checkpoint run.ckpt --kill-rank 2 --kill-step 150
  *
  * (In the last one the process kills itself with SIGKILL; without --survive coll-run would then end the others.)
@@ -12,16 +12,16 @@
  * that is taken up again sees the batches that it would have seen: on as many ranks it ends with the same bits, on another
  * number with the same loss up to rounding.
  *
- * A rank that dies is COLL_ERR_PEER on all others, in whatever call they are or come to next.  coll_shrink gives them a
- * communicator of those who are left; one of them reads the last checkpoint, a broadcast hands it to all, and the batches are
- * shared out among fewer.  The losses on their way at that moment are lost, and come again. */
+ * If a rank dies, the current or next call of all others returns COLL_ERR_PEER.  coll_shrink makes a communicator of the
+ * survivors; one of them reads the last checkpoint, a broadcast sends it to all, and the batches are divided among
+ * fewer ranks.  The losses in flight at that moment are lost, and computed again. */
 #include "trainer.h"
 
 #include <signal.h>
 
 typedef struct queries { const char *path; int interval, stop, kill_rank, kill_step; } queries;
 
-/* What stands before the weights and the two moments.  No byte of it is padding, for two are compared as they are. */
+/* The header before the weights and the two moments.  It has no padding, because two headers are compared byte by byte. */
 typedef struct head {
     char magic[8];
     gpt_shape shape;
@@ -146,7 +146,7 @@ static coll_status keep(learner *l)
     return status;
 }
 
-/* Those who are left come together and go back to the last checkpoint.  Gives an exit code. */
+/* The survivors go back to the last checkpoint.  Returns an exit code. */
 static int recover(learner *l)
 {
     gpt_trainer *const t = l->t;

@@ -1,4 +1,4 @@
-/* server.c - a parameter server: workers that do not wait for one another.
+/* server.c - a parameter server: workers that do not wait for each other.
  *
  *     build/release/gpt/server -t 4                               rank 0 serves, three ranks work
  *     build/release/coll-run -n 4 build/release/gpt/server --stale 8
@@ -6,8 +6,8 @@
  *
  * Rank 0 has the weights and the optimizer, and computes nothing else.  It sends a worker the weights and the number of a
  * batch; the worker sends back the gradient of that batch.  The server takes whichever gradient comes first (COLL_ANY_SOURCE),
- * applies it at once, and sends that worker the new weights.  Nobody waits for the slowest, and no allreduce is there: these
- * are messages.
+ * applies it at once, and sends that worker the new weights.  No worker waits for the slowest one.  There is no allreduce,
+ * only messages.
  *
  * The price is that a gradient is stale: between its weights leaving and its coming back, others have been applied.  --stale K
  * bounds by how many.  No more than K + 1 batches are out at a time; and when one of them would come too late if another went
@@ -25,7 +25,7 @@ typedef struct server {
     float *message;                  /* a gradient, and behind it the loss              */
     int *since;                      /* of each worker: the step at which it got its weights; -1: idle */
     int handed, taken, out;          /* batches handed out, gradients applied, between the two */
-    int worst, none, finished;       /* the stalest gradient; steps with none stale; workers that have been told to end */
+    int worst, none, finished;       /* the stalest gradient; steps with none stale; workers that were sent the end     */
     double stale;                    /* sum over all gradients                          */
 } server;
 
@@ -42,8 +42,8 @@ static coll_status hand_out(server *s, int worker, int batch)
     return coll_send(s->t->comm, s->message, count + 1, COLL_F32, worker, WORK);
 }
 
-/* Whom to receive from: anybody, or the one whose weights are the oldest.  It has to be that one as soon as the gradients that
- * are out, taken from the oldest on, would be just fresh enough: whichever of them came first would make one older than it too
+/* The source to receive from: any, or the worker whose weights are the oldest.  It has to be that one as soon as the pending
+ * gradients, taken from the oldest on, would be just fresh enough: whichever of them came first would make one older than it too
  * stale. */
 static int whom(const server *s, int bound)
 {
@@ -88,7 +88,7 @@ static coll_status take(server *s, int bound, int *worker)
     return COLL_OK;
 }
 
-/* Until all gradients have been taken; then every worker is told to end. */
+/* Until all gradients have been received; then every worker gets a message to end. */
 static coll_status serve(server *s, int bound)
 {
     gpt_trainer *const t = s->t;

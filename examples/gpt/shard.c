@@ -14,7 +14,7 @@
  *
  * and beside them the units at work: from level 2 on the gradients of two units, at level 3 the weights of two.
  *
- * The gradient of a unit is summed as soon as backward has it, while backward goes on: by an allreduce, or from level 1 on by a
+ * The gradient of a unit is summed as soon as backward has it, while backward continues: by an allreduce, or from level 1 on by a
  * reduce_scatter, which leaves each rank its slice.  Adam works number by number, so every rank brings its slices on by itself.
  * An allgather brings the weights to all: at levels 1 and 2 after the step; at level 3 whenever a unit is to work, one unit
  * ahead, and they are forgotten behind it.  An allreduce is a reduce_scatter and an allgather, so levels 1 and 2 send as much as
@@ -48,9 +48,9 @@ static coll_status shard_weights(shard *s, int unit, int next, const float **out
     return COLL_OK;
 }
 
-/* ---- >>gradient: summed unit by unit, while backward goes on ---- */
+/* ---- >>gradient: summed unit by unit, while backward continues ---- */
 
-/* Where backward may add up the gradient of a unit: in its place, or in one of two that all units use by turns. */
+/* Where backward may add up the gradient of a unit: in its place, or in one of two that all units use in turns. */
 static coll_status shard_fresh(shard *s, int unit, float **out)
 {
     *out = s->level < GRADIENT ? s->gradient + gpt_unit_offset(&s->t->shape, unit) : s->fresh[unit % 2];
@@ -73,7 +73,7 @@ static coll_status shard_sum(shard *s, int unit, float *fresh)
 
 /* ---- >>step ---- */
 
-/* Forward and backward; the sum of the last gradients is still on its way. */
+/* Forward and backward; the sum of the last gradients is still in flight. */
 static coll_status shard_learn(shard *s, const gpt_page_of_text *text, float scale, double *loss)
 {
     const gpt_shape *const shape = &s->t->shape;

@@ -18,7 +18,7 @@ typedef struct shard {
     slice *slices;                       /* of this rank; at level 0 it has the whole of each unit */
     float *weights, *gradient, *m, *v;   /* whole or in slices, as the level says */
     float *fetched[2], *fresh[2];        /* weights of two units, at level 3; gradients of two units, from level 2 on */
-    coll_request *fetch[2], **sum;       /* what is on its way: to `fetched`; the sum of each unit's gradient */
+    coll_request *fetch[2], **sum;       /* what is in flight: to `fetched`; the sum of each unit's gradient */
     float *saved, *x, *y;
 } shard;
 

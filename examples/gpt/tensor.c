@@ -6,7 +6,7 @@
  *
  * A block of the model is two halves of one shape: norm, a linear layer, something in the middle (attention, or gelu), a linear
  * layer, and the sum with what came in.  The first layer is split by columns: from the whole input each rank works out its
- * heads, or its inner numbers, and needs nobody.  The second one is split by rows: it takes just what the rank has got, and
+ * heads, or its inner numbers, and needs no other.  The second one is split by rows: it takes just what the rank has got, and
  * gives one term of a sum over the ranks.  So ranks meet once in each half on the way forward, and once on the way back:
  *
  *     forward    norm -> gather -> first layer | middle | second layer -> SUM -> + x
@@ -22,7 +22,7 @@
  * host.  The sums run in another order than on one rank, so the last bits differ; on threads and over TCP they are the same. */
 #include "tensor.h"
 
-/* ---- >>meeting: the two places where ranks exchange something ---- */
+/* ---- >>exchange: the two places where ranks exchange data ---- */
 
 /* All rows of what each rank has its own of. */
 static coll_status tensor_gather(tensor *p, const float *mine, const float **all)

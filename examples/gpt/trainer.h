@@ -21,11 +21,11 @@
  *
  * That is all of data parallel training.  A page that does not have the whole model on a rank builds on gpt.h itself.
  *
- * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The
+ * It gives the exit code: 0; 1 after a failure, printed by gpt_failed; 2 from gpt_refuse, if the options are not possible.  The
  * same program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
  *
  * The mean loss of a step is known to no rank alone, and neither is the share of communication.  gpt_step gathers the numbers of
- * --every steps and adds them up by one non-blocking call on a communicator of its own, which is looked at, and not waited for,
+ * --every steps and adds them up by one non-blocking call on a communicator of its own, which is tested, and not waited for,
  * until the next one is due: they come a little later, and no step waits for them. */
 #ifndef GPT_TRAINER_H
 #define GPT_TRAINER_H
@@ -80,8 +80,8 @@ typedef struct gpt_page {
 
 /* ---- >>trainer: one rank's view ---- */
 
-/* What a moment is spent on: computing with nothing on its way; computing while messages are; inside the library, where computing
- * could go on; waiting, because it cannot. */
+/* States of the time: computing with nothing in flight; computing with messages in flight; inside the library, where
+ * computing could continue; waiting. */
 enum { GPT_COMPUTE, GPT_OVERLAP, GPT_COMMUNICATE, GPT_WAIT, GPT_TIMES };
 
 enum { GPT_WEIGHTS, GPT_GRADIENTS, GPT_OPTIMIZER, GPT_ACTIVATIONS, GPT_OTHER, GPT_MEMORIES };
@@ -91,7 +91,7 @@ typedef struct gpt_room { struct gpt_room *next; size_t bytes; int kind; } gpt_r
 /* The text in numbers from 0 to vocabulary - 1; `glyph` turns them back. */
 typedef struct gpt_text { uint8_t *letters; uint64_t length; int sequences, vocabulary; char glyph[256]; } gpt_text;
 
-/* From when to when something went on; the lane tells computing from what is on its way at the same time. */
+/* Begin and end of an activity; the lane separates computing from operations in flight at the same time. */
 typedef struct gpt_event { char name[32]; int rank, step, lane; double begin_s, end_s; } gpt_event;
 
 enum { GPT_MOST_EVENTS = 4096 };
@@ -116,8 +116,8 @@ typedef struct gpt_trainer {
     int event_count;
 
     double *losses;                  /* of all steps, as far as they are known          */
-    double *said[2], *heard;         /* shares of --every steps, and seconds; those on their way; their sum */
-    double inside_s, all_s;          /* of all ranks together: in communication, and all told */
+    double *said[2], *heard;         /* shares of --every steps, and seconds; those in flight; their sum */
+    double inside_s, all_s;          /* of all ranks together: in communication, and in total */
     coll_request *request;           /* the sum of said[1]                              */
     int first_said, said_count, first_asked, asked_count;
     int first, known;                /* losses are known from step `first` on, `known` not included */
@@ -165,7 +165,7 @@ static inline void gpt_clock(gpt_trainer *t, int kind)
     t->clock = kind;
 }
 
-/* Remember that this went on from `begin_s` until now, where a timeline was asked for. */
+/* Record that this lasted from `begin_s` until now, if a timeline is requested. */
 static inline void gpt_note(gpt_trainer *t, const char *name, int step, int lane, double begin_s)
 {
     if (!t->events || t->event_count == GPT_MOST_EVENTS) return;
@@ -212,7 +212,7 @@ static inline void gpt_release(gpt_trainer *t, void *memory)
 
 static const char *const GPT_DATA = "examples/data/pride-and-prejudice.txt";
 
-/* Read the text, or as many of its letters as are wanted.  Returns how many, or 0 after a sentence on stderr. */
+/* Read the text, or its first letters.  Returns how many, or 0 after a sentence on stderr. */
 static inline uint64_t gpt_read(const gpt_trainer *t, uint8_t **out)
 {
     const char *const name = t->with->data ? t->with->data : GPT_DATA;
@@ -276,7 +276,7 @@ static inline int gpt_load(gpt_trainer *t)
 /* ---- >>batches: which sequences a step learns from, known to every rank without a message ---- */
 
 /* Where number `at` of 0 .. count - 1 comes in the order of this round: four rounds of a Feistel network on as many bits as it
- * takes, repeated while the number is too large.  A shuffle of which any part can be asked for. */
+ * takes, repeated while the number is too large.  A shuffle of which any part can be computed. */
 static inline int gpt_shuffled(int count, uint64_t seed, uint64_t round, int at)
 {
     int half = 1;
@@ -381,7 +381,7 @@ static inline void gpt_replica_update(const gpt_trainer *t, gpt_replica *r, int 
 
 /* ---- >>progress: the line, and the losses behind it ---- */
 
-/* Seconds of this rank: in communication, and all told. */
+/* Seconds of this rank: in communication, and in total. */
 static inline void gpt_sum_times(const gpt_trainer *t, double *inside_s, double *all_s)
 {
     *inside_s = t->seconds[GPT_COMMUNICATE] + t->seconds[GPT_WAIT];
@@ -392,7 +392,7 @@ static inline void gpt_sum_times(const gpt_trainer *t, double *inside_s, double 
 static inline void gpt_progress(gpt_trainer *t, int step, double loss)
 {
     const double past_s = gpt_now_s() - t->began_s;
-    if (!t->request && !t->asked_count) gpt_sum_times(t, &t->inside_s, &t->all_s);       /* a page that asks nobody */
+    if (!t->request && !t->asked_count) gpt_sum_times(t, &t->inside_s, &t->all_s);       /* a page without requests */
     const double share = t->all_s > 0 ? 100 * t->inside_s / t->all_s : 0;
     const double letters = (double)(step + 1) * t->with->batch * t->shape.context;
     const bool is_last = step + 1 == t->with->steps;
@@ -418,7 +418,7 @@ static inline void gpt_know(gpt_trainer *t, int step, double loss)
     gpt_progress(t, step, sum / count);
 }
 
-/* Take the sums that were asked for, if they are there, or once they are. */
+/* Take the requested sums, if they are complete, or wait for them. */
 static inline coll_status gpt_hear(gpt_trainer *t, bool must)
 {
     const coll_status status = !t->request ? COLL_OK : must ? coll_wait(t->request) : coll_test(t->request);
@@ -587,7 +587,7 @@ static inline int gpt_write_timeline(gpt_trainer *t)
     return fclose(file) != 0;
 }
 
-/* Let the model write: each letter by chance, sharpened, from what stands before it. */
+/* Generate text: each letter drawn at random from the model's probabilities, sharpened, given the letters before it. */
 static inline int gpt_write_sample(gpt_trainer *t, const float *weights)
 {
     const int context = t->shape.context, kinds = t->shape.vocabulary;
@@ -662,7 +662,7 @@ static inline int gpt_end(gpt_trainer *t, const float *weights)
 
 /* ---- >>running: parse, join, load, train ---- */
 
-/* Make `comm` the one that is trained with: at the start, and after some ranks are lost.  What was on its way is given up. */
+/* Use `comm` for the training: at the start, and after some ranks are lost.  Operations in flight are dropped. */
 static inline coll_status gpt_join(gpt_trainer *t, coll_comm *comm)
 {
     coll_request_free(t->request);

@@ -46,7 +46,7 @@ static inline void star_close(star *s)
     s->size = 0;
 }
 
-/* Where rank 0 listens, as all are told: its host is that of COLL_ADDR, or this one. */
+/* Where rank 0 listens, sent to all: its host is that of COLL_ADDR, or this one. */
 static inline bool star_listen(int *fd, struct sockaddr_in *address)
 {
     const char *const given = getenv("COLL_ADDR");
@@ -54,7 +54,7 @@ static inline bool star_listen(int *fd, struct sockaddr_in *address)
     char host[256] = "127.0.0.1";
     struct addrinfo *found, hint = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
     socklen_t length = sizeof *address;
-    const struct timeval patience = { .tv_sec = 20 };         /* with a worker that does not come             */
+    const struct timeval time_limit = { .tv_sec = 20 };       /* for a worker to connect                         */
 
     if (colon && colon != given && strncmp(given, "file:", 5) != 0)
         snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
@@ -62,7 +62,7 @@ static inline bool star_listen(int *fd, struct sockaddr_in *address)
     memcpy(address, found->ai_addr, sizeof *address);
     freeaddrinfo(found);
     *fd = socket(AF_INET, SOCK_STREAM, 0);
-    return *fd >= 0 && setsockopt(*fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0
+    return *fd >= 0 && setsockopt(*fd, SOL_SOCKET, SO_RCVTIMEO, &time_limit, sizeof time_limit) == 0
            && bind(*fd, (struct sockaddr *)address, sizeof *address) == 0 && listen(*fd, STAR_MOST) == 0
            && getsockname(*fd, (struct sockaddr *)address, &length) == 0;
 }

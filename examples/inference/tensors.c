@@ -47,7 +47,7 @@ typedef struct row {
     bool   is_right, is_same;
 } row;
 
-/* Between -1 and 1, the same numbers wherever they are asked for. */
+/* Between -1 and 1, the same numbers on every rank. */
 static float partial_of(int rank, size_t i)
 {
     uint32_t at = (uint32_t)i * 64 + (uint32_t)rank;
@@ -105,7 +105,7 @@ static double sent_by(const bench *b, const tensor_sum *sum, int calls)
     return (double)sent;
 }
 
-/* The fastest of some rounds of calls, and the fewest allocations of one; nobody is ahead of the others when they are counted. */
+/* The fastest of some rounds of calls, and the fewest allocations of one; no rank is ahead when they are counted. */
 static int measure(bench *b, const tensor_sum *sum, double unit, int calls, row *out)
 {
     *out = (row){ .us = INFINITY, .taken = -1 };

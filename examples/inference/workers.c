@@ -36,7 +36,7 @@ typedef struct model {
 
 /* How the ranks talk: by calls that are described once, or by the star. */
 typedef struct talk {
-    coll_comm *comm;                              /* NULL: there is nobody else                               */
+    coll_comm *comm;                              /* NULL: there is no other rank                             */
     star      *star;                              /* NULL: by the library                                     */
     coll_call  token, sum, gather;
     size_t     counts[STAR_MOST];                 /* logits of each rank                                      */

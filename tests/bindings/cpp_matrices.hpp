@@ -83,7 +83,7 @@ template <class T> struct matrices {
 
         const board<T> to_all = gathered;
         a = one, c = gathered;
-        const coll::matrix_view<T> nowhere({}, 3, 5);         // for those who do not send
+        const coll::matrix_view<T> nowhere({}, 3, 5);         // for ranks that do not send
         check(same(comm.scatter(is_root ? c.view() : nowhere, root, count), x), comm, "scatter of a matrix");
         if (is_root) comm.scatter(coll::from_to(c.view(), a.view()), root);
         else comm.scatter(coll::into(a.view()), root);

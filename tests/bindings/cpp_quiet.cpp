@@ -38,10 +38,10 @@ int main()
     int right = 0;
     for (int ok : coll::spawn(2, worker, {}, &why)) right += ok;
     coll_config config{};
-    config.transport = "pigeons";
+    config.transport = "nosuch";
     right += coll::init(config).valid() ? 0 : 1;
     std::vector<int> none = coll::spawn(2, worker, config, &why);
-    right += none.empty() && why && std::strstr(why.what(), "pigeons");
+    right += none.empty() && why && std::strstr(why.what(), "nosuch");
     std::printf("%d passed, %d failed\n", right, 22 - right);
     return right != 22;
 }

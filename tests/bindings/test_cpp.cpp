@@ -288,7 +288,7 @@ template <class T> static void neighbors_and_messages(const coll::communicator &
     const int rank = comm.rank(), size = comm.size(), next = (rank + 1) % size, before = (rank + size - 1) % size;
     const std::vector<T> x = mine<T>(rank, count), theirs = mine<T>(before, count), behind = mine<T>(next, count);
 
-    // A ring in which everyone has two neighbours, before and behind.
+    // A ring in which everyone has two neighbors, before and behind.
     comm.neighbors(std::array<int, 2>{ { before, next } }, std::array<int, 2>{ { next, before } });
     std::vector<T> both = theirs, apart = theirs, two = x;
     both.insert(both.end(), behind.begin(), behind.end());
@@ -463,7 +463,7 @@ static void several(const coll::communicator &comm)
     check(results.size() == 5 && results[4] == std::vector<int>(2, 4 * size), comm, "wait_all");
 }
 
-// Prepared calls stay, whoever waits for them.
+// Prepared calls stay, whichever call waits for them.
 static void several_prepared(const coll::communicator &comm)
 {
     const int size = comm.size();
@@ -484,7 +484,7 @@ static void several_prepared(const coll::communicator &comm)
     }
 }
 
-// Whom a receive from anyone came from.
+// The source of a receive from any rank.
 static void receipts(const coll::communicator &comm)
 {
     const int rank = comm.rank(), size = comm.size();
@@ -619,7 +619,7 @@ void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 }
 
-// One that ends with an error is handed out, and its wait tells; an error of the call itself is told by the call.
+// A request that ends with an error is returned, and its wait throws; an error of the call itself is thrown by the call.
 static void several_wrong(coll::communicator &comm)
 {
     for (bool throws : { true, false }) {
@@ -659,7 +659,7 @@ static void entered_twice(coll::communicator &comm)
 
 static coll::communicator alone_here() { return coll::init([] { coll_config c{}; c.size = 1; return c; }()); }
 
-// What one rank throws ends spawn; the others find that it is gone.
+// If one rank throws, spawn ends; the others get COLL_ERR_PEER.
 static void first_exception()
 {
     std::string told;
@@ -701,14 +701,14 @@ static void failures()
     check(peers == 6 && sizes == std::vector<int>(3, 3), alone, "a rank is killed, and the others go on");
 
     config = {};
-    config.transport = "pigeons";
+    config.transport = "nosuch";
     coll::error why;
     coll::init(config, &why);
-    check(why.status() == COLL_ERR_ARGUMENT && std::strstr(why.what(), "pigeons"), alone, "init says why not");
+    check(why.status() == COLL_ERR_ARGUMENT && std::strstr(why.what(), "nosuch"), alone, "init says why not");
     coll::spawn(2, [](coll::communicator &comm) { comm.barrier(); }, config, &why);
-    check(why && std::strstr(why.what(), "pigeons"), alone, "spawn says why not");
+    check(why && std::strstr(why.what(), "nosuch"), alone, "spawn says why not");
     bool is_told = false;
-    try { coll::init(config); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "pigeons"); }
+    try { coll::init(config); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "nosuch"); }
     check(is_told, alone, "init throws");
 }
 #endif

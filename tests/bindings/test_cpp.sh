@@ -76,7 +76,7 @@ counted "threads, with the thread sanitizer" 1 "$dir/test_tsan" threads
 counted "three processes" 3 "$run" -n 3 --no-prefix "$dir/test_cpp" joined
 killed() { # all but the one that is killed find it out
     for rank in 0 1 2; do
-        COLL_RANK=$rank COLL_SIZE=3 COLL_ADDR="file:$dir/meeting" "$dir/test_cpp" killed &
+        COLL_RANK=$rank COLL_SIZE=3 COLL_ADDR="file:$dir/address" "$dir/test_cpp" killed &
     done
     wait
 }

@@ -50,7 +50,7 @@ if [ "$1" != conformance ]; then
         test_many_at_once test_futures test_sparse test_sparse_in_the_order_of_ranks test_objects test_ddp
         test_ddp_with_sparse_gradients test_zero_redundancy"
     launched 15 1 $alone
-    export COLL_ADDR="file:$dir/meeting"          # the library's own rendezvous
+    export COLL_ADDR="file:$dir/address"          # the library's own rendezvous
     launched 2 3 test_average test_groups
     unset COLL_ADDR
     export COLL_NETWORK=lo

@@ -10,7 +10,7 @@ enum { LONGEST = 150, MOST = 4 };                 /* elements: ten pieces; ranks
 typedef struct job {
     int32_t  i[LONGEST], j[LONGEST * MOST];
     float    x[LONGEST], y[LONGEST * MOST];
-    uint32_t hash;                                /* of what all ranks have alike                             */
+    uint32_t hash;                                /* of the results that are the same on all ranks            */
     int      wrong;                               /* the line of the first that is wrong, 0: none             */
 } job;
 
@@ -59,7 +59,7 @@ static bool is_largest(const float *x, int size, size_t count)
     return true;
 }
 
-/* COLL_DETERMINISTIC: neighbours first, then pairs of pairs. */
+/* COLL_DETERMINISTIC: neighbors first, then pairs of pairs. */
 static bool is_tree_sum(const float *x, int size, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -4,7 +4,7 @@
 #                (i686 with SSE, armhf), 64 bits (aarch64, riscv64, mips64el), the other byte order (s390x), musl
 #   arithmetic   aarch64 also has kernels of its own: test_convert and test_numbers
 #   mixed        one job of processes for seven machines of one byte order, which must get the same bits; and jobs of both byte
-#                orders, in which every rank must be told
+#                orders, in which every rank must get an error
 # A table of the machines comes at the end.
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0 out=build/emulated
@@ -97,7 +97,7 @@ agreed() { # how many: so many ranks, and one result
     [ "$(wc -l < $out/bits)" -eq "$1" ] && [ "$(sort -u $out/bits | wc -l)" -eq 1 ]
 }
 
-# Rank 1 has the other byte order.  It is told so, and rank 0 tells so and whom it misses; so is rank 2 told.
+# Rank 1 has the other byte order.  Its error says so; rank 0's error also names the missing rank; so does that of rank 2.
 refused() {
     ! grep -q '^bits\|^status 0' $out/rank.* && [ "$(ls $out/rank.* | wc -l)" -eq 3 ] || return 1
     grep -q "turned away.*its byte order is not $1-endian, and here it is" $out/rank.0 || return 1
@@ -110,12 +110,12 @@ job $little
 agreed 7; verdict $? "one job of seven machines gets the same bits: $little"
 job s390x s390x
 agreed 2; verdict $? "two of the other byte order"
-COLL_START_TIMEOUT_MS=15000                      # who is missing is waited for so long; the others must have come by then
+COLL_START_TIMEOUT_MS=15000                      # how long rank 0 waits for missing ranks; the others must connect before
 export COLL_START_TIMEOUT_MS
 job native s390x aarch64
-refused little; verdict $? "byte orders that differ in one job: every rank is told, rank 0 is little-endian"
+refused little; verdict $? "different byte orders in one job: an error on every rank, rank 0 is little-endian"
 job s390x armhf s390x
-refused big; verdict $? "byte orders that differ in one job: every rank is told, rank 0 is big-endian"
+refused big; verdict $? "different byte orders in one job: an error on every rank, rank 0 is big-endian"
 
 # ---- what has been proved, by machine
 echo

@@ -1,5 +1,5 @@
-/* switch_meet.c - one of two ranks over TCP, compiled with other parts left out than the other: those that may meet get the right
- * bits, those that may not are told why.  tests/build/test_switches.sh starts them.
+/* switch_meet.c - one of two ranks over TCP, compiled with other parts left out than the other: compatible ones get the right
+ * bits, others get an error that says why.  tests/build/test_switches.sh starts them.
  *
  *   usage: COLL_RANK=R COLL_SIZE=2 COLL_ADDR=127.0.0.1:... switch_meet
  *

@@ -99,7 +99,7 @@ static int four_calls(coll_comm *comm, number *x, number *y, size_t count)
     return wrong;
 }
 
-/* To the next rank, from the one before, as neighbours; 0: all is right. */
+/* To the next rank, from the one before, as neighbors; 0: all is right. */
 static int neighbours(coll_comm *comm, number *x, number *y, size_t count)
 {
     const int rank = coll_rank(comm), size = coll_size(comm), next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -198,7 +198,7 @@ static int process_of(const char *address, int first, int count, int lanes)
     coll_comm *comm;
 
     if (count == 0) return process_of_lost(address, first);
-    if (count > 1) {                              /* coll_spawn asks the environment                          */
+    if (count > 1) {                              /* coll_spawn reads the environment                         */
         snprintf(rank, sizeof rank, "%d", first);
         setenv("COLL_RANK", rank, 1);
         setenv("COLL_SIZE", "3", 1);
@@ -213,7 +213,7 @@ static int process_of(const char *address, int first, int count, int lanes)
     return wrong;
 }
 
-/* A port at which nobody listens just now. */
+/* A port at which no process listens now. */
 static COLL__UNUSED int free_port(void)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -274,7 +274,7 @@ static int worlds(void)
     count++;
 #endif
 #endif
-#if COLL__HAS_JOINED && COLL__HAS_ENV                  /* coll_spawn asks the environment     */
+#if COLL__HAS_JOINED && COLL__HAS_ENV                  /* coll_spawn reads the environment    */
     CHECK(!processes(2, 1), "a process of two ranks and one of one");
     count++;
 #endif
@@ -291,7 +291,7 @@ static bool is_refused(coll_comm *comm, int has, coll_status status, const char 
     return true;
 }
 
-/* Lists, blocks of different lengths, a named algorithm, groups by agreement, and those who are left. */
+/* Lists, blocks of different lengths, a named algorithm, groups by agreement, and surviving ranks. */
 static void forms(coll_comm *comm, number *x)
 {
     const coll_list_item buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
@@ -380,7 +380,7 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
     (void)plain;
 }
 
-/* Who has a key, or wants what takes one, is not let in without. */
+/* With a key, or an option that requires one, a rank is refused. */
 static COLL__UNUSED void keys(void)
 {
     const coll_config plain = { .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE };
@@ -401,7 +401,7 @@ static COLL__UNUSED void keys(void)
 #endif
 }
 
-/* One process of three dies; the others are not to go on without it. */
+/* One process of three dies; the others must not continue without it. */
 static COLL__UNUSED int process_of_lost(const char *address, int rank)
 {
     const coll_config config = { .rank = rank, .size = RANKS, .address = address, .log_level = COLL_LOG_NONE };

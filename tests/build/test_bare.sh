@@ -2,7 +2,7 @@
 # test_bare.sh - boards without an operating system (examples/bare), emulated: two and four of them, over lines that are good and
 # over lines that lose and change bytes, have the bits of threads of this machine, in a training and in every call of COLL_TINY.
 # Where nothing comes through, each says so and ends.  What it takes of memory.  That it links for processors without atomic
-# instructions, and that two tasks of one program do not disturb one another.
+# instructions, and that two tasks of one program do not disturb each other.
 #
 #   usage: sh tests/build/test_bare.sh
 #

@@ -51,7 +51,7 @@ while read -r line <&3; do
     echo "$line" >> "$dir/log"
     case $line in *" parameters, "*) kill -TERM $run; break ;; esac
 done
-cat <&3 >> "$dir/log"                             # until all who write have gone
+cat <&3 >> "$dir/log"                             # until all writers have ended
 wait $run
 status=$?
 check "ended from outside, in the middle of it" grep -q ' parameters, ' "$dir/log"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_linking.sh - a program is linked with -pthread alone, whatever is installed: liburing is loaded when TCP wants it, and
+# test_linking.sh - a program is linked with -pthread alone, whatever is installed: liburing is loaded when TCP needs it, and
 # where it cannot be, TCP runs on poll and coll_explain says why.  Two processes of a small program meet for each case.
 #   CC: the compiler.  Needs readelf; without <liburing.h> the cases with it are left out.
 cd "$(dirname "$0")/../.." || exit 1
@@ -48,11 +48,11 @@ met() { # words [COLL_IO]: two processes, of which both say these words
     cat said.0 said.1
     [ "$(cat said.0 said.1 | grep -cF "$1")" -eq 2 ]
 }
-says() { # name words flags...: why it is poll, and why it is not io_uring where that is asked for
+says() { # name words flags...: why it is poll, and why it is not io_uring if that is requested
     name=$1 words=$2; shift 2
     check "$name: links" made "$@"
     check "$name: poll, and why" met "over tcp (poll: $words;"
-    check "$name: io_uring asked for" met "io_uring was asked for but cannot be had: $words" uring
+    check "$name: io_uring requested" met "io_uring was asked for but cannot be had: $words" uring
 }
 needs() { readelf -d which | grep -q 'NEEDED.*liburing'; }
 needs_not() { ! needs; }

@@ -86,12 +86,12 @@ small() { # what is left out keeps its symbol
 }
 check "COLL_SMALL has all symbols" small
 sed 's/coll_barrier@/coll_barrier_of_yore@/' "debian/libcoll$series.symbols" > "$dir/symbols"
-lost() { # a symbol that is gone is found
+lost() { # a missing symbol is found
     mkdir -p "$dir/lost/debian" && cp -r coll.h coll.c coll_impl.h core transports carriers packages "$dir/lost" \
         && cp "$dir/symbols" "$dir/lost/debian/libcoll$series.symbols" && cd "$dir/lost" && ! sh packages/abi.sh check > said \
         && grep -q '< coll_barrier_of_yore' said
 }
-check "a symbol that is gone is told" lost
+check "a missing symbol is reported" lost
 grown() { # HEADER STRUCTURE: a member before all others
     cp "$top/debian/libcoll$series.symbols" debian/ \
         && sed "s/^typedef struct $2 {/&\n    long long grown;/" "$top/$1" > "$1" && ! cmp -s "$top/$1" "$1" \
@@ -101,10 +101,10 @@ grown() { # HEADER STRUCTURE: a member before all others
 }
 cd "$dir/lost" || exit 1
 if [ "$(uname -m)" = x86_64 ] && there "layout" abidw abidiff; then
-    check "a structure that has grown is told" grown coll.h coll_call
-    check "one of coll_configuration.h is told" grown core/contract/coll_configuration.h coll_sim
-    check "one of coll_memory.h is told" grown core/contract/coll_memory.h coll_allocator
-    check "one of coll_transport.h is told" grown core/contract/coll_transport.h coll_transport
+    check "a structure that has grown is reported" grown coll.h coll_call
+    check "one of coll_configuration.h is reported" grown core/contract/coll_configuration.h coll_sim
+    check "one of coll_memory.h is reported" grown core/contract/coll_memory.h coll_allocator
+    check "one of coll_transport.h is reported" grown core/contract/coll_transport.h coll_transport
 fi
 cd "$top" || exit 1
 

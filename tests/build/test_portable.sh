@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_portable.sh - the half of the library for systems other than Linux (COLL_PORTABLE, core/base/coll_system.h), run on this
-# one: sleepers on a mutex and a condition, bells that are pipes, descriptors watched by poll, processes of one host over TCP.
+# one: sleep on a mutex and a condition, doorbells that are pipes, descriptors watched by poll, processes of one host over TCP.
 #
 #   usage: [COLL_TEST_SEED=...] [ONLY="test_threads test_shrink"] sh tests/build/test_portable.sh
 #
@@ -13,7 +13,7 @@ build=$(folder $config)
 
 left_out() { echo "left out - $1: $2"; }
 
-# That the programs are of this half: a pipe for each bell, and not one call of what only Linux has.
+# That the programs are of this half: a pipe for each doorbell, and no call that only Linux has.
 mkdir -p build
 make --no-print-directory config=$config CPPFLAGS="$CPPFLAGS" "$build/coll.o" > "$build.log" 2>&1
 calls=$(nm -u "$build/coll.o" 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')

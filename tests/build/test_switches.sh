@@ -4,7 +4,7 @@
 #              right bits, and the sentence for each part that is missing; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
 #   meetings   two ranks over TCP that were compiled with different parts and sizes
-#   calls      whole tests of the library with two sets of switches, drawn from five: what is there has the same bits as ever
+#   calls      whole tests of the library with two sets of switches, drawn from five: the features that remain have the same bits
 #
 #   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/build/test_switches.sh [PART...]
 #
@@ -92,7 +92,7 @@ try() { # compiler name flags...
     else ok "$name: $(tail -n 1 "$dir/log")"; fi
 }
 
-draw() { # number what: gcc or clang, a list, or a set of flags that do not contradict one another; the number's own
+draw() { # number what: gcc or clang, a list, or a set of flags that do not contradict each other; the number's own
     awk -v seed="$seed" -v number="$1" -v what="$2" -v switches="$switches" '
         function some(words, least,    all, n, i, list) {
             n = split(words, all, " ")
@@ -183,7 +183,7 @@ parts() {
     done
 }
 
-# Sizes (core/base/coll_sizes.h): as small as may be; those that ranks which meet must have alike.
+# Sizes (core/base/coll_sizes.h): as small as possible; those that must be the same on all ranks.
 fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_ABREAST=1 -DCOLL_BINS=4"
 fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1 -DCOLL_REQUESTS=0"
 alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
@@ -254,7 +254,7 @@ meet() { # flags...: a program of tests/build/switch_meet.c, which is built once
     program="$dir/meet $*"
     [ -x "$program" ] || gcc $W "$@" tests/build/switch_meet.c -o "$program" -pthread -lm > "$dir/log" 2>&1
 }
-met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both print "met", or rank 0 names who has not come
+met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both print "met", or rank 0 names the missing rank
     if ! meet $3 || ! { first=$program; meet $4; }; then
         wrong "$1" "$(faults)"
         return
@@ -278,10 +278,10 @@ meetings() {
     met "with a choice and without it" COLL_NO_CHOICE "" -DCOLL_NO_CHOICE
     met "sizes that may differ" "^met$" "" "$fewest"
     met "sizes that may not" COLL_PACK_BYTES "" -DCOLL_SHORT_BYTES=1024
-    met "sizes that are alike" "^met$" "$alike" "$alike $fewest"
+    met "equal sizes" "^met$" "$alike" "$alike $fewest"
 }
 
-# ---- whole tests.  They ask what there is (there.h), and hold the rest to its refusal.
+# ---- whole tests.  there.h has the features; for the others they require the error that names the switch.
 
 calls() {
     config=plain given=$CPPFLAGS

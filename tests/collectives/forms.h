@@ -143,7 +143,7 @@ static void form_two_trees(const form *f, sums *s, int v, bool is_up)
 }
 
 /* In round k the sum of the p - 1 >> (q - k) ranks before goes on over the distance that makes it the p - 1 >> (q - k - 1):
- * all ranks send each time round a circle; in a scan those that have something to send, and somebody to send it to. */
+ * all ranks send each time round a circle; in a scan those that have data to send, and a rank to send it to. */
 static void form_census(const form *f, sums *s, int v)
 {
     int q = 0;

@@ -1,10 +1,10 @@
-/* oracle.h - the cases of the collectives: what there is to vary, what each rank brings, and what a case leaves,
+/* oracle.h - the cases of the collectives: their parameters, the input of each rank, and the result of a case,
     by the tests' own
  * arithmetic; and one rank's buffers in a case.  Used after coll.h and support.h. */
 #ifndef ORACLE_H
 #define ORACLE_H
 
-/* ---- >>cases: what there is to vary ---- */
+/* ---- >>cases: their parameters ---- */
 
 typedef enum form { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_NULL, FORM_VARIED } form;
 typedef enum style { STYLE_PLAIN, STYLE_REQUEST, STYLE_RUN, STYLE_START, STYLE_PAIR } style;

@@ -1,6 +1,6 @@
 /* test_ahead.c - queues of collectives of all kinds and lengths: each has the results that it has alone, however far ranks are
- * ahead of one another.  Where ranks share memory, short inputs go ahead in slots, longer ones in bags, of which there are
- * fewer, and the longest are read where they lie (transports/threads/coll_threads_turn.h); so the queues mix all three.
+ * ahead of each other.  Where ranks share memory, short inputs go ahead in slots, longer ones in bounce buffers, of which there
+ * are fewer, and the longest are read in place (transports/threads/coll_threads_turn.h); so the queues mix all three.
  *
  *     test_ahead [WORLD,...]         of threads, tcp-hub, joined; COLL_TEST_SEED=...: other calls, other pauses */
 #define COLL_IMPLEMENTATION

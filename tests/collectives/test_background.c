@@ -20,7 +20,7 @@ static const char *world;
 
 /* ---- >>computing ---- */
 
-/* Some arithmetic, and the processor to whoever else wants it. */
+/* Some arithmetic, and a yield. */
 static void compute(void)
 {
     static _Thread_local volatile double x = 1;
@@ -157,7 +157,7 @@ static int derived(coll_comm *comm, void *arg)
     return !are_done;
 }
 
-/* Messages round the ring, short and long; the receiver asks first. */
+/* Messages round the ring, short and long; receives are started first. */
 static int messages(coll_comm *comm, void *arg)
 {
     const int size = coll_size(comm), next = (coll_rank(comm) + 1) % size, prev = (coll_rank(comm) + size - 1) % size;
@@ -342,7 +342,7 @@ static int broken(coll_comm *comm, atomic_int *started, bool aborts)
 static int leaving(coll_comm *comm, void *arg) { return broken(comm, arg, false); }
 static int aborted(coll_comm *comm, void *arg) { return broken(comm, arg, true); }
 
-/* Left with a receive that nobody serves, after the progress thread has been inside, and asleep in there. */
+/* Freed with a receive that no send matches, after the progress thread has been inside, and asleep in there. */
 static int pending(coll_comm *comm, void *arg)
 {
     sum s = sum_new(LONG);
@@ -382,7 +382,7 @@ static int forked(coll_comm *comm, void *arg)
     return !is_done;
 }
 
-/* Switched off: what takes several rounds stands still until somebody calls. */
+/* Switched off: an operation of several rounds does not progress until a call. */
 static int off(coll_comm *comm, void *arg)
 {
     const double end = support_seconds() + 0.05;
@@ -394,7 +394,7 @@ static int off(coll_comm *comm, void *arg)
     call.algorithm = "ring";
     CHECK(coll_start(comm, &call, &s.request) == COLL_OK, "%s", coll_error(comm));
     while (support_seconds() < end) compute();
-    CHECK(coll_overflows(comm) == 0, "%s: it has been moved on, by nobody", world);
+    CHECK(coll_overflows(comm) == 0, "%s: it has progressed without a call", world);
     sum_check(&s, comm, 6);
     sum_free(&s);
     return 0;

@@ -311,8 +311,8 @@ static uint64_t case_seed(const test_rank *r, uint64_t part)
     return support_mix(support_mix(r->world->seed) ^ support_mix((uint64_t)r->size << 56 ^ part << 48 ^ r->number));
 }
 
-/* A call of this many elements is over in no time.  When many are not, somebody sleeps instead of working; a few may
- * be due to the machine. */
+/* A call of this many elements is short.  If many are not, a rank sleeps instead of working; a few may be due to the
+ * machine. */
 static void note_time(test_rank *r, size_t count, double took)
 {
     if (count <= 5000 && took > SLOW_SECONDS && took * 1e3 > (double)support_patience((int64_t)(SLOW_SECONDS * 1e3)))
@@ -331,7 +331,7 @@ static void run_alone(test_rank *r, const test_case *c)
     trial_finish(r, &t);
 }
 
-/* A style that can say what the case asks for. */
+/* A style that can express the case. */
 static style draw_style(const test_case *c, uint64_t random)
 {
     const bool only_descriptor = c->algorithm != NO_ALGORITHM || (c->wire && c->kind != COLL_ALLREDUCE);
@@ -651,7 +651,7 @@ static bool pattern_exchange(const test_rank *r)
     return good;
 }
 
-/* To oneself: a short blocking send that is received later, a long one that is not blocking, and both ways at once. */
+/* To itself: a short blocking send that is received later, a long one that is not blocking, and both ways at once. */
 static bool pattern_self(const test_rank *r)
 {
     const size_t counts[] = { 0, 1, 9, 200003 };
@@ -676,8 +676,8 @@ static bool pattern_self(const test_rank *r)
     return good;
 }
 
-/* Short blocking sends come back before anyone receives; many more are not blocking.  All have one tag and must keep
- * their order; the room is larger than the message, which leaves the rest alone and says how long it was. */
+/* Short blocking sends return before the receives start; many more are not blocking.  All have one tag and must keep their
+ * order; the buffer is larger than the message, whose length is returned; the rest is not written. */
 static bool pattern_order(const test_rank *r)
 {
     enum { BLOCKING = 8, MESSAGES = 150, ROOM = 12 };
@@ -718,7 +718,7 @@ static bool pattern_order(const test_rank *r)
     return good;
 }
 
-/* Receives are posted before their messages, in the reverse order of the sends; collectives go on in between. */
+/* Receives are posted before their messages, in the reverse order of the sends; collectives run in between. */
 static bool pattern_posted(const test_rank *r)
 {
     enum { MESSAGES = 6 };
@@ -749,7 +749,7 @@ static bool pattern_posted(const test_rank *r)
     return good;
 }
 
-/* Nobody sleeps on what has already arrived.  A sleep too many lasts so long that a loaded machine is not mistaken for
+/* A wait for a message that has arrived does not sleep.  A sleep would be so long that a loaded machine does not look like
  * one. */
 static bool pattern_prompt(const test_rank *r)
 {
@@ -796,7 +796,7 @@ static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const te
 static void run_patterns(test_rank *r)
 {
     run_pattern(r, "waiting for nothing", pattern_nothing);
-    run_pattern(r, "messages to oneself", pattern_self);
+    run_pattern(r, "messages to itself", pattern_self);
     run_pattern(r, "short blocking sends round the ring", pattern_order);
     run_pattern(r, "everyone to everyone, tags reversed", pattern_exchange);
     run_pattern(r, "receives posted first", pattern_posted);
@@ -829,7 +829,7 @@ static void check_algorithms(const test_world *world)
 {
     for (int i = 0; i < REQUIRED_COUNT; i++) {
         const kind_row *row = kind_row_of(required[i].kind);
-        if (!there_kind(required[i].kind) || !COLL__HAS_CHOICE) continue;   /* nobody can name one */
+        if (!there_kind(required[i].kind) || !COLL__HAS_CHOICE) continue;   /* no call can name one */
         CHECK(world->applied[row - kind_rows][required[i].algorithm], "%s: algorithm %s of %s was never used",
               world->name, algorithm_names[required[i].algorithm], coll_kind_name(required[i].kind));
     }

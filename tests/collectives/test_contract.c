@@ -72,7 +72,7 @@ typedef struct member {
 
 static bool is_over(const member *m) { return *m->failures >= FAILURES_MOST; }
 
-/* Count a call.  Failures are told; after some, or when the communicator has ended, this rank stops. */
+/* Count a call.  Failures are printed; after some, or when the communicator has ended, this rank stops. */
 static void note(const member *m, coll_kind kind, const char *what, const char *why, unsigned marks)
 {
     __atomic_add_fetch(&seen->calls, 1, __ATOMIC_RELAXED);
@@ -112,7 +112,7 @@ static void judge_status(const member *m, const coll_call *call, coll_status sta
         snprintf(why, room, "%s: %.440s", coll_status_text(status), coll_error(m->comm));
 }
 
-/* Make one call and judge it.  Gives the status. */
+/* Make one call and check it.  Returns the status. */
 static coll_status run_call(member *m, const model_call *c, model_style style, model_form form, bool may_refuse)
 {
     model_part *p = support_need(calloc(1, sizeof *p));
@@ -287,7 +287,7 @@ static void run_messages(member *m)
         for (model_style style = MODEL_BLOCKING; style < MODEL_STYLE_COUNT; style++) {
             const bool is_long = counts[i] > 1000 || model_is_gpu(world);
             const bool waits = m->size == 1 && is_long && (style == MODEL_BLOCKING || style == MODEL_RUN);
-            if (!is_over(m) && !waits) run_message(m, counts[i], style, false);   /* to oneself, a long one waits */
+            if (!is_over(m) && !waits) run_message(m, counts[i], style, false);   /* to itself, a long one waits  */
             if (!is_over(m)) run_message(m, counts[i], style, true);
         }
     }
@@ -407,7 +407,7 @@ static void run_alternating(member *m)
     }
 }
 
-/* ---- >>algorithms: each by name; one that does not fit is refused on all ranks alike ---- */
+/* ---- >>algorithms: each by name; one that does not fit is refused on all ranks ---- */
 
 static void run_algorithms(member *m)
 {

@@ -54,7 +54,7 @@ static void use(lane *l, coll_comm *comm, int round, int count, const char *made
     free(x);
 }
 
-/* Make a communicator out of one, alike on all of its ranks; NULL: this rank is none of it. */
+/* Derive a communicator, the same call on all ranks; NULL: this rank is not in it. */
 static coll_comm *make(lane *l, coll_comm *from, uint64_t draw, int round, const char **made)
 {
     const int size = coll_size(from), me = coll_rank(from);

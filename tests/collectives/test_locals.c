@@ -11,7 +11,7 @@ enum { RANKS = 3, COUNT = 400000, LIMIT_SECONDS = 60 };
 
 static __thread volatile unsigned char many[2 << 20];
 
-/* Both threads of the library are there: that of the heartbeats, and the one that moves what nobody waits for. */
+/* Both threads of the library run: the one of the heartbeats, and the one of background progress. */
 static int worker(coll_comm *comm, void *arg)
 {
     float *const x = support_need(calloc(COUNT, sizeof *x));

@@ -3,7 +3,7 @@
  *     restarts first, then waits        each rank in any order of both: it always ends
  *     a wait between two restarts       ends if there is an order of all those calls that every rank keeps to, where a rank keeps
  *                                       to it that waits for no call before it has restarted all that come sooner; else a
- *                                       circle of ranks may wait for one another, and a time limit ends it */
+ *                                       circle of ranks may wait for each other, and a time limit ends it */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -59,7 +59,7 @@ static int all_then_wait(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* Waits in between, but nobody waits for call i before it has restarted calls 0 to i: windows of each rank's own width, inside
+/* Waits in between, but no rank waits for call i before it has restarted calls 0 to i: windows of each rank's own width, inside
  * which the restarts go backwards. */
 static int in_one_order(coll_comm *comm, void *arg)
 {

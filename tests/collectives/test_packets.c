@@ -1,5 +1,5 @@
 /* test_packets.c - blocks whose length only their two ends know: lengths around the room of a packet, in every world, by every
- * algorithm and radix; ranks that disagree on a length; packets that have been changed on their way; and what it takes, by the
+ * algorithm and radix; ranks that disagree on a length; packets that have been changed in flight; and what it takes, by the
  * simulator's clock.
  *
  *     test_packets [WORLD,...] [SIZE] */
@@ -164,7 +164,7 @@ static int check_kind(coll_comm *comm, coll_kind kind, const char *name, int roo
     return status;
 }
 
-/* The first kind in place: what goes to a rank is as long as what comes from it, and lies where that is to be. */
+/* The first kind in place: the block to a rank is as long as the block from it, and in the same place. */
 static int check_in_place(coll_comm *comm, const char *name, unsigned seed)
 {
     job j = { .call = { .kind = COLL_ALLTOALLV, .algorithm = name }, .rank = coll_rank(comm), .size = coll_size(comm),
@@ -237,7 +237,7 @@ static int quarrel_worker(coll_comm *comm, void *arg)
     if (rank == 0) in[1] = q->row->expected;
     call.count = out[0], call.recv_count = in[1];
     coll_status status = coll_run(comm, &call);
-    while (status == COLL_OK) status = coll_barrier(comm);        /* who had its part done                    */
+    while (status == COLL_OK) status = coll_barrier(comm);        /* ranks whose part was done                */
     CHECK(status == COLL_ERR_MISMATCH, "%s: %s, %s, rank %d: status %d: %s", world, coll_kind_name(q->kind), q->row->name, rank,
           (int)status, coll_error(comm));
     for (int i = 0; i < 2 && q->row->words[i]; i++)
@@ -257,7 +257,7 @@ static void test_quarrels(int size)
         }
 }
 
-/* ---- >>packets that have been changed on their way ---- */
+/* ---- >>packets that have been changed in flight ---- */
 
 static struct tampering { int message, at; unsigned char bits; } tampering;      /* which message, which byte of it          */
 
@@ -268,8 +268,8 @@ static coll_status tamper_send(void *context, coll_xfer *x)
     return loop_send(context, x);
 }
 
-/* Every byte of the head of a packet, in each message of the call: either nothing of it is believed, or it is the bytes of the
- * block that are others.  The buffers are exactly as long as they must be, for a sanitizer to see who writes behind them. */
+/* Every byte of the head of a packet, in each message of the call: either it is refused, or only the bytes of the block
+ * differ.  The buffers are exactly as long as needed, so that a sanitizer finds writes behind them. */
 static void test_tampering(void)
 {
     coll_transport transport = loop_transport;
@@ -293,7 +293,7 @@ static void test_tampering(void)
                 const coll_status status = loop_run(&w, calls);
                 CHECK(status == COLL_OK || status == COLL_ERR_PROTOCOL || status == COLL_ERR_MISMATCH, "message %d, byte %d: %d",
                       message, at, (int)status);
-                CHECK(message >= 8 || at >= 16 || status < 0, "message %d, byte %d, bit %d: it was believed", message, at, bit);
+                CHECK(message >= 8 || at >= 16 || status < 0, "message %d, byte %d, bit %d: it was accepted", message, at, bit);
                 refused += status < 0;
                 loop_free(&w);
                 for (int i = 0; i < 4; i++) drop(&jobs[i]);

@@ -72,7 +72,7 @@ static bool is_per_rank(coll_kind kind)
         || kind == COLL_SCATTER;
 }
 
-/* Neighbours: to the next rank and the third one, from the same on the other side; in small worlds also oneself, and one rank
+/* Neighbors: to the next rank and the third one, from the same on the other side; in small worlds also itself, and one rank
  * twice. */
 enum { EDGES = 2 };
 static int edge_to(int rank, int j) { return form_mod(rank + 1 + 2 * j, now.size); }
@@ -259,7 +259,7 @@ static bool is_copy(int rank, size_t at, int from, size_t from_at, size_t count)
 
 static size_t block_at(int block) { return is_listed(now.c->a->kind) ? sum_of(now.counts, block) : (size_t)block * now.c->count; }
 
-/* Neighbours and all-to-all: block i of the result is block j of whoever it comes from. */
+/* Neighbors and all-to-all: block i of the result is block j of its source. */
 static bool check_exchange(int v)
 {
     const coll_kind kind = now.c->a->kind;
@@ -350,7 +350,7 @@ static form form_of_case(int rank)
                    .room = (size_t)now.choice.room };
 }
 
-/* To each neighbour but oneself one message. */
+/* To each neighbor but itself one message. */
 static sums neighbor_sums(int rank)
 {
     const coll_kind kind = now.c->a->kind;

@@ -9,8 +9,8 @@
  * On a GPU (test_nccl_random.c) the contract leaves less to each rank: restarts have one order, and messages a known source and
  * the room that they need.
  *
- * Why no program can hang: all ranks start all operations in one order, so whoever is furthest behind waits only for operations
- * that everybody has started, and those in progress go on inside any call that waits.
+ * Why no program can hang: all ranks start all operations in one order, so the rank that is furthest behind waits only for
+ * operations that all ranks have started, and pending operations progress inside any call that waits.
  */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
@@ -46,8 +46,8 @@ typedef struct message {
     uint64_t       seed;
     coll_type      type;
     size_t         base;                          /* messages have up to twice as many elements               */
-    int            dest, source, tag;             /* source: what the call is told                            */
-    int            real_source, real_tag;         /* which message it is to be; source MODEL_NOBODY: anyone's */
+    int            dest, source, tag;             /* source: the argument of the call                         */
+    int            real_source, real_tag;         /* which message it is to be; source MODEL_NOBODY: any      */
     bool           sends, receives;
     size_t         room;
     support_buffer send, recv;
@@ -63,7 +63,7 @@ typedef struct task {
     int           line, step;
 } task;
 
-/* A communicator, as one of its ranks sees it; a line can be several groups that know nothing of one another. */
+/* A communicator, as one of its ranks sees it; a line can be several groups that know nothing of each other. */
 typedef struct line {
     bool        exists;                           /* on any rank                                              */
     coll_comm  *comm;                             /* NULL: this rank is in none of its groups                 */
@@ -110,7 +110,7 @@ static uint64_t own(actor *a, uint64_t limit) { return support_random(&a->own) %
 
 static void say(actor *a, const char *what) { snprintf(now.what[a->rank], WHAT_LENGTH, "%s", what); }
 
-/* The first failure is told, with what repeats it; the world is ended, and the failures that follow are not news. */
+/* The first failure is printed, with the command that repeats it; the world is ended, and later failures are not printed. */
 static void fail(actor *a, int step, const char *what, const char *why)
 {
     program *p = a->p;
@@ -340,7 +340,7 @@ static bool is_left_out(actor *a, task *t, const coll_call *call, coll_status st
     return true;
 }
 
-/* Start it, and judge it at once if that was all. */
+/* Start it, and check it at once if that was all. */
 static void task_begin(actor *a, task *t)
 {
     line *l = &a->lines[t->line];
@@ -506,7 +506,7 @@ static void collective_step(actor *a, int of_line, int at)
     task_begin(a, t);
 }
 
-/* ---- >>messages: who sends to whom ---- */
+/* ---- >>messages: sources and destinations ---- */
 
 static task *message_make(actor *a, int of_line, int base_draw)
 {
@@ -565,7 +565,7 @@ static void pair_step(actor *a, int of_line)
     }
 }
 
-/* Everybody sends to one rank, which takes what comes first.  The tag belongs to this step alone. */
+/* All ranks send to one rank, which receives from any source.  No other step uses the tag. */
 static void fan_step(actor *a, int of_line, bool any_tag)
 {
     line *l = &a->lines[of_line];
@@ -775,7 +775,7 @@ static void create_step(actor *a, const line *from, line *to)
     else line_check(a, to, "coll_create");
 }
 
-/* Who shares a host is not ours to say; but all of such a group must agree, and it must work. */
+/* Which ranks share a host is not known here; but all of such a group must agree, and it must work. */
 static void host_step(actor *a, int of_line)
 {
     const line *from = &a->lines[of_line];
@@ -783,7 +783,7 @@ static void host_step(actor *a, int of_line)
     int32_t sum = 1;
     int me = -1;
 
-    if (!from->comm || model_is_gpu(world)) return;             /* the sum below lies here                  */
+    if (!from->comm || model_is_gpu(world)) return;             /* the sum below is in host memory          */
     const coll_status split = coll_split_host(from->comm, &host);
     if (split) {
         fail_call(a, from, "coll_split_host", split);
@@ -799,7 +799,7 @@ static void host_step(actor *a, int of_line)
     if (coll_free(host)) fail(a, a->step, "coll_split_host", "coll_free");
 }
 
-/* Messages of any tag from anyone, on a communicator of their own, so that they meet no others. */
+/* Messages of any tag from any source, on a communicator of their own, so that they match no others. */
 static void wild_step(actor *a, int of_line)
 {
     line *l = &a->lines[of_line];
@@ -855,7 +855,7 @@ static void graph_step(actor *a, int of_line)
 
     if (!l->comm) return;
     say(a, "coll_neighbors");
-    for (int i = 0; i < PREPARED_MOST; i++) {     /* a prepared call is planned for the neighbours it was made with */
+    for (int i = 0; i < PREPARED_MOST; i++) {     /* a prepared call is planned for the neighbors it was made with */
         const task *t = a->prepared[i];
         if (t && t->line == of_line && model_kind_of(t->part.c.kind)->is_neighbor) prepared_discard(a, i);
     }

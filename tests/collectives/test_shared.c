@@ -1,5 +1,5 @@
 /* test_shared.c - communicators of one coll_init used from several threads at once: each thread gets its results, none waits
- * for ever for another, and an operation of one's own runs on the thread that asked for it. And one communicator from
+ * forever for another, and a user-defined operation runs on the thread that called. And one communicator from
  * several: never are two inside.
  *
  *     test_shared [WORLD]           COLL_TEST_SCALE=0.1: a tenth of the calls */
@@ -104,7 +104,7 @@ static int worker(coll_comm *comm, void *arg)
     return wrong;
 }
 
-/* ---- >>door: one communicator, several threads, one at a time ---- */
+/* ---- >>lock: one communicator, several threads, one at a time ---- */
 
 static atomic_int inside, overlaps, entered, refused, others;
 
@@ -140,7 +140,7 @@ static void *crowd_main(void *arg)
         const coll_status status = coll_progress(c->comm);
         atomic_fetch_add(status == COLL_OK ? &entered : status == COLL_ERR_ARGUMENT ? &refused : &others, 1);
         if (c->by_turns) atomic_fetch_add(c->turn, 1);
-        else if (c->number == 0 && i % 16 == 0) sched_yield();      /* the others find the door open, too     */
+        else if (c->number == 0 && i % 16 == 0) sched_yield();      /* the others get the lock, too           */
     }
     return NULL;
 }

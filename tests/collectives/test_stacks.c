@@ -1,4 +1,4 @@
-/* test_stacks.c - how much stack a rank needs: every call, in threads whose stacks are painted before, and looked at afterwards.
+/* test_stacks.c - how much stack a rank needs: every call, in threads whose stacks are painted before, and checked afterwards.
  *
  *     test_stacks                          what each world has needed */
 #define _DEFAULT_SOURCE 1
@@ -12,7 +12,7 @@ enum { RANKS = 4, STACK = 64 << 10, ROOM = 48 << 10, COUNT = 3000, PAINT = 0xa5,
 
 typedef struct rank {
     pthread_t      thread;
-    unsigned char *stack;                         /* RANK's own, above a page that nobody may touch           */
+    unsigned char *stack;                         /* RANK's own, above a guard page                           */
     coll_config    config;
     coll_comm     *comm;                          /* NULL: it joins by itself                                 */
     float         *in, *out;
@@ -105,7 +105,7 @@ static void *rank_main(void *arg)
     wires(r);
     moves(r);
     if (r->wrong) fprintf(stderr, "%s\n", coll_error(r->comm));
-    (void)coll_barrier(r->comm);                  /* from here on somebody may have given up                   */
+    (void)coll_barrier(r->comm);                  /* from here on a rank may have given up                     */
     (void)coll_abort(r->comm, "what an abort needs");
     (void)coll_barrier(r->comm);
     coll_free(r->comm);

@@ -47,7 +47,7 @@ static coll_status call_in_step(coll_comm *comm, const coll_call *call, form_of_
     return status == COLL_OK && (call->kind == COLL_SENDRECV || form == RESTARTED) ? coll_barrier(comm) : status;
 }
 
-/* The ranks share one purse: nobody goes ahead while it is looked into. */
+/* The ranks share one counting allocator: no rank continues while its counts are read. */
 static long taken(coll_comm *comm, const trial *t)
 {
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));

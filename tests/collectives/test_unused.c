@@ -66,7 +66,7 @@ static int rooted(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* Reduce and broadcast, in place and not: who is not the root has no result, and no input of a broadcast. */
+/* Reduce and broadcast, in place and not: a rank that is not the root has no result, and no input of a broadcast. */
 static int reduced(coll_comm *comm, void *arg)
 {
     static const size_t sizes[] = { 1, 300, EACH };

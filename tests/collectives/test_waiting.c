@@ -1,4 +1,4 @@
-/* test_waiting.c - waits for one of several requests: every end is handed out once, and nobody burns a processor meanwhile.
+/* test_waiting.c - waits for one of several requests: every end is returned once, and waits sleep meanwhile.
  *
  *     test_waiting [WORLD,...] [PART,...]  PART: loop, sleep, threads, sessions, crowd, ends */
 #define _DEFAULT_SOURCE 1

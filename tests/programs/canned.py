@@ -32,7 +32,7 @@ class Runner:
     def command(self, commands, limit, env=None):
         side, bench = commands[0][0].split('/')[:2]
         self.runs += 1
-        spoilt = self.random.randrange(24)        # the cell of one of two runs that meets somebody else
+        spoilt = self.random.randrange(24)        # the cell of one of two runs that other load slows
         lines = []
         for k, (call, size) in enumerate((c, s) for c in CALLS for s in SIZES.split(',')):
             column = jobs.in_bytes(size)

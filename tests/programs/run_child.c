@@ -1,17 +1,17 @@
 /* run_child - what test_run.sh needs of a rank and a shell cannot do.
  *
  *     run_child listen             bind COLL_ADDR as the library does, listen, connect, accept
- *     run_child reserved           see that COLL_ADDR is nobody else's to bind
+ *     run_child reserved           check that no other process can bind COLL_ADDR
  *     run_child fill COUNT BYTE    write COUNT times the byte, and no newline
  *     run_child lines COUNT        write COUNT numbered lines in odd pieces
  *     run_child daemon FILE        leave a process in its own session that keeps our output open
  *     run_child words WORD ...     write each word on a line
  *     run_child port               find a free port of 127.0.0.1
- *     run_child knock PORT         see whether somebody listens there
- *     run_child silent PORT        connect, and say nothing
+ *     run_child knock PORT         check whether a process listens there
+ *     run_child silent PORT        connect, and send nothing
  *     run_child talk PORT          connect, send our input, write what comes back
  *     run_child terminal PROGRAM ...   run the program with a terminal for its output, and write what comes to it
- *     run_child judge PROGRAM ...  run the program with no signal ignored, and say how it ended
+ *     run_child judge PROGRAM ...  run the program with no signal ignored, and print how it ended
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -70,7 +70,7 @@ static int do_listen(void)
 
 static int do_reserved(void)
 {
-    if (bind_given(false) >= 0) return fail("somebody else could bind the port");
+    if (bind_given(false) >= 0) return fail("another process could bind the port");
     puts(errno == EADDRINUSE ? "reserved" : strerror(errno));
     return 0;
 }
@@ -207,7 +207,7 @@ static int do_terminal(char **program)
         _exit(fail(program[0]));
     }
     close(slave);
-    while ((length = read(master, data, sizeof data)) > 0) {            /* EIO when nobody has it open any more */
+    while ((length = read(master, data, sizeof data)) > 0) {            /* EIO when no process has it open any more */
         if (write(STDOUT_FILENO, data, (size_t)length) != length) return fail("write");
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid) return fail("fork");

@@ -61,7 +61,7 @@ gone() {
     done
 }
 
-# Ten looks in a row, for whoever writes to a pipe may sleep for a moment at any time.
+# Ten checks in a row, because a process that writes to a pipe may sleep for a moment at any time.
 all_wait() {
     for look in 0 1 2 3 4 5 6 7 8 9; do
         for pid in "$@"; do grep -qs '^State:[[:space:]]*S' "/proc/$pid/status" || return 1; done

@@ -28,10 +28,10 @@ check_said "noise is no difference" '^24 cells, 0 slower, 0 faster' 0 canned sam
 check_said "a call that takes a tenth more" '^24 cells, 1 slower, 0 faster' 0 canned planted
 check_count "is named, with its size" '^threads .*allreduce  *1K .* 1\.10[0-9] .*SLOWER' 1
 check_said "what is slower only once is not" '^24 cells, 0 slower, 0 faster' 0 canned once
-check_count "and is told" 'not again' 1
+check_count "and is printed" 'not again' 1
 check_said "what is faster" '^24 cells, 0 slower, 1 faster' 0 canned faster
 
-# ---- compare: two commits, in a repository of its own, by instructions, which no neighbour changes
+# ---- compare: two commits, in a repository of its own, by instructions, which no neighbor changes
 
 # of "make": a, b
 compared() {

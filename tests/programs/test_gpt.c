@@ -64,7 +64,7 @@ static double loss_of(fixture *f)
     return gpt_loss(NULL, scores, f->targets, SEQUENCES * shape.context, shape.vocabulary, 1);
 }
 
-/* Every parameter, one after the other; the worst of each tensor is looked at. */
+/* Every parameter, one after the other; the worst of each tensor is checked. */
 static void test_gradient(void)
 {
     fixture f = make();

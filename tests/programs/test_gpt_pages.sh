@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_gpt_pages.sh - every page of examples/gpt, briefly, on threads, processes and both: the losses of one rank at the same
-# steps, within the tolerance that stands with each check; the same bits where the arithmetic is the same; and refusals.
+# steps, within the tolerance of each check; the same bits where the arithmetic is the same; and refusals.
 # And train_digits with its convolution net, whose batch statistics are those of all ranks.
 #   usage: test_gpt_pages.sh FOLDER [PAGE...]        the folder of gpt/, train_digits and coll-run, e.g. build/release
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_inference.sh - examples/inference, on threads, processes that share memory and processes that talk TCP: sums and logits
-# are right, all ranks have the same bits, and later sums of tensors take no memory.  How fast anything is is not looked at.
+# are right, all ranks have the same bits, and later sums of tensors take no memory.  Speed is not checked.
 #   usage: [CC=cc] sh tests/programs/test_inference.sh
 #
 # Ends with "N passed, N failed".

@@ -1,5 +1,5 @@
 /* test_manual.c - what the manual says about the edges of calls: the rest of a buffer in place, COLL_SATURATE of infinities,
- * neighbours that are named twice, conversions that overlap.
+ * neighbors that are named twice, conversions that overlap.
  *
  *     test_manual [worlds]
  */
@@ -129,7 +129,7 @@ static int infinite_worker(coll_comm *comm, void *arg)
     return coll_barrier(comm);
 }
 
-/* ---- >>neighbours that are named several times ---- */
+/* ---- >>neighbors that are named several times ---- */
 
 /* Rank r names all ranks twice, and the one behind it three times, as destinations in falling and as sources in rising order. */
 static int neighbor_worker(coll_comm *comm, void *arg)

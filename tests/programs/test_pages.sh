@@ -27,7 +27,7 @@ built() { # source program flags...
         -o "$program" -pthread
 }
 
-# ---- sockets.md: the adapter carries what an engine asks of it
+# ---- sockets.md: the adapter does what an engine requires
 {
     printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n'
     pieces sockets.md
@@ -71,7 +71,7 @@ END
 built sockets.c sockets
 check "sockets.md: three ranks" ./sockets
 check "sockets.md: two processes with a rank and an address" \
-    sh -c './sockets 1 "file:$PWD/meeting" & ./sockets 0 "file:$PWD/meeting" && wait $!'
+    sh -c './sockets 1 "file:$PWD/address" & ./sockets 0 "file:$PWD/address" && wait $!'
 
 # ---- boards.md: processes in the place of boards, whose lines lose what is sent before a board has started
 {

@@ -89,7 +89,7 @@ check_table "each root has its line" 6 "$perf" -t 3 -C broadcast,reduce -r all -
 check_table "one root" 2 "$perf" -t 3 -C broadcast,reduce -r 2 -b 64 -e 64 $few
 check_table "wire" 2 "$perf" -t 3 -C allreduce --wire bf16 -d f32 -o sum,avg -b 4K -e 4K $few
 check_line "wire is in the type column" ' f32/bf16 '
-check_table "what there is not is left out" 1 "$perf" -t 2 --wire bf16 -d f32,i32 -b 64 -e 64 $few
+check_table "unsupported combinations are left out" 1 "$perf" -t 2 --wire bf16 -d f32,i32 -b 64 -e 64 $few
 check_line "and named" '^# left out: .*i32'
 check_table "algorithm" 2 "$perf" -t 3 -C allreduce -A direct -b 64 -e 64K -f 1024 $few
 check_table "pinned" 1 "$perf" -t 3 --pin -b 64 -e 64 $few

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_readme.sh - what README.md, the pages of docs/ and the manual in coll.h show is compiled and run as it stands there: the
+# test_readme.sh - what README.md, the pages of docs/ and the manual in coll.h show is compiled and run unchanged: the
 # programs, the pieces, the commands of the simulator and of coll-run, and what a program says that cannot start.  The longer
 # programs of docs/ are in test_pages.sh.
 #
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 END
 compile mute.c
 for arguments in "" "spawn"; do
-    check "a start that nobody looks at: one line${arguments:+, $arguments}" '1 1' \
+    check "a start without a terminal: one line${arguments:+, $arguments}" '1 1' \
         "$(COLL_RANK=1 ./mute $arguments 2> out; grep -c . out) $(grep -c '^coll: COLL_RANK=1 is set' out)"
 done
 
@@ -113,7 +113,7 @@ while IFS= read -r line; do
     check "$command" "${shown:-$four}" "$(sh -c "$command" 2>&1 | sort)"
 done < simulated
 
-sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:meeting/p' "$top/docs/starting.md" \
+sed -n '/^    COLL_RANK=[01] COLL_SIZE=2/s/10\.0\.0\.1:5000/file:address/p' "$top/docs/starting.md" \
     | sed 's/   *[a-z].*//' > by_hand
 cat > program.c << 'END'
 #define COLL_IMPLEMENTATION

@@ -17,7 +17,7 @@ checker=$(folder release)/coll-check
 env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" "$(folder release)/run_link" > check.log 2>&1 &
 check_built=$!
 
-# ---- >>started first, for they take seconds by design; their results are looked at last ----
+# ---- >>started first, because they take seconds by design; their results are checked last ----
 
 start_stubborn=$(hundredths)
 {
@@ -52,7 +52,7 @@ PMI_SIZE=9 SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=9 COLL_WORLD_SIZE=9 COLL_RANK=9 C
 MASTERS=kept SLURM_JOB_ID=kept OMP_NUM_THREADS=7 \
     "$run" -n 3 --env GIVEN=first --env GIVEN=a=b sh -c 'env > env.$COLL_RANK'
 check 'environment: exit status' 0 $?
-if [ $failed -gt 0 ]; then                  # some tests below would wait for ever
+if [ $failed -gt 0 ]; then                  # some tests below would wait forever
     echo "$passed passed, $failed failed"
     exit 1
 fi
@@ -131,10 +131,10 @@ check 'both outputs to one file: none torn' '16000 0' "$(($(wc -l < both.out))) 
     grep -cvE '^\[([0-3])\] line [0-9]+ of \1 end$' both.out)"
 
 # A terminal gets text, tabs and colours; a carriage return brings the prefix again; the rest is shown.
-escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nbell\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
+escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nBEL\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
 "$child" terminal "$run" -n 1 printf "$escapes" > terminal.out
 printf '[0] a\tb \303\274 \033[1;31mred\033[m\n[0] 10 %%\r[0] 20 %%\r\n' > terminal.want
-printf '[0] bell^G back^H ^[]0;title^G ^[[2J^[[5A \\xc2\\x9b \\x9b ^? \\xc3 end\n' >> terminal.want
+printf '[0] BEL^G back^H ^[]0;title^G ^[[2J^[[5A \\xc2\\x9b \\x9b ^? \\xc3 end\n' >> terminal.want
 check 'a terminal: what passes, and what is shown' "$(od -c terminal.want)" "$(od -c terminal.out)"
 check 'a terminal, --no-prefix: bytes as they are' "$(printf "$escapes" | od -c)" \
     "$("$child" terminal "$run" -n 1 --no-prefix printf "$escapes" | od -c)"
@@ -211,10 +211,10 @@ until_true grep -qs 'the others go on' lost.err
 : > go
 wait $job
 check '--survive: exit status' 0 $?
-check '--survive: who goes on' '[0] on [2] on' "$(sort lost.out | tr '\n' ' ' | sed 's/ $//')"
+check '--survive: ranks that continue' '[0] on [2] on' "$(sort lost.out | tr '\n' ' ' | sed 's/ $//')"
 check '--survive: report' 1 "$(grep -cE '^coll-run: rank 1 \(pid [0-9]+\) was killed by .* after .*; the others go on$' lost.err)"
 "$run" -q --survive -n 2 sh -c 'exit 6'
-check '--survive: nobody ends well' 6 $?
+check '--survive: no rank ends well' 6 $?
 
 # ---- >>usage ----
 
@@ -279,7 +279,7 @@ for signal in KILL:9 INT:2 TERM:15 HUP:1 QUIT:3; do
     wait $judge
     check "SIG$signal: soon" yes "$(within 0 400 $(($(hundredths) - begin)))"
     check "SIG$signal: dies of it" "signal $number" "$(cat $signal.judged)"
-    check "SIG$signal: ranks and what they have started are gone" gone "$(gone_in_time $keeper $(family_of $signal))"
+    check "SIG$signal: ranks and their processes have ended" gone "$(gone_in_time $keeper $(family_of $signal))"
 done
 
 # The whole group of coll-run is killed, as by a shell that kills a job.
@@ -287,18 +287,18 @@ setsid "$run" -n 2 sh -c "$family" group "$child" > /dev/null 2>&1 &
 until_true all_family group
 launcher=$(parent_of "$(cat group.keeper.0)")
 kill -9 "-$launcher"
-check 'SIGKILL to the group of coll-run: all are gone' gone "$(gone_in_time $(family_of group) $(cat group.keeper.0))"
+check 'SIGKILL to the group of coll-run: all have ended' gone "$(gone_in_time $(family_of group) $(cat group.keeper.0))"
 
 start_family guarded
 kill -9 $keeper
 wait $judge
 check 'SIGKILL to the keeper: how it ends' 'status 137' "$(cat guarded.judged)"
-check 'SIGKILL to the keeper: all are gone' gone "$(gone_in_time $(family_of guarded))"
+check 'SIGKILL to the keeper: all have ended' gone "$(gone_in_time $(family_of guarded))"
 
 start_family unguarded
 kill -9 $keeper $launcher
 wait $judge
-check 'SIGKILL to coll-run and its keeper: ranks are gone' gone \
+check 'SIGKILL to coll-run and its keeper: ranks have ended' gone \
     "$(gone_in_time $(cat unguarded.rank.?))"
 kill -9 $(cat unguarded.child.? unguarded.daemon.?)
 
@@ -317,7 +317,7 @@ begin=$(hundredths)
     > late.out 2> late.err
 check 'timeout: exit status' 124 $?
 check 'timeout: soon' yes "$(within 25 300 $(($(hundredths) - begin)))"
-check 'timeout: says who' 'coll-run: timeout: ranks 0-1 still ran after 0.3 s' "$(cat late.err)"
+check 'timeout: names the ranks' 'coll-run: timeout: ranks 0-1 still ran after 0.3 s' "$(cat late.err)"
 check 'timeout: output so far' 2 "$(grep -c before late.out)"
 check 'timeout: gone' gone "$(gone_in_time $(cat late.?))"
 "$run" -n 2 --timeout 30 true
@@ -389,7 +389,7 @@ hosts -H a,b sh -c 'echo to out; echo to err >&2' > split.out 2> split.err
 check 'hosts: stdout and stderr stay apart' '2 2' "$(grep -c 'to out' split.out) $(grep -c 'to err' split.err)"
 check 'hosts: input goes to rank 0 only, all of it' '[0 a] 1000000|[1 a] 0|[2 b] 0|' \
     "$(hosts -H a:2,b sh -c 'echo $(wc -c)' < random | sort | tr '\n' '|')"
-check 'hosts: input that nobody reads' 0 "$(hosts -H a,b true < random; echo $?)"
+check 'hosts: input that no rank reads' 0 "$(hosts -H a,b true < random; echo $?)"
 hosts -H a,b sh -c '
     if [ $COLL_RANK = 0 ]; then
         echo first words
@@ -468,8 +468,8 @@ check 'hostfile: slots, comments, users, a host twice' \
     '0 on a,1 on a,2 on a,3 on me@b,4 on fe80::1,' "$(plan --hostfile hostfile)"
 check 'hostfile: -n takes the first slots' '0 on a,1 on a,' "$(plan -n 2 --hostfile hostfile)"
 check '-H: a host twice' '0 on a,1 on a,2 on b,' "$(plan -H a,b,a)"
-echo '# nobody' > nobody
-for bad in '--hostfile nobody true' '--hostfile missing true' '-H a:0 true' '-H a:x true' '-H , true' '-H -oProxyCommand=x true' \
+echo '# no host' > empty
+for bad in '--hostfile empty true' '--hostfile missing true' '-H a:0 true' '-H a:x true' '-H , true' '-H -oProxyCommand=x true' \
     '-n 3 -H a,b true' '--join a:1 -n 1 true' '--join a -n 1 --size 2 true' '--join a:1 --size 2 true' \
     '--join a:1 -n 3 --size 2 true' \
     '--join a:1 -n 1 --size 2 -H a true' '--size 2 -n 2 true' '--threads 0 -n 1 true' \
@@ -513,7 +513,7 @@ export COLL_KEY=0123456789abcdef0123
 join -n 2 --size 6 --threads 2 sh -c "$say_file" < random 2> join.err &
 first=$!
 until_true listening
-# Strangers: who says nothing, a browser, noise, and launchers that do not belong here.
+# Foreign connections: one that sends nothing, a browser, noise, and launchers of other jobs.
 "$child" silent "$port" &
 silent=$!
 jobs_started="$jobs_started $silent"
@@ -537,7 +537,7 @@ check 'join: ranks, in the order in which they came' '0/6 0/4|2/6 2/4|4/6 0/2|' 
 check 'join: one address' 1 "$(cat join.[024] | cut -d' ' -f3 | sort -u | grep -c '^127\.0\.0\.1:')"
 check 'join: input goes to rank 0' 0 "$(cmp random join.in > /dev/null; echo $?)"
 for why in 'a key is needed' 'without a proof' 'another one than here' 'only 2 are missing'; do
-    check "join: says whom it refused: $why" 1 "$(grep -c "refused the launcher of 127.0.0.1: .*$why" join.err)"
+    check "join: names the refused launcher: $why" 1 "$(grep -c "refused the launcher of 127.0.0.1: .*$why" join.err)"
 done
 check 'join: a browser and noise get nothing' '0 0' "$(($(wc -c < http.out))) $(($(wc -c < noise.out)))"
 kill $silent
@@ -545,9 +545,9 @@ kill $silent
 join --wait 0.5 -n 1 --size 3 true 2> alone.err
 check 'join: the others do not come' '1 1' "$? $(grep -c "waited 0.5 s at $meeting: 1 of 3 ranks have come" alone.err)"
 begin=$(hundredths)
-"$run" --join 192.0.2.1:9 --wait 0.5 -n 1 --size 2 true 2> nobody.err
-check 'join: nobody is there' '1 1' "$? $(grep -c 'no launcher answers at 192.0.2.1:9 after 0.5 s: 192.0.2.1: ' nobody.err)"
-check 'join: nobody is there, in time' yes "$(within 40 450 $(($(hundredths) - begin)))"
+"$run" --join 192.0.2.1:9 --wait 0.5 -n 1 --size 2 true 2> none.err
+check 'join: no launcher' '1 1' "$? $(grep -c 'no launcher answers at 192.0.2.1:9 after 0.5 s: 192.0.2.1: ' none.err)"
+check 'join: no launcher, in time' yes "$(within 40 450 $(($(hundredths) - begin)))"
 
 join -n 1 --size 2 sh -c 'echo $$ > both.0; exec sleep 60' 2> both.err &
 first=$!
@@ -558,7 +558,7 @@ wait $first
 check 'join: a failure, at the other one' 6 $?
 said='rank 1 \(.*, pid [0-9]+\) exited with status 6 after [0-9.]+ s$'
 check 'join: both say the same' "$(grep -E "$said" both.err)" "$(grep -E "$said" both_other.err || echo nothing)"
-check 'join: the other rank is gone' gone "$(gone_in_time "$(cat both.0)")"
+check 'join: the other rank has ended' gone "$(gone_in_time "$(cat both.0)")"
 
 join -n 1 --size 2 sh -c 'echo $PPID > cut.keeper; echo $$ > cut.0; exec sleep 60' 2> /dev/null &
 first=$!
@@ -655,7 +655,7 @@ check 'hosts: the first failure, its exit status' 137 "$(cat far.code)"
 check 'hosts: the first failure, its host' 1 "$(grep -cE far.err -e \
     '^coll-run: rank 3 \(h, pid [0-9]+\) was killed by SIGKILL \(Killed\) after [0-9.]+ s, perhaps for lack of memory$')"
 check 'hosts: the others' 'coll-run: ranks 0-2 went on and were killed by SIGTERM (Terminated)' "$(tail -n 1 far.err)"
-check 'hosts: the others are gone' gone "$(gone_in_time $(cat far.[012]))"
+check 'hosts: the others have ended' gone "$(gone_in_time $(cat far.[012]))"
 wait $stubborn
 check 'stubborn: exit status' 3 "$(cat stubborn.code)"
 check 'stubborn: 2 s more, then SIGKILL' yes \

@@ -59,7 +59,7 @@ check 'ssh: ranks run' 0 "$(until_true all_family ssh; echo $?)"
 kill -9 $job
 wait $job
 check 'ssh: coll-run is killed, nothing is left' gone "$(gone_in_time $(family_of ssh) $(cat ssh.keeper.?))"
-"$run" --rsh "$ssh" -H nobody@127.0.0.1 true 2> ssh.err
+"$run" --rsh "$ssh" -H daemon@127.0.0.1 true 2> ssh.err
 check 'ssh: one that may not come in' '1 1' "$? $(grep -c 'what connects to it exited with status 255' ssh.err)"
 [ $failed -eq 0 ] || cat sshd.log
 kill $daemon

@@ -1,4 +1,4 @@
-/* check.h - the smallest test harness: count, print what failed, go on. */
+/* check.h - the smallest test harness: count, print failures, continue. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -34,7 +34,7 @@ static inline double floor_latency(const coll__link *link, int size)
 }
 
 /* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
- * longest; a vector in slices can be folded while it is on its way. */
+ * longest; a vector in slices can be folded while it is in flight. */
 static inline double floor_of(const coll__query *query)
 {
     const double share = query->size > 1 ? query->bytes * (query->size - 1) / query->size : 0;

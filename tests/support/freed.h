@@ -8,7 +8,7 @@ enum { SIZE = 4, FREER = 1 };
 
 /* What the others do in it afterwards. */
 typedef enum deed {
-    BARRIER, BROADCAST, USED_BEFORE, PREPARED, RECEIVE, BY_TEST, BY_ANY, SEND_LONG,      /* these wait for the one that is gone */
+    BARRIER, BROADCAST, USED_BEFORE, PREPARED, RECEIVE, BY_TEST, BY_ANY, SEND_LONG,      /* these wait for the rank that freed  */
     ANY_SOURCE, AMONG_OTHERS, DEEDS               /* and these do not                                         */
 } deed;
 

@@ -4,9 +4,9 @@
  * the sentence of a start that has failed (coll__start_error, and coll_error(NULL) of what is linked), the mark of a thread, and
  * its tables, whose addresses differ.
  *
- * Takes the macros that the linked object was compiled with, of which COLL__ONE_TIER is of no account: it says how the arithmetic
- * is compiled that the test itself calls.  And it takes an optimiser, without which all would be compiled, and the top folder
- * as one of system headers: the Makefile sees to that. */
+ * Needs the macros that the linked object was compiled with, except COLL__ONE_TIER, which only selects the arithmetic that the
+ * test itself calls.  Also needs an optimizer, without which all would be compiled, and the top folder as one of system headers:
+ * the Makefile does both. */
 #ifndef TESTS_INSIDE_H
 #define TESTS_INSIDE_H
 
@@ -22,7 +22,7 @@
 #include <coll_impl.h>
 
 #if COLL__HAS_TCP
-/* The sockets of a rank, which may have a hub beside them. */
+/* The sockets of a rank, which may also use the shared memory of its host. */
 static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 {
     return (coll__tcp *)comm->session->context;

@@ -1,5 +1,5 @@
-/* joiners.h - ranks that are threads which call coll_init, and journals of what is said on their logs: for tests of who meets
- * whom, and of what each is told.  Used after coll.h, check.h, support.h and cases.h. */
+/* joiners.h - ranks that are threads which call coll_init, and records of their logs: for tests of which ranks connect, and of
+ * their errors.  Used after coll.h, check.h, support.h and cases.h. */
 #ifndef JOINERS_H
 #define JOINERS_H
 
@@ -74,7 +74,7 @@ typedef struct joiner {
     char        sentence[512];
 } joiner;
 
-/* The body of most: all ranks take part in an allreduce. */
+/* The usual body: all ranks make an allreduce. */
 SUPPORT coll_status joiner_adds_up(joiner *g)
 {
     int32_t n = 1;
@@ -89,7 +89,7 @@ SUPPORT void *joiner_main(void *at)
     joiner *g = at;
     const int64_t began = now_ms();
 
-    /* starts that are to fail have their sentence looked at, and no line on stderr besides */
+    /* starts that are to fail have their sentence checked, and no other line on stderr */
     if (!g->config.log && g->config.log_level == 0) g->config.log_level = COLL_LOG_NONE;
     g->joined = g->status = coll_init(&g->comm, &g->config);
     const int64_t met = now_ms();

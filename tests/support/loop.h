@@ -61,7 +61,7 @@ static coll_status loop_recv(void *context, coll_xfer *x)
 
 static coll_status loop_progress(void *context, int wait_ms) { return (void)context, (void)wait_ms, COLL_OK; }
 
-/* Nobody sends to a rank that has closed, or waits for it: what it has queued goes with it. */
+/* No rank sends to a rank that has closed, or waits for it: its queued transfers are dropped. */
 static void loop_close(void *context)
 {
     loop_rank *const r = (loop_rank *)context;

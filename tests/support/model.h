@@ -13,7 +13,7 @@
 
 enum { MODEL_BLOCKS_MOST = 56, MODEL_EDGES_MOST = 48, MODEL_LIST_MOST = 9, MODEL_REDUCED = -1, MODEL_NOBODY = -2 };
 
-/* The neighbours of a communicator: edges in one common order.  An end that is COLL_RANK_NONE is a slot without a partner. */
+/* The neighbors of a communicator: edges in one common order.  An end that is COLL_RANK_NONE is a slot without a partner. */
 typedef struct model_graph {
     int count, from[MODEL_EDGES_MOST], to[MODEL_EDGES_MOST];
 } model_graph;
@@ -247,7 +247,7 @@ SUPPORT void model_reduced_blocks(model_part *p)
     for (int i = 0; i < p->ins; i++) p->in[i].last = last;
 }
 
-/* Of the neighbour calls. */
+/* Of the neighbor calls. */
 SUPPORT void model_neighbor_blocks(model_part *p)
 {
     const model_call *c = &p->c;

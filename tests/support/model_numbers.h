@@ -1,5 +1,5 @@
 /* model_numbers.h - every element type and operation, in the tests' own arithmetic: which cells there are, what each rank
- * brings, and what the elements of some ranks reduce to.  Nothing here asks the library.  Used through model.h. */
+ * brings, and what the elements of some ranks reduce to.  Nothing here calls the library.  Used through model.h. */
 #ifndef MODEL_NUMBERS_H
 #define MODEL_NUMBERS_H
 
@@ -128,7 +128,7 @@ SUPPORT uint64_t model_bits(const support_type *type, double value, bool saturat
     return saturates && is_small && !isnan(value) && (bits & ~sign) == infinite ? bits - 1 : bits;
 }
 
-/* ---- >>operations of one's own: nibbles, so that elements of every size take part ---- */
+/* ---- >>user-defined operations: on nibbles, so that elements of every size can be used ---- */
 
 enum { MODEL_MAGIC = 0x5eed };
 

@@ -182,7 +182,7 @@ NET bool net_plug(int host, bool in)
     return is_done;
 }
 
-/* From now on nothing gets into this host, nor out of it, and nobody is told. */
+/* From now on no packet enters or leaves this host, and no error is reported. */
 NET bool net_drop(const net *n, int host)
 {
     return !net_run(n, host, "nft", "table inet t {\n chain i { type filter hook input priority 0; policy drop; }\n"

@@ -1,8 +1,8 @@
-/* purse.h - an allocator for tests, which counts what is taken and given back, and can refuse.  Include after support.h. */
+/* purse.h - an allocator for tests, which counts allocations and frees, and can refuse.  Include after support.h. */
 #ifndef COLL_TESTS_PURSE_H
 #define COLL_TESTS_PURSE_H
 
-/* ---- >>an allocator that counts, and refuses the one it is told to ---- */
+/* ---- >>an allocator that counts, and refuses a chosen allocation ---- */
 
 typedef struct purse {
     long taken, refused_at;                       /* so far; 0: none is refused                               */
@@ -19,7 +19,7 @@ static void *purse_allocate(void *context, size_t length, size_t alignment)
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) p->is_wrong = 1;
     if (number == __atomic_load_n(&p->refused_at, __ATOMIC_RELAXED)) return p->was_refused = 1, NULL;
     if (posix_memalign(&at, alignment < sizeof(void *) ? sizeof(void *) : alignment, length)) return NULL;
-    memset(at, 0xa5, length);                     /* nobody may count on zeros                                */
+    memset(at, 0xa5, length);                     /* the library must not expect zeros                        */
     __atomic_add_fetch(&p->blocks, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&p->bytes, (long)length, __ATOMIC_RELAXED);
     return at;

@@ -23,7 +23,7 @@ typedef struct stage {
     bool  is_over;
 } stage;
 
-/* Nothing is on its way any more, since every rank has all that was sent to it: the machine is as new. */
+/* Nothing is in flight any more, since every rank has all that was sent to it: the machine is as new. */
 static void stage_rewind(coll__sim *w, const coll__sim_rank *self)
 {
     const int hosts = (w->size - 1) / w->config.ranks_per_host + 1;

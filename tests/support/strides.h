@@ -13,7 +13,7 @@ static const size_t counts[] = { 0, 1, 5, 6, 12, 30, 35, COUNT_MOST };
 typedef struct one { uint64_t seed; int size, root; coll_kind kind; coll_type type; size_t count, unit; } one;
 typedef struct shape { size_t row, send_stride, recv_stride; bool is_in_place, is_marked; } shape;
 
-/* Buffers begin here, in elements, behind and in front of what nobody may touch. */
+/* Buffers begin here, in elements, between areas that must not be written. */
 enum { FRONT = 5 };
 
 typedef struct buffers { unsigned char *send, *recv, *sent, *expected; } buffers;
@@ -147,7 +147,7 @@ static void compare(coll_comm *comm, uint64_t seed, const buffers *b)
 
 /* ---- >>what programs do ---- */
 
-/* A matrix that is spread by rows becomes one that is spread by columns, and back; and a result lies beside its input. */
+/* A matrix that is spread by rows becomes one that is spread by columns, and back; and a result is beside its input. */
 static void transpose(coll_comm *comm)
 {
     enum { ROWS = 3, COLUMNS = 2 };               /* of each rank                                             */

@@ -3,7 +3,7 @@
  * Include after coll.h.
  *
  * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
- * ("tcp-poll", "tcp-uring"; "tcp-hub": in the hub of their host, as processes would), or over both as if it were several
+ * ("tcp-poll", "tcp-uring"; "tcp-hub": in the shared memory of their host, as processes), or over both as if it were several
  * processes ("joined").  The library keeps no global state, so the ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
@@ -132,7 +132,7 @@ SUPPORT uint64_t support_special_integer(const support_type *type, uint64_t rand
     return choices[random >> 61];
 }
 
-/* Element `at` of the message from one rank to another, or from a rank to anyone. */
+/* Element `at` of the message from one rank to another, or from a rank to any rank. */
 SUPPORT uint32_t support_word(int source, int dest, int tag, size_t at)
 {
     return (uint32_t)at * UINT32_C(2654435761) + (uint32_t)(source * 1009 + dest * 31 + tag);
@@ -176,7 +176,7 @@ typedef struct support_memory {
     void  (*free)(void *twin);
     void  (*push)(void *twin, const void *from, size_t length);
     void  (*pull)(void *to, const void *twin, size_t length);
-    void *(*find)(const void *pointer);           /* gives what lies in no block back                         */
+    void *(*find)(const void *pointer);           /* returns pointers in no block unchanged                   */
 } support_memory;
 
 static const support_memory *support_elsewhere;   /* NULL: calls work on the blocks themselves                */
@@ -226,7 +226,7 @@ SUPPORT void support_seal(support_buffer *buffer)
     support_guard(buffer, true);
 }
 
-/* The data can be looked at. */
+/* The data can be read. */
 SUPPORT void support_fetch(const support_buffer *buffer)
 {
     support_guard(buffer, false);
@@ -281,7 +281,7 @@ typedef struct support_rank {
     int         result;
 } support_rank;
 
-/* A loopback port for rank 0, which nobody else can be given while the socket is open.  The socket never listens, and
+/* A loopback port for rank 0, which no other process can get while the socket is open.  The socket never listens, and
  * both sides set SO_REUSEADDR, so rank 0 can bind the same port.  Returns the socket, or -1. */
 SUPPORT int support_reserve_port(char *address, size_t length)
 {
@@ -299,7 +299,7 @@ SUPPORT int support_reserve_port(char *address, size_t length)
     return fd;
 }
 
-/* What is told how coll_free ends on each rank; NULL: nothing.  Not in a simulated world. */
+/* Called with the result of coll_free on each rank; NULL: not.  Not in a simulated world. */
 static void (*support_on_free)(int rank, coll_status status);
 
 SUPPORT void *support_rank_main(void *arg)
@@ -389,7 +389,7 @@ SUPPORT int support_run_machine(const char *machine, int size, int (*worker)(col
 }
 
 /* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base gives time
- * limits, the log hook and whatever else is not the world's own business; NULL: nothing. */
+ * limits, the log hook and other settings that the world does not set; NULL: none. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
@@ -450,7 +450,7 @@ enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not
 enum { SUPPORT_IS_PORTABLE = 0 };
 #endif
 
-/* Who asks for a world that is left out is told so.  io_uring is not a transport, but a way of one (test_refused.c). */
+/* A world that is left out returns an error that says so.  io_uring is not a transport, but a part of one (test_refused.c). */
 SUPPORT void support_check_refused(const char *name, const char *missing)
 {
     const bool is_joined = !strcmp(name, "joined"), is_tcp = !strncmp(name, "tcp", 3);
@@ -466,8 +466,8 @@ SUPPORT void support_check_refused(const char *name, const char *missing)
           (int)status, coll_error(NULL), missing);
 }
 
-/* Why this world cannot be had on this machine or in this build, which then tells who asks for it; NULL: it can.  The kernel is
- * asked, not the library, so that a library that gives up too early is not taken for a missing io_uring. */
+/* Why this world is not available on this machine or in this build, which then returns that error; NULL: it is available.  The
+ * kernel is queried, not the library, so that a library that gives up too early does not look like a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
 {
     static char text[80];

@@ -1,4 +1,4 @@
-/* support_numbers.h - the tests' own knowledge of element types, and their own arithmetic, which asks nothing of the library.
+/* support_numbers.h - the tests' own knowledge of element types, and their own arithmetic, which does not use the library.
  * Used after coll.h, through support.h or alone. */
 #ifndef SUPPORT_NUMBERS_H
 #define SUPPORT_NUMBERS_H
@@ -12,7 +12,7 @@
 
 /* ---- >>numbers: the manual's paragraph on them, as plainly as it can be written ---- */
 
-/* The test's own knowledge of the types, and its own arithmetic: nothing here asks the library. */
+/* The test's own knowledge of the types, and its own arithmetic: nothing here calls the library. */
 typedef struct support_type {
     coll_type   type;
     const char *name;

@@ -1,6 +1,6 @@
-/* there.h - what this build of the library has, for tests that run with any set of switches (core/base/coll_parts.h): they use
- * what is there, and of what is left out they expect the status and a sentence with the switch's name.  Nothing here asks the
- * library.  Used after coll.h. */
+/* there.h - the features of this build, for tests that run with any set of switches (core/base/coll_parts.h).  For a feature that
+ * is left out, the tests expect the status and a sentence with the switch's name.  No function here calls the library.  Used
+ * after coll.h. */
 #ifndef THERE_H
 #define THERE_H
 
@@ -11,7 +11,7 @@
 
 #define THERE static __attribute__((unused))
 
-/* Is a switch set?  Then its name stands for something else. */
+/* Is a switch set?  Then its name expands to something else. */
 #define THERE_TEXT(...) #__VA_ARGS__
 #define THERE_SET(name) (*THERE_TEXT(name) != 'C')
 

@@ -1,5 +1,5 @@
-/* waiting.h - what waits for one of several requests have to do on any communicator: hand out every end exactly once, whoever has
- * brought it about, and sleep meanwhile.  Used after coll.h, check.h, support.h and cases.h. */
+/* waiting.h - requirements of waits for one of several requests, on any communicator: return every end exactly once, whichever
+ * call completed it, and sleep meanwhile.  Used after coll.h, check.h, support.h and cases.h. */
 #ifndef TESTS_WAITING_H
 #define TESTS_WAITING_H
 

@@ -1,5 +1,5 @@
 /* mx.h - the microscaled formats by their definition (OCP Microscaling Formats 1.0), in double, one group at a time, and what
- * a wire of any type makes of a vector.  Nothing here asks the library.  Used after model.h. */
+ * a wire of any type makes of a vector.  Nothing here calls the library.  Used after model.h. */
 #ifndef MX_H
 #define MX_H
 

@@ -108,12 +108,12 @@ static void test_large_worlds(void)
     }
 }
 
-/* ---- >>neighbours ---- */
+/* ---- >>neighbors ---- */
 
 enum { EDGES_MOST = 64 };
 
-/* Random edges, some twice, some to oneself; the lists are shuffled apart, except that edges between the same two ranks keep
- * their order, and filled with nobodies.  `number` of an edge is its place among those between the same two. */
+/* Random edges, some twice, some to the rank itself.  The lists are shuffled separately, but edges between the same two ranks
+ * keep their order; the rest is filled with no rank.  `number` of an edge is its index among those between the same two. */
 static void test_neighbors(const coll__algorithm *a, int size)
 {
     static int source[32][2 * EDGES_MOST], destination[32][2 * EDGES_MOST], lists[32][2];
@@ -137,7 +137,7 @@ static void test_neighbors(const coll__algorithm *a, int size)
             const int from = source[v][i];
             const cell *c = cell_of(&w, v, COLL__RESULT, i);
             if (from == COLL_RANK_NONE) {
-                if (c->state != NOTHING) fault(&w, "rank %d has got something from nobody", v);
+                if (c->state != NOTHING) fault(&w, "rank %d has received from no rank", v);
                 continue;
             }
             for (int before = 0; before < i; before++) nth += source[v][before] == from;
@@ -162,7 +162,7 @@ static const coll__link nets[] = {                /* 1, 10 and 100 Gbit/s       
     { 12e-6, 12e-6, 9e-11, 1e-10, 0 },
 };
 
-/* Of blocks that only two ranks know, whoever chooses is told nothing. */
+/* Of blocks that only two ranks know, the choice gets no sizes. */
 static coll__query query_of(coll_kind kind, int size, double bytes, const char *algorithm, const coll__link *link)
 {
     if (is_private(kind)) bytes = 0;
@@ -236,7 +236,7 @@ static void test_clock(bool is_printing)
         const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
         const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
         const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
-        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for one another */
+        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for each other */
         double least = 1e9, most = 0;
         if (is_neighbor(a->kind)) continue;
         for (int size = 2; size <= 40; size += size < 10 ? 1 : 9)

@@ -30,7 +30,7 @@ static bool set_mode(mode m)
     return !fesetround(rounding[m]);
 }
 
-/* One rank: what it is told, and what became of it. */
+/* One rank: its configuration, and its result. */
 typedef struct rank {
     pthread_t   thread;
     mode        mode;

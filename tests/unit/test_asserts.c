@@ -137,7 +137,7 @@ static void end_what_is_not_queued(coll_comm *comm)
     coll__chain_take(&chain, &x, COLL_OK);
 }
 
-#define IN_LANES { "message of nobody", "a message with rank 3 ends with 0, after 1, and is not queued", end_what_is_not_queued },
+#define IN_LANES { "unknown message", "a message with rank 3 ends with 0, after 1, and is not queued", end_what_is_not_queued },
 #endif
 
 static void send_more_than_there_is(coll_comm *comm)

@@ -202,7 +202,7 @@ static void test_forms(int first, int last)
             if (a->has_radix && k == 0) check_forms(a, name, shapes[k].size, shapes[k].count);
         }
     }
-    printf("most, beside the world: %.3g of the time, %.3g of the work, %.3g of messages that are asked for\n", most_time,
+    printf("most, beside the world: %.3g of the time, %.3g of the work, %.3g of messages that are received\n", most_time,
            most_work[0], most_work[1]);
 }
 
@@ -211,7 +211,7 @@ static void test_forms(int first, int last)
 typedef enum many_order { REVERSED, POSTED_FIRST, FROM_ANYONE, ANYTHING, MANY_ORDERS } many_order;
 
 static const char *const many_names[MANY_ORDERS] = { "received in reverse order", "awaited in reverse order",
-                                                     "from anyone, in reverse order", "whatever comes" };
+                                                     "from any rank, in reverse order", "whatever comes" };
 
 typedef struct many { many_order order; int count; uint64_t steps; size_t kept_most; } many;
 
@@ -292,7 +292,7 @@ static double work_of_many(many_order order, int size, int count)
     return (double)m.steps;
 }
 
-/* The simulator sorts what is on its way: its work grows a little faster.  What grew with the square would be sixteen times. */
+/* The simulator sorts what is in flight: its work grows a little faster.  What grew with the square would be sixteen times. */
 static void test_many(void)
 {
     const int count = (int)(5000 * support_scale()) + 100;

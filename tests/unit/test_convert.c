@@ -113,7 +113,7 @@ static void test_from_f32(void)
     }
     check_conversions_of(COLL_F32, input, count, "f32 on and beside ties");
 
-    /* Ties of the subnormal f16: (k + 1/2) * 2^-24, and their neighbours. */
+    /* Ties of the subnormal f16: (k + 1/2) * 2^-24, and their neighbors. */
     for (size_t k = 0; k < 3 * 1025; k++) {
         const float tie = (float)ldexp((double)(k / 3) + 0.5, -24);
         uint32_t bits;
@@ -415,7 +415,7 @@ static void test_kept(void)
     free(back);
 }
 
-/* Is the result one of the two neighbours of x, or where there are not two, the nearest? */
+/* Is the result one of the two neighbors of x, or where there are not two, the nearest? */
 static bool is_neighbour(coll_type to, double x, uint64_t result)
 {
     const float_format *const f = format_of(to);
@@ -472,7 +472,7 @@ static void test_neighbours(void)
     free(doubles), free(singles), free(whole), free(pieces);
 }
 
-/* A number that lies a fraction of the way from a neighbour to the next goes up that often: within 5 standard deviations of a
+/* A number that is a fraction of the way from a neighbor to the next goes up that often: within 5 standard deviations of a
  * million draws, of normal and of subnormal numbers. */
 static void test_proportion(void)
 {

@@ -324,7 +324,7 @@ static void test_folds(void)
 
 enum { RANKS = 5, LONG = 700 };
 
-/* What all ranks of a world do alike. */
+/* What all ranks of a world do. */
 typedef struct plan {
     coll_call call;
     size_t    count;                              /* of the whole vector                                      */
@@ -447,7 +447,7 @@ static void test_edge(void)
     for (int w = 0; w < WORLDS; w++) CHECK(model_run(used_worlds[w], 4, NULL, run_edge, NULL) == 0, "%s", used_worlds[w]);
 }
 
-/* ---- >>refusals, and what is told ---- */
+/* ---- >>refusals and reports ---- */
 
 static void user_op(const void *in, void *inout, size_t count, coll_type type, void *context)
 {
@@ -522,7 +522,7 @@ static const draw draws[] = {
 
 static double clamped(double x, double most) { return x > most ? most : x < -most ? -most : x; }
 
-/* The result of an element by the manual: drawn by each rank on its way to a wire of another type, summed as the tree of the
+/* The result of an element by the manual: rounded at random by each rank to a wire of another type, summed as the tree of the
  * ranks, drawn once more at the end. */
 static uint64_t expected_draw(const draw *d, const double *brought, uint64_t seed, size_t index)
 {
@@ -668,7 +668,7 @@ static void test_mean(void) { CHECK(model_run("threads", 4, NULL, run_mean, NULL
 
 enum { SPOT_MOST = 3000 };
 
-/* A call in which element `spot` of the sum overflows (-1: none does), and who has it. */
+/* A call in which element `spot` of the sum overflows (-1: none does), and the rank that has it. */
 static void count_overflow(coll_comm *comm, coll_kind kind, coll_type type, size_t count, long spot, bool in_place,
                            uint64_t *total)
 {

@@ -142,7 +142,7 @@ static void test_kernels(void)
     }
 }
 
-/* What a byte stands for, also one that no packing gives. */
+/* The value of a byte, also of one that no packing returns. */
 static double element_of(coll_type wire, int byte)
 {
     const model_type f8 = model_type_of(wire == COLL_MXF8E4M3 ? COLL_F8E4M3 : COLL_F8E5M2);
@@ -349,7 +349,7 @@ static void example_draw(example *e, int size, int number)
     e->is_canonical = is_exact || (keeps && (random >> 54 & 7) != 0);
 }
 
-/* Blocks, in each of which groups begin anew. */
+/* Blocks, in each of which groups begin again. */
 static void example_cut(example *e)
 {
     uint64_t state = support_mix(seed + (uint64_t)e->number);

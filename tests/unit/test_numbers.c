@@ -502,7 +502,7 @@ static void test_pack(void)
     }
 }
 
-/* A result is what its wire has, in the type; on its way to other ranks it goes back to the wire, where it must be the same
+/* A result is what its wire has, in the type; for other ranks it is converted back to the wire, where it must be the same
  * again, also where the type has rounded it. */
 static void test_repack(void)
 {

@@ -1,5 +1,5 @@
-/* test_shares - ranks whose links do not carry alike: how a vector is shared among them, that its bits are those of equal shares,
- * that the time is the least possible, and what a file says of it.  How it is found who is faster is for test_tuning.
+/* test_shares - ranks whose links have different rates: how a vector is divided among them, that its bits are those of equal
+ * shares, that the time is the least possible, and the tuning file.  test_tuning tests how faster ranks are found.
  *     COLL_TEST_SEED=... replays a seed */
 #include "../support/inside.h"
 
@@ -123,7 +123,7 @@ static int bits_worker(coll_comm *comm, void *arg)
     const trial *const t = (const trial *)arg;
     const size_t room = COUNT_MOST * sizeof(double);
     unsigned char *const memory = (unsigned char *)support_need(malloc(3 * room));
-    uint64_t state = t->seed;                     /* alike on all ranks                                       */
+    uint64_t state = t->seed;                     /* the same on all ranks                                    */
 
     for (int i = 0; i < 24; i++) {
         const int kind = i % 6;

@@ -107,7 +107,7 @@ static void test_files(void)
           == 0, "%s", coll_error(NULL));
 }
 
-/* Of eight ranks the second is killed: the second site begins with the fourth of those who are left. */
+/* Of eight ranks the second is killed: the second site begins with the fourth survivor. */
 static int shrunk_worker(coll_comm *comm, void *arg)
 {
     float x[1000] = { 1 };

@@ -1,4 +1,4 @@
-/* test_topology.c - which ranks share a host: the lists of coll_topology.h against their definitions, each looked for anew by
+/* test_topology.c - which ranks share a host: the lists of coll_topology.h against their definitions, each looked for again by
  * comparing every pair; rings that go by them; and how much work they are.
  *     COLL_TEST_SEED=... replays a seed */
 #define COLL__ONE_TIER 1
@@ -135,7 +135,7 @@ static void check_work(void)
 enum { PER_HOST = 3, RANKS = 7 };
 
 /* What a communicator knows of its ranks, and whether results over rings are right by it; ranks of a derived one are numbered so
- * that those of a host do not follow one another. */
+ * that those of a host do not follow each other. */
 static int comm_worker(coll_comm *comm, void *arg)
 {
     const int me = coll_rank(comm), size = coll_size(comm);

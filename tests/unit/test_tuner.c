@@ -112,8 +112,8 @@ static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
     return a->algorithm == b->algorithm && a->radix == b->radix && a->blocks == b->blocks && a->slices == b->slices;
 }
 
-/* Whatever has been measured, and whoever shares processors, the bits are those of the nominal choice; within them it is the
- * fastest. */
+/* For all measurements, and all ranks that share processors, the bits are those of the nominal choice; among the choices with
+ * these bits the fastest is taken. */
 static void test_bits(uint64_t seed)
 {
     int canonical = 0, others = 0, moved = 0;
@@ -198,7 +198,7 @@ static void test_counts(void)
     }
 }
 
-/* Everybody's messages and bytes, by hand: a tree has p - 1 of them however high it is; of the circulant each rank sends p - 1
+/* Messages and bytes of all ranks, by hand: a tree has p - 1 of them however high it is; of the circulant each rank sends p - 1
  * blocks in each half. */
 static void test_crowds(void)
 {
@@ -293,7 +293,7 @@ static int measure_result(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* A rank dies in the middle: the others are told. */
+/* A rank dies during the call: the others get an error. */
 static void test_deaths(void)
 {
     for (uint64_t at = 1; at < 200; at += 23)
@@ -400,7 +400,7 @@ static int prepared_and_changed(coll_comm *comm, void *arg)
     int64_t x[600], y[600];
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 600, .type = COLL_I64 };
     coll_request *request = NULL;
-    const coll__link strange = { 1e-3, 1e-9, 1e-13, 1e-13, 0 };     /* everything to everybody, in one round         */
+    const coll__link strange = { 1e-3, 1e-9, 1e-13, 1e-13, 0 };     /* everything to all ranks, in one round         */
 
     (void)arg;
     for (int i = 0; i < 600; i++) x[i] = rank + i;

@@ -1,4 +1,4 @@
-/* test_tuning - what coll-check writes into a tuning file: which hosts have faster links, and which are far from one another.
+/* test_tuning - what coll-check writes into a tuning file: which hosts have faster links, and which are far from each other.
  * First decided from matrices, of machines of all sorts; then measured by coll-check itself on simulated machines.  The library
  * reads each file, and says the same.  That real hosts are measured is for test_run.sh.
  *     COLL_TEST_SEED=... replays a seed */
@@ -193,7 +193,7 @@ static void test_rates(void)
     machine m = { .ranks = 4, .per_host = 1, ONE(3, 0.625e9) };
 
     check_decided("one of four at half", &m, &(wanted){ " gbit=5", " faster=0-2:2", "", NULL, 0, 0 });
-    check_decided("64 alike", &(machine){ 64, 1, 1, false, 0, 0, 0, { 0 } }, &(wanted){ " gbit=10", "", "", NULL, 0, 0 });
+    check_decided("64 equal", &(machine){ 64, 1, 1, false, 0, 0, 0, { 0 } }, &(wanted){ " gbit=10", "", "", NULL, 0, 0 });
     m = (machine){ .ranks = 64, .per_host = 1, ONE(3, 0.5e9) };
     check_decided("one of 64", &m, &(wanted){ " gbit=4", " faster=0-2:2.5 faster=4-:2.5", "", NULL, 0, 0 });
     m = (machine){ .ranks = 64, .per_host = 4, ONE(1, 0.5e9) };
@@ -210,7 +210,7 @@ static void test_rates(void)
     m.rates[5] = 5e9;
     check_decided("two that are faster than others", &m, &(wanted){ " gbit=10", " faster=2:4 faster=5-:4", "", NULL, 0, 0 });
     m = (machine){ .ranks = 6, .per_host = 1, .rates = { 1e9, 1.2e9, 1.24e9, 1.26e9, 2e9, 2e9 } };
-    check_decided("alike and not", &m, &(wanted){ " gbit=8", " faster=3:1.25 faster=4-:2", "", NULL, 0, 0 });
+    check_decided("equal and not", &m, &(wanted){ " gbit=8", " faster=3:1.25 faster=4-:2", "", NULL, 0, 0 });
     m = (machine){ .ranks = 17, .per_host = 1 };
     for (int i = 0; i < 8; i += 2) m.rates[i] = 0.5e9;
     check_decided("eight runs", &m,
@@ -265,7 +265,7 @@ static void test_chain(void)
     tuning_free(&l, &t);
 }
 
-/* What must be found on any machine, by the text in the header of check_tuning.h; rates are 1.6 times apart or alike. */
+/* What must be found on any machine, by the text in the header of check_tuning.h; rates are 1.6 times apart or equal. */
 static void test_random(uint64_t seed)
 {
     static const double kinds[] = { 1.25e9, 2e9, 5e9, 0.5e9 };

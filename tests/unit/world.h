@@ -16,7 +16,7 @@
 #include <string.h>
 #include "../../coll.h"
 #include "../../core/base/coll_parts.h"
-#if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then there are algorithms that nobody asks for */
+#if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then some algorithms are not used */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #include "../../core/algorithms/coll_round.h"
@@ -55,7 +55,7 @@ typedef struct world {
     int size, root, radix, blocks;
     layout layout;
     const int *order;
-    const coll__graph *graphs;                    /* of all ranks, for neighbour operations                   */
+    const coll__graph *graphs;                    /* of all ranks, for neighbor operations                    */
     int slots;                                    /* room in WORK and in PART                                 */
     int rounds;                                   /* the number of the round; in the end how many there were  */
     char wrong[240];                              /* the first thing found wrong, "": none                    */

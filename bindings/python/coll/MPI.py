@@ -1,7 +1,7 @@
 """mpi4py's spelling: `from coll import MPI` in the place of `from mpi4py import MPI`, or comm.mpi of a communicator.
 
 Upper-case methods take buffers, lower-case ones any objects, which are pickled: unpickling runs what the sender says, so ranks
-must trust one another.  It is a view of its own because coll's lower-case names take arrays: comm.allreduce(x) and
+must trust each other.  It is a view of its own because coll's lower-case names take arrays: comm.allreduce(x) and
 comm.mpi.allreduce(object) differ.  As in MPI, shapes do not matter here, only counts; a buffer is an array, or
 [array, type], [array, count, type], [array, counts, displacements, type], the latter for v forms.
 
@@ -335,7 +335,7 @@ _world: List[Comm] = []
 
 
 def __getattr__(name: str) -> Any:
-    """COMM_WORLD is made when it is first asked for, as by coll.init()."""
+    """COMM_WORLD is made at its first use, as by coll.init()."""
     if name != 'COMM_WORLD':
         raise AttributeError(name)
     if not _world:

@@ -39,7 +39,7 @@ def _look(read: int, others: int) -> None:
         signals = os.read(read, 4096)
         if not signals:
             return
-        if others != -1:                                        # who else wants to know
+        if others != -1:                                        # other handlers
             try:
                 os.write(others, signals)
             except OSError:

@@ -1,4 +1,4 @@
-"""await for requests: an event loop watches the descriptor of coll_fd, and one call asks which requests have ended.
+"""await for requests: an event loop watches the descriptor of coll_fd, and one call returns the requests that have ended.
 
 Where nothing moves by itself (between threads, and with COLL_BACKGROUND=off) there is no descriptor, and the loop looks again
 after a millisecond."""
@@ -59,7 +59,7 @@ class _Watcher:
             if at < 0:
                 break
             self.end(at, status)
-        if status != _abi.COLL_PENDING:                         # what is left was handed out elsewhere, or cannot be asked
+        if status != _abi.COLL_PENDING:                         # the rest was returned elsewhere, or cannot be queried
             for at, row in enumerate(self.waiting):
                 if row and (row[0]._handle is None or lib.coll_test(row[0]._handle) != _abi.COLL_PENDING):
                     self.end(at, None)

@@ -227,7 +227,7 @@ _DLPACK_TYPES = {0: 'i', 1: 'u', 2: 'f', 4: 'bf', 5: 'c', 6: 'bool'}
 
 
 def _look_dlpack(x: Any) -> Buffer:
-    """The capsule is kept while the buffer is; whoever made it lets go of it then."""
+    """The capsule is kept as long as the buffer; its maker frees it then."""
     if hasattr(x, '__dlpack_device__') and x.__dlpack_device__()[0] != 1:
         raise TypeError('a tensor must be in the memory of the CPU')
     capsule = x.__dlpack__()

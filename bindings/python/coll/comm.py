@@ -170,7 +170,7 @@ class Comm(Calls):
                 if call is not None:
                     return self._again(call, x)
             except (TypeError, ValueError, BufferError) as error:
-                if isinstance(error, errors.Error):             # else x cannot be used in this way, and will be told why
+                if isinstance(error, errors.Error):             # else x cannot be used in this way; the error says why
                     raise
         call = self._call(name, x, out, op, root, send_counts, recv_counts, place, options)
         self._do(call)
@@ -352,7 +352,7 @@ class Comm(Calls):
     # ---- blocks of any lengths, in rows: x[i] for the first axis
 
     def _exchanged(self, name: str, counts: Any, rows: int, root: int, may_wait: bool) -> Any:
-        """The counts of what comes, asked from those who send it."""
+        """The counts of what this rank receives, from the ranks that send it."""
         if not may_wait:
             raise ValueError(f'i{name} needs the counts of what comes: it does not wait to ask for them')
         kind = _abi.KINDS[name]
@@ -498,7 +498,7 @@ class Comm(Calls):
         return Request(self, self._message(_abi.COLL_SEND, x, None, dest, 0, tag, options))
 
     def recv(self, x: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, **options: Any) -> Received:
-        """Fill x, or the beginning of it, with what a rank has sent.  Tells from whom, which tag, and how many elements."""
+        """Fill x, or the beginning of it, with a message.  Returns its source, its tag, and the number of elements."""
         return self.irecv(x, source, tag, **options).wait()
 
     def irecv(self, x: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, **options: Any) -> Request:
@@ -547,11 +547,11 @@ class Comm(Calls):
         return self._made(lib.coll_create, integers(ranks, 'rank'), len(ranks), fits(tag, 'tag'))  # type: ignore[return-value]
 
     def shrink(self) -> 'Comm':
-        """After a failure: those who are left, numbered anew in the same order.  PeerError: too few are left."""
+        """After a failure: a communicator of the surviving ranks, in the same order.  PeerError: too few are left."""
         return self._made(lib.coll_shrink)  # type: ignore[return-value]
 
     def neighbors(self, sources: Sequence[int], destinations: Sequence[int]) -> None:
-        """The graph of the neighbor calls: from whom and to whom this rank exchanges.  Called by all ranks."""
+        """The graph of the neighbor calls: the ranks that this rank receives from and sends to.  Called by all ranks."""
         self._waiting(lib.coll_neighbors, integers(sources, 'source'), len(sources), integers(destinations, 'destination'),
                       len(destinations))
         self._graph = (len(sources), len(destinations))
@@ -590,7 +590,7 @@ class Comm(Calls):
             sys.modules['coll.aio'].freed(self)
 
     def _sweep(self) -> None:
-        """Let go of what requests that nobody waits for have finished with."""
+        """Free the requests that have finished and for which no call waits."""
         left = []
         for request, call in self._detached:
             if lib.coll_test(request) == _abi.COLL_PENDING:
@@ -668,7 +668,7 @@ class Comm(Calls):
         return numpy.frombuffer(held, _dtype(code), _product(shape)).reshape(shape)
 
     def free_array(self, x: Any) -> None:
-        """Give back what alloc gave; no call uses it any more, and nobody looks at x again."""
+        """Free memory of alloc.  No call may use it any more, and x must not be used again."""
         lib.coll_dealloc(self._handle, look(x).address)
 
     @property

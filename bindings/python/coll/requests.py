@@ -7,7 +7,7 @@ from ._load import lib
 
 
 class Received(NamedTuple):
-    """What a receive got: from whom, with which tag, and how many elements."""
+    """The result of a receive: its source, its tag, and the number of elements."""
     source: int
     tag: int
     count: int  # type: ignore[assignment]
@@ -78,7 +78,7 @@ class Request:
         return self._is_over()
 
     def free(self) -> None:
-        """Let go of it.  One that still runs goes on by itself: the communicator keeps its arrays until it is over."""
+        """Free it.  An operation that still runs continues: the communicator keeps its arrays until it ends."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -103,7 +103,7 @@ def wait_all(requests: Sequence[Request]) -> List[Any]:
 
 
 def wait_any(requests: Sequence[Request]) -> Tuple[int, Any]:
-    """Wait for one that nobody has waited for: its place in the list, and its result.  (-1, None): none is left."""
+    """Wait for a request that is not returned yet: its index in the list, and its result.  (-1, None): none is left."""
     index = ctypes.c_int(-1)
     comms = {request._comm for request in requests}
     for comm in comms:

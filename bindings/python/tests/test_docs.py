@@ -29,7 +29,7 @@ class Page(unittest.TestCase):
                         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
     def test_every_method_is_there(self):
-        """The tables name what there is."""
+        """The tables name all features."""
         import coll
         with open(PAGE, encoding='utf-8') as file:
             text = file.read()

@@ -18,12 +18,12 @@ ALONE = dict(os.environ)
 
 
 def part(rank, size, folder, queue):
-    with coll.init(rank=rank, size=size, address=f'file:{folder}/meeting') as comm:
+    with coll.init(rank=rank, size=size, address=f'file:{folder}/address') as comm:
         queue.put((comm.rank, comm.allreduce(rank + 1)))
 
 
 def hears():
-    """Whoever is started behind an & has been told not to listen to Ctrl-C."""
+    """A process that a shell starts in the background ignores SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -33,7 +33,7 @@ def started(text, **settings):
 
 
 def of_job(rank, size, folder, **more):
-    return {'COLL_RANK': str(rank), 'COLL_SIZE': str(size), 'COLL_ADDR': f'file:{folder}/meeting', **more}
+    return {'COLL_RANK': str(rank), 'COLL_SIZE': str(size), 'COLL_ADDR': f'file:{folder}/address', **more}
 
 
 def descriptors():
@@ -60,7 +60,7 @@ class Failures(unittest.TestCase):
         return [self.started(text, **of_job(rank, ranks, self.folder, **settings)) for rank in range(ranks)]
 
     def test_killed_rank(self):
-        """All others get PeerError, which names it, within the bound; and those who are left go on.  Stopped is as dead."""
+        """All others get PeerError, which names it, within the bound; the survivors continue.  The same if it is stopped."""
         text = '''
 import coll, numpy, time
 comm = coll.init()
@@ -95,7 +95,7 @@ except coll.PeerError as error:
                 jobs[1].kill()
 
     def interrupted(self, text, **settings):
-        """Rank 0 of two waits for ever, until Ctrl-C."""
+        """Rank 0 of two waits forever, until Ctrl-C."""
         jobs = self.job(text, 2, **settings)
         for job in jobs:
             self.assertEqual(job.stdout.readline(), 'there\n')
@@ -161,7 +161,7 @@ print('end')
         job = self.started(text, **of_job(0, 2, self.folder))
         self.assertEqual(job.stdout.readline(), 'alone\n')
         deadline = time.monotonic() + 20
-        while not os.path.exists(self.folder + '/meeting') and time.monotonic() < deadline:
+        while not os.path.exists(self.folder + '/address') and time.monotonic() < deadline:
             pass
         job.send_signal(signal.SIGINT)
         _, err = job.communicate(timeout=60)
@@ -260,7 +260,7 @@ else:
 
     def test_nobody_comes(self):
         with self.assertRaisesRegex(coll.TimeoutError, 'rank 1|ranks? .*1'):
-            coll.init(rank=0, size=2, address=f'file:{self.folder}/meeting', start_timeout_ms=300, log=lambda *_: None)
+            coll.init(rank=0, size=2, address=f'file:{self.folder}/address', start_timeout_ms=300, log=lambda *_: None)
 
     def test_multiprocessing(self):
         for method in ('spawn', 'fork'):

@@ -127,7 +127,7 @@ class Requests(unittest.TestCase):
         coll.spawn(3, rank)
 
     def test_detached(self):
-        """One that nobody waits for goes on; its arrays stay."""
+        """A request for which no call waits continues; its arrays stay."""
         def rank(comm):
             for i in range(200):
                 comm.iallreduce(np.full(1000, float(i)))

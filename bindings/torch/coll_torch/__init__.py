@@ -76,7 +76,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def _of(group):
-    """The back end behind what torch.distributed hands out."""
+    """The back end of a group of torch.distributed."""
     group = dist.distributed_c10d._get_default_group() if group is None else group
     group = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
     return _inside.get(group, group)

@@ -20,7 +20,7 @@ class Wire:
         self.residuals = {}
 
     def residual(self, bucket):
-        """DDP divides its gradients into buckets anew after the first step."""
+        """DDP divides its gradients into buckets again after the first step."""
         known = self.residuals.get(bucket.index())
         if known is None or known.numel() != bucket.buffer().numel():
             known = self.residuals[bucket.index()] = torch.zeros(bucket.buffer().numel())

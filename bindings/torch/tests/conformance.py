@@ -2,7 +2,7 @@
 
     BACKEND=coll WORLD_SIZE=2 python3 conformance.py [NAME...]         one line a test: ok, skipped or FAILED, and its name
 
-With BACKEND=gloo the same tests run over Gloo.  What went wrong is told on stderr.
+With BACKEND=gloo the same tests run over Gloo.  Errors are printed on stderr.
 """
 import os
 import sys
@@ -47,7 +47,7 @@ def help_with_dataclasses():
 
 def prepare():
     """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it
-    sees Gloo then, and coll is asked for all that Gloo is asked for."""
+    sees Gloo then, and coll is tested with all that Gloo is tested with."""
     stand_in_for_expecttest()
     help_with_dataclasses()
     backend, os.environ["BACKEND"] = os.environ["BACKEND"], "gloo"
@@ -74,7 +74,7 @@ class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     def _test_accumulate_gradients_no_sync(self, *words, **settings):
-        """It asks BACKEND in which memory the model is to be, and knows the names of torch's own alone."""
+        """It derives the memory of the model from BACKEND, and knows only the names of torch's own back ends."""
         backend, tests.BACKEND = tests.BACKEND, "gloo"
         super()._test_accumulate_gradients_no_sync(*words, **settings)
         tests.BACKEND = backend

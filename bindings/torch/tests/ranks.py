@@ -112,7 +112,7 @@ def test_coalesced():
             same(x, sum(of(r, shape, torch.float32) for r in range(size())))
         mixed = [of(rank(), (3, 2), torch.float64), of(rank(), (), torch.int8), of(rank(), (5,), torch.bool)]
         out = [[laid(torch.zeros_like(x), spread) for x in mixed] for _ in range(size())]
-        coll_torch._of(None).allgather_coalesced(out, mixed).wait()   # dist. asks for one type
+        coll_torch._of(None).allgather_coalesced(out, mixed).wait()   # dist. requires one type
         for r in range(size()):
             same(out[r][0], of(r, (3, 2), torch.float64))
             same(out[r][1], of(r, (), torch.int8))
@@ -298,7 +298,7 @@ def test_sparse_among_others():
 
 
 def test_sparse_that_do_not_match():
-    """All ranks say the same, and the group goes on."""
+    """All ranks report the same error, and the group continues."""
     odd = rank() == size() - 1
     for other, word in ((torch.sparse_coo_tensor([[0]], [1.0], (4,)), "[4] of Float"),
                         (torch.sparse_coo_tensor([[0]], [1], (3,)), "[3] of Long"),
@@ -313,10 +313,10 @@ def test_sparse_that_do_not_match():
 
 def test_objects():
     root, mine = size() - 1, {"rank": rank(), "long": "x" * (1000 * rank())}
-    everybody = [{"rank": r, "long": "x" * (1000 * r)} for r in range(size())]
+    everything = [{"rank": r, "long": "x" * (1000 * r)} for r in range(size())]
     got = [None] * size()
     dist.all_gather_object(got, mine)
-    assert got == everybody
+    assert got == everything
     got = [None] * size() if rank() == root else None
     dist.gather_object(mine, got, root)
     assert got == (everybody if rank() == root else None)
@@ -324,7 +324,7 @@ def test_objects():
     dist.broadcast_object_list(got, root)
     assert got == [everybody[root], root]
     got = [None]
-    dist.scatter_object_list(got, everybody if rank() == root else [None] * size(), root)
+    dist.scatter_object_list(got, everything if rank() == root else [None] * size(), root)
     assert got == [mine]
 
 
@@ -551,7 +551,7 @@ def test_ddp_over_a_wire():
 
 
 def watched_mismatch():
-    """Under TORCH_DISTRIBUTED_DEBUG=DETAIL calls that differ are told before they begin, and the group goes on."""
+    """Under TORCH_DISTRIBUTED_DEBUG=DETAIL different calls are reported before they begin, and the group continues."""
     told(lambda: dist.all_reduce(torch.ones(1 + rank() % 2)), "Detected mismatch between collectives on ranks")
     x = torch.ones(1)
     told(lambda: dist.broadcast(x, 0) if rank() else dist.all_reduce(x), "OpType=BROADCAST", "OpType=ALLREDUCE")

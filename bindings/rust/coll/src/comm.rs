@@ -9,7 +9,7 @@ use std::time::Duration;
 const IN_PLACE: *mut c_void = -1isize as *mut c_void;
 
 /// A communicator: `size` ranks, of which this is one.  It is left when it is dropped; where a panic drops it, all ranks get
-/// [`Status::Aborted`], and who has panicked.
+/// [`Status::Aborted`], and the rank that panicked.
 ///
 /// One thread at a time uses it.  It may be given to another one:
 ///
@@ -42,7 +42,7 @@ unsafe impl Send for Comm {}
 /// Of a message that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who has sent it.
+    /// The rank that sent it.
     pub source: usize,
     /// With which tag.
     pub tag: i32,
@@ -88,7 +88,7 @@ fn write<T>(slice: &mut [T]) -> *mut c_void {
 /// Making, and what is known of it.
 impl Comm {
     /// # Safety
-    /// `raw` belongs to nobody else.
+    /// No other object uses `raw`.
     pub(crate) unsafe fn of(raw: *mut coll_comm) -> Comm {
         let raw = NonNull::new(raw).expect("the library gives a communicator");
         Comm { raw, sources: Cell::new(0), destinations: Cell::new(0) }
@@ -144,7 +144,7 @@ impl Comm {
         Comm::always(self.derived(|out| unsafe { sys::coll_dup(self.raw(), out) }))
     }
 
-    /// After a failure: those who are left.
+    /// After a failure: a communicator of the surviving ranks.
     pub fn shrink(&self) -> Result<Comm> {
         Comm::always(self.derived(|out| unsafe { sys::coll_shrink(self.raw(), out) }))
     }
@@ -163,7 +163,7 @@ impl Comm {
         self.checked(unsafe { sys::coll_abort(self.raw(), why.as_ptr()) })
     }
 
-    /// Whom neighbor calls receive from and send to.  Called by all ranks.
+    /// The ranks that neighbor calls receive from and send to.  Called by all ranks.
     pub fn neighbors(&self, sources: &[usize], destinations: &[usize]) -> Result<()> {
         let ranks = |list: &[usize]| list.iter().map(|&rank| int(rank)).collect::<Vec<c_int>>();
         let (from, to) = (ranks(sources), ranks(destinations));
@@ -248,7 +248,7 @@ impl Comm {
     }
 
     /// # Safety
-    /// The buffers are as long as the call needs, and for nobody else until this returns.
+    /// The buffers are as long as the call needs, and nothing else uses them until this returns.
     unsafe fn run(&self, call: coll_call, send: *const c_void, recv: *mut c_void) -> Result<()> {
         self.checked(sys::coll_run(self.raw(), &coll_call { send, recv, ..call }))
     }

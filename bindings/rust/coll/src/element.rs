@@ -3,7 +3,7 @@ use crate::sys;
 /// What can be in a buffer.
 ///
 /// # Safety
-/// `TYPE` is the `coll_type` of this layout, and every pattern of bits is a value: what other ranks send is not looked at.
+/// `TYPE` is the `coll_type` of this layout, and every pattern of bits is a value: what other ranks send is not checked.
 pub unsafe trait Element: Copy + Send + 'static {
     /// As coll.h calls it.
     const TYPE: sys::coll_type;

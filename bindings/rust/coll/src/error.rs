@@ -14,7 +14,7 @@ pub enum Status {
     System,
     /// A rank is alive but late.
     Timeout,
-    /// A rank is gone or unreachable.
+    /// A rank has left, died or is unreachable.
     Peer,
     /// Ranks made different calls.
     Mismatch,

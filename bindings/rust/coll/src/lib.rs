@@ -21,8 +21,8 @@
 //! - A [`Comm`] is `Send` and not `Sync`: one thread at a time uses it, and it may be another one later.  A second thread takes
 //!   a [`Comm::dup`].
 //! - A call that is not waited for at once ([`Comm::iallreduce`] and others) owns its buffers, and [`Request::wait`] gives them
-//!   back.  A request that is dropped waits.  One that is forgotten, by `mem::forget`, keeps its buffers for ever: nobody can
-//!   touch what the library may still write to.
+//!   back.  A request that is dropped waits.  One that is forgotten, by `mem::forget`, keeps its buffers forever: no code
+//!   can touch memory that the library may still write to.
 //! - Elements are types for which every pattern of bits is a value ([`Element`]), as other ranks may send any: so there is no
 //!   `bool`, but [`Bool`].
 //!

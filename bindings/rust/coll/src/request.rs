@@ -68,7 +68,7 @@ unsafe fn received(request: *mut coll_request) -> Received {
 /// # Ok(()) }
 /// ```
 ///
-/// And nobody has its buffer until it is over:
+/// And its buffer cannot be used until it is over:
 ///
 /// ```compile_fail,E0382
 /// # fn f(comm: coll::Comm) -> coll::Result<()> {
@@ -118,7 +118,7 @@ impl<'c, T: Element> Request<'c, T> {
         self.wait_received().map(|(buffer, _)| buffer)
     }
 
-    /// Of a receive: also who has sent it.  The buffer is as long as the message.
+    /// Of a receive: also its source.  The buffer is as long as the message.
     pub fn wait_received(self) -> Result<(Vec<T>, Received)> {
         let mut this = ManuallyDrop::new(self);
         unsafe {
@@ -177,7 +177,7 @@ impl<'c, T: Element> Prepared<'c, T> {
         }
     }
 
-    /// What is in the buffer; between calls nobody else has it.
+    /// The contents of the buffer; between calls nothing else uses it.
     pub fn buffer(&mut self) -> &mut [T] {
         unsafe { std::slice::from_raw_parts_mut(self.buffer.at, self.buffer.len) }
     }
@@ -281,7 +281,7 @@ impl Comm {
     }
 }
 
-/// A message on its way here.
+/// A message that is being received.
 #[must_use = "a receive that is dropped waits"]
 pub struct Receive<'c, T: Element>(Request<'c, T>);
 

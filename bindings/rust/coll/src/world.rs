@@ -84,7 +84,7 @@ impl Comm {
 
 /// Run `rank` on `count` threads, each a rank, and give what each returns.
 ///
-/// When one panics, the others get [`Status::Aborted`]; `spawn` goes on with that panic when all have returned.
+/// If one panics, the others get [`Status::Aborted`]; `spawn` continues that panic when all have returned.
 pub fn spawn<R: Send>(count: usize, rank: impl Fn(Comm) -> R + Sync) -> Result<Vec<R>> {
     spawn_with(count, &Config::default(), rank)
 }

@@ -448,7 +448,7 @@ fn all_of<T: Model>(comm: &Comm, name: &str) {
     }
 }
 
-/// Mistakes are refused before a byte moves: the ranks go on with the next call.
+/// Mistakes are refused before a byte is sent: the ranks continue with the next call.
 fn mistakes(comm: &Comm) {
     let (size, t) = (comm.size(), Trial { comm, what: "a mistake".into() });
     let (x, mut y) = (vec![1i32; 3 * size + 1], vec![0i32; 3 * size + 2]);
@@ -525,7 +525,7 @@ fn others(comm: &Comm) {
         check(there.join().unwrap().map_or(false, |x| x == size as u64), || "another thread".into());
     });
     check(comm.split_host().map_or(false, |host| host.size() >= 1), || "split_host".into());
-    check(comm.failed_ranks().is_empty(), || "nobody has failed".into());
+    check(comm.failed_ranks().is_empty(), || "no rank has failed".into());
 }
 
 fn worker(comm: &Comm) {
@@ -537,7 +537,7 @@ fn worker(comm: &Comm) {
     others(comm);
 }
 
-/// Ranks whose lengths differ are told, and nobody writes behind a buffer.
+/// Ranks whose lengths differ get an error, and nothing is written behind a buffer.
 fn mismatches() {
     let results = coll::spawn(3, |comm| {
         let mut x = vec![1u8; 100 + comm.rank()];
@@ -552,7 +552,7 @@ fn mismatches() {
     check(results.map_or(false, |all| all[0] == (Some(Status::Mismatch), true)), || "a block that is too long".into());
 }
 
-/// When one rank panics the others are told, and `spawn` panics.
+/// If one rank panics, the others get an error, and `spawn` panics.
 fn panics() {
     let told = AtomicUsize::new(0);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -581,7 +581,7 @@ fn panics() {
         start_timeout: Some(std::time::Duration::from_millis(300)),
         ..coll::Config::default()
     };
-    let error = Comm::init_with(&nowhere).map(|_| ()).expect_err("there is nobody");
+    let error = Comm::init_with(&nowhere).map(|_| ()).expect_err("no rank is there");
     check(error.rank.is_none() && error.sentence.contains("127.0.0.1"), || format!("{:?}", error));
 }
 
