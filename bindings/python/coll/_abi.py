@@ -5,7 +5,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 
 
 class Side(NamedTuple):
-    """Which blocks a call has on one side: who has them, what they run over, and where their counts are."""
+    """The blocks of a call on one side: which rank has them, what they run over, and where their counts are."""
     who: str
     over: str
     counts: str

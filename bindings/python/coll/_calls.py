@@ -2,7 +2,7 @@
 iallreduce_, which do not wait.  Written by bindings/generate.py; `make bindings` writes it anew.
 
 Every method may raise what errors.py lists.  ArgumentError and UnsupportedError mean that nothing was sent; TypeError and
-ValueError come before the library is called.  What **options may be is told by Comm."""
+ValueError come before the library is called.  Comm documents **options."""
 from typing import Any, Optional, Sequence, TypeVar
 
 from .requests import Request
