@@ -386,7 +386,7 @@
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
  *     COLL_SITE=text                                  where this host is (see Hosts)
  *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
- *     COLL_HUB=on|off                                 off: they use shared memory for messages only
+ *     COLL_SHM_COLLECTIVES=on|off                                 off: they use shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
@@ -651,7 +651,7 @@
 #define _DEFAULT_SOURCE 1                         /* sockets, mmap and syscall under -std=c11 */
 #endif
 
-#include "core/base/coll_parts.h"
+#include "core/base/coll_features.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -766,7 +766,7 @@ COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"        
 typedef struct coll_comm coll_comm;
 typedef struct coll_request coll_request;
 
-#include "core/contract/coll_configuration.h"     /* coll_config, coll_sim                                     */
+#include "core/contract/coll_config.h"            /* coll_config, coll_sim                                     */
 
 /* Make this process a rank of a job, and return its communicator.  NULL: all values are taken from the environment.
  * Returns when every rank has joined.  After start_timeout_ms it fails, and coll_error(NULL) names the missing ranks.  If a

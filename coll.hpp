@@ -1184,7 +1184,7 @@ template <class F> struct crew {
 
     F &fn;
     bool is_throwing;
-    std::mutex door;
+    std::mutex comm_lock;
     std::exception_ptr thrown;                    // the first
     error wrong;                                  // the first that was not thrown
     std::vector<std::pair<int, kept_result>> results;
@@ -1200,12 +1200,12 @@ template <class F> struct crew {
             if constexpr (std::is_void<R>::value) self.fn(comm);
             else {
                 R result = self.fn(comm);
-                const std::lock_guard<std::mutex> inside(self.door);
+                const std::lock_guard<std::mutex> inside(self.comm_lock);
                 self.results.emplace_back(rank, std::move(result));
             }
         });
         {
-            const std::lock_guard<std::mutex> inside(self.door);
+            const std::lock_guard<std::mutex> inside(self.comm_lock);
             if (thrown && !self.thrown) self.thrown = thrown;
             if (comm.last() && comm.valid() && !self.wrong) self.wrong = comm.last();
         }

@@ -5,11 +5,11 @@
  *
  *   coll.h                          the public interface and the manual
  *   core/base/                      basics
- *     coll_parts.h                  switches and profiles; coll.h includes it
- *     coll_refuse.h                 refuses unsuitable compilers and options; pragmas for the rest
+ *     coll_features.h                  switches and profiles; coll.h includes it
+ *     coll_platform_check.h                 refuses unsuitable compilers and options; pragmas for the rest
  *     coll_sizes.h                  sizes of buffers, caches and limits
  *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
- *                                   coll_bare.h
+ *                                   coll_system_none.h
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
  *     coll_cpu.h                    instruction sets of the processor
  *     coll_text.h                   sentences: texts, log lines, asserts, failures
@@ -20,88 +20,88 @@
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, kernel tiers, conversion of single numbers
  *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
- *     coll_uncached.h               streaming stores
- *     coll_vectors.h                vectors of sixteen elements, for the tiers of x86-64
+ *     coll_stream_store.h               streaming stores
+ *     coll_simd.h                vectors of sixteen elements, for the tiers of x86-64
  *     coll_convert.h                conversion of arrays of floats
  *     coll_stochastic.h             the same with stochastic rounding
  *     coll_reproducible.h           sums that do not depend on the order of the terms
  *     coll_overflow.h               detection of infinities and NaNs
  *     coll_mx.h                     groups of numbers with a common exponent, for the wire
- *     coll_folds.h                  folds of two sources: the table of all (type, operation) pairs
+ *     coll_reduce_ops.h                  folds of two sources: the table of all (type, operation) pairs
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
- *     coll_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_reduce_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_circulant.h              rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_ring_bruck.h              rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefix sums, and the census
- *     coll_shares.h                 ranks with faster links, and uneven splits of vectors
- *     coll_link.h                   numbers of the link, and the length of slices
+ *     coll_uneven_split.h                 ranks with faster links, and uneven splits of vectors
+ *     coll_link_model.h                   numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_choice.h                 the candidates for a call
+ *     coll_tuner_query.h                 the candidates for a call
  *     coll_tuner.h                  the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
- *     coll_configuration.h          the configuration, and the simulated machine; coll.h includes it
+ *     coll_config.h          the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
- *     coll_words.h                  numbers with units as texts, and texts of such words
+ *     coll_keyvalue.h                  numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
- *     coll_rows.h                   opening transports: settings and results
+ *     coll_transport_registry.h                   opening transports: settings and results
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_sentences.h              descriptions of calls, and error sentences
+ *     coll_error_text.h              descriptions of calls, and error sentences
  *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
  *     coll_activity.h               what this rank is doing, and which communicators were freed
- *     coll_by_key.h                 messages by key, as seen by other parts
- *     coll_pool.h                   memory of requests
+ *     coll_p2p_hooks.h                 messages by key, as seen by other parts
+ *     coll_request_pool.h                   memory of requests
  *     coll_request.h                begin and end of requests; the first failure, which ends all
  *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
  *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
- *     coll_check.h                  checks of arguments, before any byte is sent; defaults
- *     coll_strides_check.h          the same for strides, which are replaced by packed buffers
- *     coll_match.h                  matching of messages and receives: lists and bins
- *     coll_notes.h                  notes of messages by key, and sending
- *     coll_messages.h               messages by key: send and recv, and collectives without a common order
+ *     coll_check_arguments.h                  checks of arguments, before any byte is sent; defaults
+ *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
+ *     coll_p2p_match.h                  matching of messages and receives: lists and bins
+ *     coll_p2p_protocol.h                  notes of messages by key, and sending
+ *     coll_p2p.h               messages by key: send and recv, and collectives without a common order
  *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_no_messages.h            replaces the last three in a program without messages (COLL_LEAST)
+ *     coll_p2p_none.h            replaces the last three in a program without messages (COLL_LEAST)
  *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
- *     coll_script.h                 runs a collective that consists of calls on other communicators
- *     coll_stages.h                 hierarchical collectives as such scripts
- *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
- *     coll_abreast.h                collectives of one order that overlap
+ *     coll_subcalls.h                 runs a collective that consists of calls on other communicators
+ *     coll_hierarchical.h                 hierarchical collectives as such scripts
+ *     coll_hierarchy_plan.h              which calls are hierarchical; the communicators of their stages
+ *     coll_overlap.h                collectives of one order that overlap
  *     coll_progress.h               advances everything; threads that share a session
- *     coll_patience.h               the wait loop; late ranks and ranks that left
- *     coll_feedback.h               error feedback: residuals of narrow wire types
+ *     coll_wait_loop.h               the wait loop; late ranks and ranks that left
+ *     coll_error_feedback.h               error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
- *     coll_list.h                   many tensors in one operation
+ *     coll_allreduce_list.h                   many tensors in one operation
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
- *     coll_enter.h                  the lock of a communicator
+ *     coll_comm_lock.h                  the lock of a communicator
  *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
- *     coll_wait.h                   tests, waits (one, any, some, all) and frees of requests
+ *     coll_wait_any.h                   tests, waits (one, any, some, all) and frees of requests
  *   core/session/                   implementation of public functions: open, derive, measure, report
- *     coll_record.h                 the flight recorder: the last operations, written after a failure
- *     coll_background.h             progress in the background
+ *     coll_flight_recorder.h                 the flight recorder: the last operations, written after a failure
+ *     coll_progress_thread.h             progress in the background
  *     coll_launchers.h              rank and size from the variables of launchers
- *     coll_config.h                 configuration and environment
- *     coll_groups.h                 makes, derives and frees communicators
+ *     coll_config_resolve.h                 configuration and environment
+ *     coll_communicators.h                 makes, derives and frees communicators
  *     coll_neighbors.h              the graph of neighbors
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
- *     coll_buffers.h                memory that the ranks of a host read in place
+ *     coll_shared_alloc.h                memory that the ranks of a host read in place
  *     coll_explain.h                explains the choice for a call
- *     coll_open.h                   opens transports, and runs the ranks of coll_spawn
+ *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
  *   transports/coll_alone.h         a single rank, in a program without threads
  *   transports/coll_tcp.h           ranks in many processes; parts in transports/tcp/
- *   transports/coll_joined.h        both: processes of one host, threads of many processes; parts in transports/joined/
+ *   transports/coll_hybrid.h        both: processes of one host, threads of many processes; parts in transports/hybrid/
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); executes whole collectives; parts in transports/mpi/
  *   transports/coll_sim.h           any number of ranks in one thread with a virtual clock; parts in transports/sim/
  *   carriers/coll_nccl.h            buffers in GPU memory, through NCCL (COLL_WITH_NCCL); parts in carriers/nccl/
@@ -115,7 +115,7 @@
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
-#include "core/base/coll_refuse.h"
+#include "core/base/coll_platform_check.h"
 #if !defined(COLL__REFUSED)
 
 #include "core/base/coll_sizes.h"
@@ -128,98 +128,98 @@
 #include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
 #include "core/numbers/coll_arithmetic.h"
-#include "core/numbers/coll_uncached.h"
-#include "core/numbers/coll_vectors.h"
+#include "core/numbers/coll_stream_store.h"
+#include "core/numbers/coll_simd.h"
 #include "core/numbers/coll_convert.h"
 #include "core/numbers/coll_stochastic.h"
 #include "core/numbers/coll_reproducible.h"
 #include "core/numbers/coll_overflow.h"
 #include "core/numbers/coll_mx.h"
-#include "core/numbers/coll_folds.h"
+#include "core/numbers/coll_reduce_ops.h"
 #include "core/numbers/coll_sums16.h"
 #include "core/numbers/coll_codec.h"
-#include "core/numbers/coll_kernels.h"
+#include "core/numbers/coll_reduce_kernels.h"
 #include "core/algorithms/coll_round.h"
 COLL__FOR_SIZE
-#include "core/algorithms/coll_circulant.h"
+#include "core/algorithms/coll_ring_bruck.h"
 #include "core/algorithms/coll_tree.h"
 #include "core/algorithms/coll_blocks.h"
 #include "core/algorithms/coll_scan.h"
-#include "core/algorithms/coll_link.h"
+#include "core/algorithms/coll_link_model.h"
 #include "core/algorithms/coll_cost.h"
 #include "core/algorithms/coll_algorithms.h"
-#include "core/algorithms/coll_choice.h"
+#include "core/algorithms/coll_tuner_query.h"
 #include "core/algorithms/coll_tuner.h"
 COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"
 COLL__FOR_SIZE
-#include "core/contract/coll_words.h"
+#include "core/contract/coll_keyvalue.h"
 #include "core/contract/coll_tuning.h"
-#include "core/contract/coll_rows.h"
+#include "core/contract/coll_transport_registry.h"
 #include "core/engine/coll_topology.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"
 COLL__FOR_SIZE
-#include "core/engine/coll_sentences.h"
+#include "core/engine/coll_error_text.h"
 #include "core/engine/coll_strides.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_activity.h"
-#include "core/engine/coll_by_key.h"
-#include "core/engine/coll_pool.h"
+#include "core/engine/coll_p2p_hooks.h"
+#include "core/engine/coll_request_pool.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
-#include "core/engine/coll_check.h"
-#include "core/engine/coll_strides_check.h"
+#include "core/engine/coll_check_arguments.h"
+#include "core/engine/coll_check_strides.h"
 COLL__FOR_SIZE
-#include "core/engine/coll_match.h"
-#include "core/engine/coll_notes.h"
+#include "core/engine/coll_p2p_match.h"
+#include "core/engine/coll_p2p_protocol.h"
 #if COLL__HAS_MESSAGES
-#include "core/engine/coll_messages.h"
+#include "core/engine/coll_p2p.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
 #else
-#include "core/engine/coll_no_messages.h"
+#include "core/engine/coll_p2p_none.h"
 COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
 #include "core/engine/coll_packets.h"
-#include "core/engine/coll_script.h"
-#include "core/engine/coll_stages.h"
-#include "core/engine/coll_hierarchy.h"
+#include "core/engine/coll_subcalls.h"
+#include "core/engine/coll_hierarchical.h"
+#include "core/engine/coll_hierarchy_plan.h"
 COLL__FOR_SPEED
-#include "core/engine/coll_abreast.h"
+#include "core/engine/coll_overlap.h"
 #include "core/engine/coll_progress.h"
-#include "core/engine/coll_patience.h"
+#include "core/engine/coll_wait_loop.h"
 COLL__FOR_SIZE
-#include "core/engine/coll_feedback.h"
+#include "core/engine/coll_error_feedback.h"
 #include "core/engine/coll_prepared.h"
-#include "core/engine/coll_list.h"
+#include "core/engine/coll_allreduce_list.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_offload.h"
 #include "core/engine/coll_carriers.h"
-#include "core/engine/coll_enter.h"
-#include "core/engine/coll_wait.h"
+#include "core/engine/coll_comm_lock.h"
+#include "core/engine/coll_wait_any.h"
 #include "core/engine/coll_fast_path.h"
 COLL__FOR_SIZE
-#include "core/session/coll_record.h"
-#include "core/session/coll_background.h"
+#include "core/session/coll_flight_recorder.h"
+#include "core/session/coll_progress_thread.h"
 #include "core/session/coll_launchers.h"
-#include "core/session/coll_config.h"
-#include "core/session/coll_groups.h"
+#include "core/session/coll_config_resolve.h"
+#include "core/session/coll_communicators.h"
 #include "core/session/coll_neighbors.h"
 #include "core/session/coll_shrink.h"
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
-#include "core/session/coll_buffers.h"
-#include "core/session/coll_open.h"
+#include "core/session/coll_shared_alloc.h"
+#include "core/session/coll_init.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"
 #include "transports/coll_alone.h"
 #include "transports/coll_tcp.h"
 COLL__FOR_SIZE
-#include "transports/coll_joined.h"
+#include "transports/coll_hybrid.h"
 #include "transports/coll_sim.h"
 COLL__FOR_SPEED
 #include "transports/coll_mpi.h"
@@ -230,7 +230,7 @@ COLL__FOR_SPEED
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
 
 static const coll__transport_row *const coll__transports[] = {
-    &coll__host_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
+    &coll__host_row, &coll__hybrid_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
 };
 static const coll__program coll__this_program = { coll__transports, &coll__nccl_extension };
 
@@ -363,7 +363,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_told) return COLL_OK;
-    if (!coll__door_claim(comm, false)) return COLL_OK;    /* the thread inside does it                */
+    if (!coll__comm_lock_claim(comm, false)) return COLL_OK; /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);

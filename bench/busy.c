@@ -264,7 +264,7 @@ int main(int argc, char **argv)
         }
         all_connect(&b);
     } else if (strcmp(b.side, "tcp") == 0) {
-        setenv("COLL_HUB", "0", 1);
+        setenv("COLL_SHM_COLLECTIVES", "0", 1);
         setenv("COLL_SHARE", "0", 1);
     } else if (strcmp(b.side, "processes") != 0) return usage();
     bench_hold_port(b.address);

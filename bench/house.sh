@@ -34,7 +34,7 @@ sed 's,"\.\./coll\.h","coll.h",' tests/bare_floor.c > "$work/floor.c"
 headers() { find coll.h coll_impl.h core transports carriers -name '*.h' 2> "$work/none"; }
 
 switches() {
-    [ -f core/base/coll_parts.h ] || { echo -; return; }
+    [ -f core/base/coll_features.h ] || { echo -; return; }
     sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts*.h | sort -u | grep -c .
 }
 
@@ -98,7 +98,7 @@ m3="-mcpu=cortex-m3 -mthumb"
 bare="--specs=picolibc.specs -Os -ffp-contract=off -DCOLL_TINY -DCOLL_ONLY_KINDS=allreduce -DCOLL_ONLY_TYPES=f32"
 small="-Os -DCOLL_SMALL -fno-asynchronous-unwind-tables -fno-pie -no-pie"
 
-has() { grep -qs "$1" core/base/coll_parts.h; } # that tree has the profile
+has() { grep -qs "$1" core/base/coll_features.h; } # that tree has the profile
 
 linked() { # compiler flags...
     command -v "$1" > "$work/none" && has COLL_TINY || { echo -; return; }

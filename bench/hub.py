@@ -28,7 +28,7 @@ def command(args, way, ranks):
 
 def times(args, way, ranks):
     """{(collective, bytes): us}"""
-    apart = {'COLL_HUB': '0', 'COLL_SHARE': '0'} if way == 'tcp' else {}
+    apart = {'COLL_SHM_COLLECTIVES': '0', 'COLL_SHARE': '0'} if way == 'tcp' else {}
     run = subprocess.run(command(args, way, ranks), capture_output=True, text=True, env={**os.environ, **apart})
     if run.returncode:
         sys.exit(f'{way}, {ranks} ranks: {run.stderr or run.stdout}')

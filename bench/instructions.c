@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     snprintf(address, sizeof address, "file:/tmp/coll-instructions.%ld", (long)getpid());
     config.address = address;
     config.tcp.share_memory = !strcmp(argv[1], "memory") || !strcmp(argv[1], "hub") ? 1 : -1;
-    config.tcp.hub = !strcmp(argv[1], "hub") ? 1 : -1;
+    config.tcp.shm_collectives = !strcmp(argv[1], "hub") ? 1 : -1;
     config.tcp.io = "poll";
     if (is_threads && coll_init_threads(RANKS, comms, &(coll_config){ .spin_us = config.spin_us }) < 0)
         return fprintf(stderr, "%s\n", coll_error(NULL)), 1;

@@ -335,7 +335,7 @@ COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream
 static coll_status coll__wrap_nccl(const coll__program *program, struct ncclComm *nccl, struct CUstream_st *stream,
                                    coll_comm **out)
 {
-    coll__nccl_meeting meeting = { .comm = nccl, .stream = stream };
+    coll__nccl_handshake handshake = { .comm = nccl, .stream = stream };
     coll_comm *host = NULL;
     coll__nccl_calls calls;
     int size = 0, device = 0;
@@ -346,20 +346,20 @@ static coll_status coll__wrap_nccl(const coll__program *program, struct ncclComm
     if (!nccl) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the communicator is NULL");
     if (!coll__nccl_load(&calls, why, sizeof why)) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
     const bool is_known = calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS && calls.CommCuDevice(nccl, &device) == 0
-                       && calls.CommUserRank(nccl, &meeting.rank) == COLL__NCCL_SUCCESS;
+                       && calls.CommUserRank(nccl, &handshake.rank) == COLL__NCCL_SUCCESS;
     dlclose(calls.library);
     if (!is_known) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: NCCL does not know the communicator");
-    meeting.gpu = coll__gpu_open(device, why, sizeof why);
-    if (!meeting.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
-    coll_status status = coll__nccl_has_stream(meeting.gpu, stream) ? COLL_OK
+    handshake.gpu = coll__gpu_open(device, why, sizeof why);
+    if (!handshake.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
+    coll_status status = coll__nccl_has_stream(handshake.gpu, stream) ? COLL_OK
                        : coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the stream is none of device %d", device);
-    if (status == COLL_OK) status = coll__nccl_meet(program, &meeting, size, &host);
+    if (status == COLL_OK) status = coll__nccl_handshake_run(program, &handshake, size, &host);
     if (status == COLL_OK) {
         status = coll__init_nccl_inside(host, device, stream, nccl, out);
         if (status < 0) (void)coll__start_failed(status, "%s", coll__sentence_of(host));
         coll__comm_close(host);
     }
-    coll__gpu_free(meeting.gpu, true);
+    coll__gpu_free(handshake.gpu, true);
     return status;
 }
 

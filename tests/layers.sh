@@ -27,14 +27,14 @@ if [ "$1" = planted ]; then
     cp -r coll.h coll_impl.h core transports carriers "$work" && cd "$work" || exit 1
     plant include core/numbers/coll_mx.h '#include "../engine/coll_comm.h"'
     plant use core/algorithms/coll_tree.h 'static int coll__planted_size(const coll_comm *c) { return coll__world_rank(c, 0); }'
-    plant use transports/coll_sim.h 'static void coll__planted_hub(void) { coll__hub_release(NULL); }'
-    plant above core/session/coll_record.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
+    plant use transports/coll_sim.h 'static void coll__planted_domain(void) { coll__domain_release(NULL); }'
+    plant above core/session/coll_flight_recorder.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
     plant name core/session/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
-    plant name core/engine/coll_list.h 'static const char *coll__planted_carrier(void) { return "nccl"; }'
+    plant name core/engine/coll_allreduce_list.h 'static const char *coll__planted_carrier(void) { return "nccl"; }'
     plant name core/engine/coll_order.h '#if defined(COLL_WITH_NCCL)
 #endif'
     plant alone core/base/coll_hmac.h 'static coll__nobody_knows coll__planted_type;'
-    plant long core/engine/coll_list.h "$(yes '/* a line */' | head -n 700)"
+    plant long core/engine/coll_allreduce_list.h "$(yes '/* a line */' | head -n 700)"
 fi
 find coll.h coll_impl.h core transports carriers -name '*.h' | sort > "$work/files"
 ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null | grep -iE '^coll_' | sort -u > "$work/names"
@@ -42,7 +42,7 @@ ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null |
 awk -v names="$work/names" -v files="$work/files" '
     function wing(file,    parts, n) {
         n = split(file, parts, "/")
-        if (file == "coll.h" || file == "core/base/coll_parts.h") return "public"       # which includes it
+        if (file == "coll.h" || file == "core/base/coll_features.h") return "public"       # which includes it
         if (parts[1] == "core") return parts[2]
         if (n == 1) return "front"                                              # coll_impl.h, which knows them all
         if (n == 3) return parts[2]
@@ -79,7 +79,7 @@ awk -v names="$work/names" -v files="$work/files" '
                 transports[++n] = line
             }
         for (i in transports) uses[transports[i]] = uses["engine"] "engine "
-        uses["joined"] = uses["joined"] "threads tcp "        # both at once
+        uses["hybrid"] = uses["hybrid"] "threads tcp "        # both at once
         uses["sim"] = uses["mpi"] = uses["nccl"] = uses["session"] "session "     # they make or end communicators themselves
         while ((getline line < names) > 0) {
             split(line, f, " ")

@@ -177,7 +177,7 @@ brief check-allocations  program plain test_allocations alone,threads,sim
 suite check-arena        program plain test_arena
 brief check-steady       program plain test_steady
 brief check-wire         program plain test_wire
-brief check-greetings    program plain test_greetings
+brief check-greetings    program plain test_handshakes
 brief check-collectives  scaled 0.05 program plain test_collectives
 suite check-contract     program plain test_contract threads,tcp-poll,sim 2
 brief check-sentences    program plain test_sentences
@@ -199,7 +199,7 @@ suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences
 suite packets            program asan test_packets
 suite manual             program asan test_manual
-suite greetings          program asan test_greetings
+suite greetings          program asan test_handshakes
 suite wire               program asan test_wire
 suite threads            program asan test_threads
 suite collectives        program asan test_collectives
@@ -211,7 +211,7 @@ suite requests           program asan test_requests
 suite ahead              program asan test_ahead
 suite unused             program asan test_unused
 suite keyfile            program asan test_keyfile
-waits meet               program asan test_meet
+waits meet               program asan test_shm_handshake
 waits spaces             program asan test_spaces
 waits shortages          program asan test_shortages
 waits security           program asan test_security
@@ -282,14 +282,14 @@ waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite fuzz               sh tests/transports/fuzz.sh
 suite streams            program asan test_streams
-suite joined             program asan test_joined
-suite hub                program asan test_hub
+suite hybrid             program asan test_hybrid
+suite hub                program asan test_shm_domain
 waits stopped            program asan test_stopped
 waits segments           program asan test_segments
-suite joined-tsan        program tsan test_joined sleep,deaths,leaks
+suite hybrid-tsan        program tsan test_hybrid sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
-waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,joined modes,chance
+waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,hybrid modes,chance
 waits retries            program release test_retries
 waits retries-tsan       scaled 0.2 program tsan test_retries returns,chance
 waits silent             program asan test_silent
@@ -299,7 +299,7 @@ suite soak               program asan test_soak 4
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite arena-tsan         program tsan test_arena
-waits allocations-joined program asan test_allocations joined
+waits allocations-hybrid program asan test_allocations hybrid
 waits allocations-tsan   program tsan test_allocations threads
 suite shared-tsan        program tsan test_shared
 waits waiting-tsan       scaled 0.3 program tsan test_waiting
@@ -310,7 +310,7 @@ suite identity-tsan      scaled 0.5 program tsan test_identity
 suite requests-tsan      program tsan test_requests
 suite ahead-tsan         program tsan test_ahead
 suite background         program asan test_background
-suite background-tsan    scaled 0.3 program tsan test_background joined
+suite background-tsan    scaled 0.3 program tsan test_background hybrid
 suite rails              program asan test_rails
 suite rails-tsan         scaled 0.5 program tsan test_rails
 suite random-tsan        scaled 0.5 program tsan test_random --world threads

@@ -1,11 +1,11 @@
 /* coll_mpi.h - ranks started by MPI: the engine over messages of MPI, and MPI's own collectives where they are correct.
  *
  *   mpi/coll_mpi_world.h      the state of a rank: communicators, streams, pending operations of MPI
- *   mpi/coll_mpi_messages.h   messages
- *   mpi/coll_mpi_notes.h      what ranks send besides them
+ *   mpi/coll_mpi_p2p.h   messages
+ *   mpi/coll_mpi_control.h      what ranks send besides them
  *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
  *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
- *   mpi/coll_mpi_cells.h      which calls MPI carries out, and which the engine: the table
+ *   mpi/coll_mpi_selection.h      which calls MPI carries out, and which the engine: the table
  *   mpi/coll_mpi_native.h     whole collectives
  *   mpi/coll_mpi_fail.h       agreement on the first failure
  *   this file                 progress, opening and closing, the transport's functions
@@ -30,11 +30,11 @@ enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 #if defined(COLL_WITH_MPI)
 
 #include "mpi/coll_mpi_world.h"
-#include "mpi/coll_mpi_messages.h"
-#include "mpi/coll_mpi_notes.h"
+#include "mpi/coll_mpi_p2p.h"
+#include "mpi/coll_mpi_control.h"
 #include "mpi/coll_mpi_forms.h"
 #include "mpi/coll_mpi_group.h"
-#include "mpi/coll_mpi_cells.h"
+#include "mpi/coll_mpi_selection.h"
 #include "mpi/coll_mpi_native.h"
 #include "mpi/coll_mpi_fail.h"
 
@@ -292,7 +292,7 @@ static const char *coll__mpi_refuses(MPI_Comm comm)
 }
 
 /* Determines the ranks of this host, and its processors. */
-static int coll__mpi_meet_host(coll__mpi *mpi)
+static int coll__mpi_find_host(coll__mpi *mpi)
 {
     MPI_Comm host = MPI_COMM_NULL;
     uint64_t mask[1024 / 64] = { 0 }, all[1024 / 64];
@@ -404,7 +404,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mod
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
-    if (code == MPI_SUCCESS) code = coll__mpi_meet_host(mpi);
+    if (code == MPI_SUCCESS) code = coll__mpi_find_host(mpi);
     if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(&mpi->all);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
     if (code != MPI_SUCCESS) {

@@ -1,17 +1,17 @@
 /* coll_tcp.h - ranks that are processes, connected by TCP.
  *
  *   tcp/coll_tcp_launch.h     the address of rank 0, from launchers
- *   tcp/coll_tcp_settings.h   network settings of program and environment
+ *   tcp/coll_tcp_config.h   network settings of program and environment
  *   tcp/coll_tcp_wire.h       hellos, control messages, endpoints: formats and parsers
  *   tcp/coll_tcp_address.h    addresses as text and as bytes; name resolution
  *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
  *   tcp/coll_tcp_socket.h     listening, and connecting to one or several addresses
  *   tcp/coll_tcp_pipe.h       a connection, independent of how its bytes are carried
  *   tcp/coll_tcp_record.h     pipes with records and checksums
- *   tcp/coll_tcp_seal.h       TLS
- *   tcp/coll_tcp_memory.h     a pipe through shared memory, between processes of one host
- *   tcp/coll_tcp_room.h       a segment that other ranks of this host may map
- *   tcp/coll_tcp_greet.h      the handshake of every connection
+ *   tcp/coll_tcp_tls.h       TLS
+ *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
+ *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
+ *   tcp/coll_tcp_handshake.h      the handshake of every connection
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
@@ -26,7 +26,7 @@
  *   tcp/coll_tcp_rendezvous.h a file with the address of rank 0
  *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
  *   tcp/coll_tcp_fail.h       all ranks end with the first failure
- *   tcp/coll_tcp_agree.h      after a failure: consensus on the members
+ *   tcp/coll_tcp_consensus.h      after a failure: consensus on the members
  *   tcp/coll_tcp_shrink.h     the surviving ranks form a new job
  *   this file                 the transport's functions
  *
@@ -43,7 +43,7 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 #include "tcp/coll_tcp_watch.h"
 COLL__FOR_SIZE
 #include "tcp/coll_tcp_launch.h"
-#include "tcp/coll_tcp_settings.h"
+#include "tcp/coll_tcp_config.h"
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"
@@ -51,11 +51,11 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "tcp/coll_tcp_pipe.h"
 #include "tcp/coll_tcp_record.h"
-#include "tcp/coll_tcp_seal.h"
-#include "tcp/coll_tcp_memory.h"
+#include "tcp/coll_tcp_tls.h"
+#include "tcp/coll_tcp_shm_pipe.h"
 COLL__FOR_SIZE
-#include "tcp/coll_tcp_room.h"
-#include "tcp/coll_tcp_greet.h"
+#include "tcp/coll_tcp_shm_segment.h"
+#include "tcp/coll_tcp_handshake.h"
 COLL__FOR_SPEED
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_lanes.h"
@@ -72,7 +72,7 @@ COLL__FOR_SIZE
 #include "tcp/coll_tcp_rendezvous.h"
 #include "tcp/coll_tcp_bootstrap.h"
 #include "tcp/coll_tcp_fail.h"
-#include "tcp/coll_tcp_agree.h"
+#include "tcp/coll_tcp_consensus.h"
 #include "tcp/coll_tcp_shrink.h"
 COLL__FOR_SPEED
 
@@ -96,17 +96,17 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
 {
     int error = -1;
 
-    if (coll__is_in_vain(tcp, s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
+    if (coll__cannot_succeed(tcp, s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
     else if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
     if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
     if (s->state == COLL__STREAM_ASTRAY) coll__stream_astray(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
-    const size_t out = coll__bundle_of(s) ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
+    const size_t out = coll__stripe_set_of(s) ? coll__stripe_set_push(s, &error) : coll__stream_push(s, &error);
     const int push_error = error;
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
     error = -1;                                       /* after a failed push, received data counts            */
-    const size_t in = coll__bundle_of(s) ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
-    if (error < 0 && coll__bundle_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;       /* no data */
+    const size_t in = coll__stripe_set_of(s) ? coll__stripe_set_pull(s, &error) : coll__stream_pull(s, &error);
+    if (error < 0 && coll__stripe_set_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;   /* no data */
     if (error >= 0) coll__stream_broken(tcp, s, error);
     return out + in;
 }
@@ -160,7 +160,7 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
     const int lanes = coll__lane_count(s);
 
     if (is_in_order && s->state == COLL__STREAM_OPEN) {
-        if (coll__bundle_of(s)) coll__bundle_leave(s, deadline);
+        if (coll__stripe_set_of(s)) coll__stripe_set_leave(s, deadline);
         for (int k = 0; k < lanes; k++) coll__pipe_flush(coll__stream_lane(s, k), deadline);
     }
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
@@ -216,7 +216,7 @@ static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)c
 
 static void coll__tcp_wake(void *context)
 {
-    coll__bell_ring(&((coll__tcp *)context)->io.bell);
+    coll__doorbell_ring(&((coll__tcp *)context)->io.doorbell);
 }
 
 static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)
@@ -294,7 +294,7 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-#if !COLL__HAS_JOINED                             /* otherwise: coll_joined.h                                 */
+#if !COLL__HAS_HYBRID                             /* otherwise: coll_hybrid.h                                 */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {

@@ -1,17 +1,17 @@
 /* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  Here all ranks are threads
- * of one process; coll_joined.h also has domains of several processes.
+ * of one process; coll_hybrid.h also has domains of several processes.
  *
- *   threads/coll_threads_hub.h        what the ranks share: the doorbell, the first failure
- *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
- *   threads/coll_threads_group.h      groups of ranks, with a slot for each member
- *   threads/coll_threads_reach.h      how a rank reads the memory of another
- *   threads/coll_threads_moves.h      what a rank does in an operation: moves blocks
- *   threads/coll_threads_sums.h       or combines them
- *   threads/coll_threads_kinds.h      the table of kinds: which ranks wait for which
- *   threads/coll_threads_stores.h     long results: ordinary or streaming stores
- *   threads/coll_threads_staging.h    copies that other processes can read
- *   threads/coll_threads_eagerness.h  neither short nor long: eager or direct
- *   threads/coll_threads_turn.h       operations: publish, wait, work, wait
+ *   threads/coll_shm_domain.h        what the ranks share: the doorbell, the first failure
+ *   threads/coll_threads_p2p.h   messages, for send and recv and for algorithms named by the caller
+ *   threads/coll_shm_group.h      groups of ranks, with a slot for each member
+ *   threads/coll_shm_access.h      how a rank reads the memory of another
+ *   threads/coll_shm_copy.h      what a rank does in an operation: moves blocks
+ *   threads/coll_shm_reduce.h       or combines them
+ *   threads/coll_shm_kinds.h      the table of kinds: which ranks wait for which
+ *   threads/coll_shm_stores.h     long results: ordinary or streaming stores
+ *   threads/coll_shm_staging.h    copies that other processes can read
+ *   threads/coll_shm_eagerness.h  neither short nor long: eager or direct
+ *   threads/coll_shm_op.h       operations: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
  *   this file                         progress, opening and closing, the transport's functions
  *
@@ -25,7 +25,7 @@
  *
  *   DIRECT, for long vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
  *   peers have published, it does its share of the work, in their memory.  It returns once all peers that access its memory
- *   are done.  Between processes a rank writes into its own memory only, and the others read it there (coll_threads_sums.h).
+ *   are done.  Between processes a rank writes into its own memory only, and the others read it there (coll_shm_reduce.h).
  *
  * A failing rank waits until no rank of its process accesses its memory before it returns.  Ranks of other processes only read;
  * they check for a failure afterwards.
@@ -37,19 +37,19 @@
 
 #if COLL__HAS_THREADS
 
-#include "threads/coll_threads_hub.h"
-#include "threads/coll_threads_messages.h"
+#include "threads/coll_shm_domain.h"
+#include "threads/coll_threads_p2p.h"
 COLL__FOR_SIZE
-#include "threads/coll_threads_group.h"
+#include "threads/coll_shm_group.h"
 COLL__FOR_SPEED
-#include "threads/coll_threads_reach.h"
-#include "threads/coll_threads_moves.h"
-#include "threads/coll_threads_sums.h"
-#include "threads/coll_threads_kinds.h"
-#include "threads/coll_threads_stores.h"
-#include "threads/coll_threads_staging.h"
-#include "threads/coll_threads_eagerness.h"
-#include "threads/coll_threads_turn.h"
+#include "threads/coll_shm_access.h"
+#include "threads/coll_shm_copy.h"
+#include "threads/coll_shm_reduce.h"
+#include "threads/coll_shm_kinds.h"
+#include "threads/coll_shm_stores.h"
+#include "threads/coll_shm_staging.h"
+#include "threads/coll_shm_eagerness.h"
+#include "threads/coll_shm_op.h"
 COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"
 COLL__FOR_SPEED
@@ -60,15 +60,15 @@ COLL__FOR_SPEED
  * doorbell: the caller then checks once more, because it may have rung before. */
 static bool coll__may_sleep(coll__thread *me, int wait_ms)
 {
-    coll__hub *hub = me->hub;
+    coll__domain *domain = me->domain;
 
     if (wait_ms > 0 && me->is_armed) return !me->has_posted;
     if (wait_ms > 0) {
-        __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-        if (hub->has_membarrier) coll__membarrier();
+        __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
+        if (domain->has_membarrier) coll__membarrier();
         me->is_armed = true;
     } else if (me->is_armed) {
-        __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
+        __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
         me->is_armed = false;
     }
     return false;
@@ -77,10 +77,10 @@ static bool coll__may_sleep(coll__thread *me, int wait_ms)
 /* Receives messages, and checks which ranks have left.  A failure goes into `suspicion`. */
 static coll_status coll__threads_look(coll__thread *me)
 {
-    coll__hub *hub = me->hub;
+    coll__domain *domain = me->domain;
 
-    if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
+    if (me->is_armed) me->doorbell_seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&domain->has_failed, __ATOMIC_ACQUIRE)) return domain->failure.status;
     coll__see_who_left(me);
     const coll_status status = coll__mail_look(me);
     return status < 0 ? status : me->suspicion.status;
@@ -90,35 +90,35 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 {
     coll__thread *me = (coll__thread *)context;
 
-    if (coll__may_sleep(me, wait_ms)) coll__word_wait(&me->hub->bell, me->bell_seen, wait_ms);
+    if (coll__may_sleep(me, wait_ms)) coll__word_wait(&me->domain->doorbell, me->doorbell_seen, wait_ms);
     const coll_status status = coll__threads_look(me);
     if (me->suspicion.status != COLL_OK) (void)coll__threads_fail(me, &me->suspicion);
     return status;
 }
 
 /* Called from any thread.  A rank that is about to sleep sees that the doorbell has rung since it armed. */
-static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thread *)context); }
+static void coll__threads_wake(void *context) { coll__domain_wake((const coll__thread *)context); }
 
 /* ---- >>freed communicators ---- */
 
 static void coll__threads_watch(void *context, coll__session *session)
 {
     const coll__thread *me = (const coll__thread *)context;
-    coll__desk *desk = coll__desk_of(me->hub, me->rank);
+    coll__rank_slot *rank_slot = coll__rank_slot_of(me->domain, me->rank);
 
-    pthread_mutex_lock(&desk->lock);
-    desk->session = session;
-    pthread_mutex_unlock(&desk->lock);
+    pthread_mutex_lock(&rank_slot->lock);
+    rank_slot->session = session;
+    pthread_mutex_unlock(&rank_slot->lock);
 }
 
 /* What it has published or sent before is in memory: the next progress sees it. */
 static bool coll__threads_has_freed(void *context, int peer, uint64_t id)
 {
-    coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
+    coll__rank_slot *rank_slot = coll__rank_slot_of(((coll__thread *)context)->domain, peer);
 
-    pthread_mutex_lock(&desk->lock);
-    const bool has_freed = desk->session && coll__comm_is_freed(desk->session, id);
-    pthread_mutex_unlock(&desk->lock);
+    pthread_mutex_lock(&rank_slot->lock);
+    const bool has_freed = rank_slot->session && coll__comm_is_freed(rank_slot->session, id);
+    pthread_mutex_unlock(&rank_slot->lock);
     return has_freed;
 }
 
@@ -126,29 +126,30 @@ COLL__FOR_SIZE
 
 /* ---- >>open, close ---- */
 
-static void coll__hub_free(coll__hub *hub)
+static void coll__domain_free(coll__domain *domain)
 {
-    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&coll__hub_desks(hub)[i].bell);
-    coll__group_free(hub, (coll__group *)coll__hub_at(hub, hub->all));
-    coll__give(hub->inboxes);
-    coll__give(hub);
+    for (int i = 0; domain->has_doorbells && i < domain->size; i++)
+        coll__doorbell_close(&coll__domain_rank_slots(domain)[i].doorbell);
+    coll__group_free(domain, (coll__group *)coll__domain_at(domain, domain->all));
+    coll__give(domain->inboxes);
+    coll__give(domain);
 }
 
 /* A domain of several processes is not freed: it ends when the last process unmaps it. */
-static void coll__hub_release(coll__hub *hub)
+static void coll__domain_release(coll__domain *domain)
 {
-    if (hub->is_apart) return;
-    pthread_mutex_lock(&hub->lock);
-    const bool is_last = --hub->holders == 0;
-    pthread_mutex_unlock(&hub->lock);
+    if (domain->is_apart) return;
+    pthread_mutex_lock(&domain->lock);
+    const bool is_last = --domain->holders == 0;
+    pthread_mutex_unlock(&domain->lock);
     if (!is_last) return;
-    for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, hub->groups)) != NULL;) {      /* some members never entered */
-        hub->groups = g->next;
-        coll__group_free(hub, g);
+    for (coll__group *g; (g = (coll__group *)coll__domain_at(domain, domain->groups)) != NULL;) { /* some members never entered */
+        domain->groups = g->next;
+        coll__group_free(domain, g);
     }
-    for (int i = 0; i < hub->size; i++) pthread_mutex_destroy(&coll__hub_desks(hub)[i].lock);
-    pthread_mutex_destroy(&hub->lock);
-    coll__hub_free(hub);
+    for (int i = 0; i < domain->size; i++) pthread_mutex_destroy(&coll__domain_rank_slots(domain)[i].lock);
+    pthread_mutex_destroy(&domain->lock);
+    coll__domain_free(domain);
 }
 
 static void coll__thread_free(coll__thread *me)
@@ -160,24 +161,24 @@ static void coll__thread_free(coll__thread *me)
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
-    coll__reach_close(me);
+    coll__shm_access_close(me);
     coll__give(me);
 }
 
 static void coll__threads_close(void *context)
 {
     coll__thread *me = (coll__thread *)context;
-    coll__hub *hub = me->hub;
+    coll__domain *domain = me->domain;
 
-    if (me->is_armed) __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-    if (!hub->is_apart) coll__threads_watch(me, NULL);
+    if (me->is_armed) __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
+    if (!domain->is_apart) coll__threads_watch(me, NULL);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
-    __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
-    (void)coll__hub_ring(me);
+    __atomic_store_n(&me->rank_slot->has_left, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&domain->left_count, 1, __ATOMIC_SEQ_CST);
+    (void)coll__domain_ring(me);
     coll__thread_free(me);
-    coll__hub_release(hub);
+    coll__domain_release(domain);
 }
 
 static const char *coll__threads_describe(const void *context)
@@ -190,67 +191,70 @@ static const char *coll__threads_describe(const void *context)
 static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough, except for a user's long elements                */
-    const coll__hub *hub = me->hub;
-    const size_t size = (size_t)hub->size;
+    const coll__domain *domain = me->domain;
+    const size_t size = (size_t)domain->size;
 
     me->is_gone = (unsigned char *)coll__allocate(memory, size);
     me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
     me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
-    me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
+    me->scratch_length = coll__most(coll__combine_scratch(&usual, domain->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
-    for (int i = 0; i < me->hub->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
-    return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
+    for (int i = 0; i < me->domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
+    return domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
 }
 
 /* A rank's side of a domain. */
-static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__hub *hub, int rank)
+static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
     if (!me) return NULL;
-    me->hub = hub;
+    me->domain = domain;
     me->rank = rank;
-    me->desk = coll__desk_of(hub, rank);
+    me->rank_slot = coll__rank_slot_of(domain, rank);
     if (!coll__thread_tables(me, memory)) {
         coll__thread_free(me);
         return NULL;
     }
-    coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank));
+    coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
 }
 
-static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }
-
-/* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
-static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
+static coll__thread *coll__thread_open(coll__domain *domain, int rank)
 {
-    hub->holders = 1;
-    hub->failure.rank = -1;
-    hub->is_crowded = is_crowded;
-    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, 0, NULL, hub->size));
-    return hub->all != 0;
+    return coll__thread_open_with(coll__like(domain), domain, rank);
 }
 
-/* A domain for ranks first .. first + size - 1 of one process; the caller holds it until coll__hub_release. */
-static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
+/* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
+static bool coll__domain_begin(coll__domain *domain, bool is_crowded)
 {
-    coll__hub *hub = (coll__hub *)coll__allocate(memory, coll__hub_length(size));
+    domain->holders = 1;
+    domain->failure.rank = -1;
+    domain->is_crowded = is_crowded;
+    domain->all = coll__domain_place(domain, coll__group_new(domain, 0, 0, NULL, domain->size));
+    return domain->all != 0;
+}
 
-    if (!hub) return NULL;
-    hub->first = first;
-    hub->size = size;
-    hub->has_membarrier = coll__membarrier_register();
-    const bool has_inboxes = coll__inboxes_open(hub);
-    if (!coll__hub_begin(hub, is_crowded) || !has_inboxes) {
-        coll__hub_free(hub);
+/* A domain for ranks first .. first + size - 1 of one process; the caller holds it until coll__domain_release. */
+static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded)
+{
+    coll__domain *domain = (coll__domain *)coll__allocate(memory, coll__domain_length(size));
+
+    if (!domain) return NULL;
+    domain->first = first;
+    domain->size = size;
+    domain->has_membarrier = coll__membarrier_register();
+    const bool has_inboxes = coll__inboxes_open(domain);
+    if (!coll__domain_begin(domain, is_crowded) || !has_inboxes) {
+        coll__domain_free(domain);
         return NULL;
     }
-    pthread_mutex_init(&hub->lock, NULL);         /* a default mutex needs no resources on Linux              */
-    for (int i = 0; i < size; i++) pthread_mutex_init(&coll__hub_desks(hub)[i].lock, NULL);
-    return hub;
+    pthread_mutex_init(&domain->lock, NULL);      /* a default mutex needs no resources on Linux              */
+    for (int i = 0; i < size; i++) pthread_mutex_init(&coll__domain_rank_slots(domain)[i].lock, NULL);
+    return domain;
 }
 
 /* All ranks share one process. */
@@ -268,7 +272,7 @@ static const coll_transport coll__threads_transport = {
     .close = coll__threads_close,
     .fail = coll__threads_fail,
     .offload = coll__threads_offload,
-    .offload_ahead = COLL__TURNS_ABREAST - 1,
+    .offload_ahead = COLL__SHM_OPS_OVERLAP - 1,
     .bind = coll__threads_bind,
     .group = coll__threads_group,
     .ungroup = coll__threads_ungroup,
@@ -289,16 +293,16 @@ static const coll__internals coll__threads_internals = {
 /* Ranks 0 .. count - 1: all ranks of the world. */
 static coll_status coll__threads_open(const coll__settings *s, int count, coll__opened *out)
 {
-    coll__hub *hub = coll__hub_open(s->config.allocator, 0, count, count > coll__processors());
+    coll__domain *domain = coll__domain_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
-    for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
-        hub->holders++;
+    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(domain, rank)); rank++) {
+        domain->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
         out[rank].internals = &coll__threads_internals;
         coll__opened_at(&out[rank], rank, count);
     }
-    if (hub) coll__hub_release(hub);
+    if (domain) coll__domain_release(domain);
     if (rank == count) return COLL_OK;
     for (int i = 0; i < rank; i++) coll__threads_close(out[i].context);
     return coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", rank, count);

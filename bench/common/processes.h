@@ -43,7 +43,7 @@ static void bench_end_all(const pid_t *children, int ranks)
 BENCH_UNUSED static int bench_fork(int ranks, bench_body *body, void *context)
 {
     pid_t children[BENCH_RANKS] = { 0 }, parent = getpid();
-    int verdict = 0, status;
+    int decision = 0, status;
 
     fflush(NULL);
     for (int r = 0; r < ranks; r++) {
@@ -58,16 +58,16 @@ BENCH_UNUSED static int bench_fork(int ranks, bench_body *body, void *context)
         if (children[r] > 0) continue;
         perror("fork");
         bench_end_all(children, r);
-        verdict = 1;
+        decision = 1;
         break;
     }
     for (pid_t ended; (ended = wait(&status)) > 0 || errno == EINTR; ) {
         for (int r = 0; r < ranks; r++) if (children[r] == ended) children[r] = 0;
-        if (ended <= 0 || status == 0 || verdict) continue;
-        verdict = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (ended <= 0 || status == 0 || decision) continue;
+        decision = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         bench_end_all(children, ranks);
     }
-    return verdict;
+    return decision;
 }
 
 #endif /* BENCH_PROCESSES_H */

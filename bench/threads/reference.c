@@ -37,17 +37,17 @@ typedef struct kernels {
 } kernels;
 
 /* Each in its own cache line: a rank reads its slot while its neighbor writes. */
-typedef struct seat {
+typedef struct group_slot {
     _Alignas(LINE) reference *all;
     const bench_case *part;
     int rank;
-} seat;
+} group_slot;
 
 struct reference {
     int  n;
     bool is_crowded;
     struct { _Alignas(LINE) int value; } flags[RANKS_MOST];
-    seat  seats[RANKS_MOST];
+    group_slot  group_slots[RANKS_MOST];
     float *in[RANKS_MOST], *out[RANKS_MOST];
     box   *boxes[RANKS_MOST][2];
 };
@@ -221,7 +221,7 @@ static const kernels past_caches = { copy_nt, sum_nt, fence_nt };
 /* ---- >>shares: what each thread does between the two barriers ---- */
 
 /* This thread's part of the buffer, in whole cache lines. */
-static size_t share(const seat *me, size_t *from)
+static size_t share(const group_slot *me, size_t *from)
 {
     const size_t n = (size_t)me->all->n, count = me->part->count, unit = 16;
     const size_t each = ((count + n - 1) / n + unit - 1) / unit * unit;
@@ -232,7 +232,7 @@ static size_t share(const seat *me, size_t *from)
 }
 
 /* The sum of `count` elements of all `sources` from element `from` on, to element `to` on of m results. */
-INLINE void sum_of_all(const seat *me, const kernels *how, float *const *in, size_t from, float *const *out, int m,
+INLINE void sum_of_all(const group_slot *me, const kernels *how, float *const *in, size_t from, float *const *out, int m,
                        size_t to, size_t count)
 {
     const float *sources[RANKS_MOST];
@@ -243,7 +243,7 @@ INLINE void sum_of_all(const seat *me, const kernels *how, float *const *in, siz
     how->sum(sources, me->all->n, results, m, count);
 }
 
-static void share_of_scan(const seat *me, const kernels *how, size_t from, size_t count)
+static void share_of_scan(const group_slot *me, const kernels *how, size_t from, size_t count)
 {
     reference *const all = me->all;
 
@@ -254,7 +254,7 @@ static void share_of_scan(const seat *me, const kernels *how, size_t from, size_
     }
 }
 
-INLINE void share_of(const seat *me, const kernels *how, bench_collective collective, int root)
+INLINE void share_of(const group_slot *me, const kernels *how, bench_collective collective, int root)
 {
     reference *const all = me->all;
     const int n = all->n, rank = me->rank;
@@ -284,14 +284,14 @@ INLINE void share_of(const seat *me, const kernels *how, bench_collective collec
     }
 }
 
-INLINE int root_of(const seat *me, bench_collective collective, long i)
+INLINE int root_of(const group_slot *me, bench_collective collective, long i)
 {
     return bench_rows[collective].is_rooted ? (int)(i % me->all->n) : 0;
 }
 
 INLINE void in_shares(void *context, long i, bench_collective collective, const kernels *how)
 {
-    const seat *const me = context;
+    const group_slot *const me = context;
 
     meet(me->all, me->rank);
     share_of(me, how, collective, root_of(me, collective, i));
@@ -301,7 +301,7 @@ INLINE void in_shares(void *context, long i, bench_collective collective, const 
 
 static void op_barrier(void *context, long i)
 {
-    const seat *const me = context;
+    const group_slot *const me = context;
 
     (void)i;
     meet(me->all, me->rank);
@@ -325,7 +325,7 @@ INLINE size_t posted(const bench_case *part, bench_collective collective, int ro
     }
 }
 
-INLINE void take(const seat *me, bench_collective collective, int root, float **boxes)
+INLINE void take(const group_slot *me, bench_collective collective, int root, float **boxes)
 {
     const bench_case *const part = me->part;
     const int n = me->all->n, rank = me->rank;
@@ -360,7 +360,7 @@ INLINE void take(const seat *me, bench_collective collective, int root, float **
  * box is free for operation i + 2. */
 INLINE void by_mail(void *context, long i, bench_collective collective)
 {
-    const seat *const me = context;
+    const group_slot *const me = context;
     reference *const all = me->all;
     const int n = all->n, root = root_of(me, collective, i), turn = (int)i + 1, side = (int)(i % 2);
     box *const own = all->boxes[me->rank][side];
@@ -416,13 +416,13 @@ void (*reference_op(reference_variant variant, bench_collective collective, size
     return is_apt ? ops[collective][variant] : NULL;
 }
 
-void *reference_context(reference *all, int rank) { return &all->seats[rank]; }
+void *reference_context(reference *all, int rank) { return &all->group_slots[rank]; }
 
 void reference_enter(reference *all, const bench_case *part)
 {
     const int r = part->rank;
 
-    all->seats[r] = (seat){ .all = all, .part = part, .rank = r };
+    all->group_slots[r] = (group_slot){ .all = all, .part = part, .rank = r };
     all->in[r] = part->in;
     all->out[r] = part->out;
     for (int side = 0; side < 2; side++) all->boxes[r][side]->flag = 0;

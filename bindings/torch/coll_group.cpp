@@ -77,8 +77,8 @@ Group::Group(const Settings &settings)
     : Base(settings.rank, settings.size), timeout_(settings.timeout), store_(settings.store), owner(getpid())
 {
     meet(settings);
-    bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (bell < 0) {
+    doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (doorbell < 0) {
         coll_free(comm);
         throw std::runtime_error("the process group cannot have a descriptor for its thread (eventfd)");
     }
@@ -88,7 +88,7 @@ Group::Group(const Settings &settings)
 Group::~Group()
 {
     close();
-    ::close(bell);
+    ::close(doorbell);
 }
 
 /* ---- the thread ---- */
@@ -97,7 +97,7 @@ void Group::wake()
 {
     const uint64_t one = 1;
 
-    if (write(bell, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
+    if (write(doorbell, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
 }
 
 /* Start what the program has begun since.  The calls of an operation that has several come one behind the other on all ranks, so
@@ -146,12 +146,12 @@ static const std::chrono::microseconds patience(50); /* before it sleeps: a shor
 
 void Group::sleep()
 {
-    struct pollfd watched[2] = { { bell, POLLIN, 0 }, { coll_fd(comm), POLLIN, 0 } };
+    struct pollfd watched[2] = { { doorbell, POLLIN, 0 }, { coll_fd(comm), POLLIN, 0 } };
     const bool is_told = watched[1].fd >= 0;
     uint64_t rung;
 
     if (poll(watched, is_told ? 2 : 1, running.empty() ? -1 : is_told ? 100 : 1) < 0) return;
-    if (read(bell, &rung, sizeof rung) < 0) return;
+    if (read(doorbell, &rung, sizeof rung) < 0) return;
 }
 
 void Group::run()
@@ -232,14 +232,14 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
 {
     const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
     const auto deadline = std::chrono::steady_clock::now() + limit;
-    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", verdict = round + "verdict";
+    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", decision = round + "verdict";
     std::string missing;
     int count = 0;
 
     if (rank_ > 0) {
         put(*store_, round + std::to_string(rank_), "here");
-        store_->wait({ verdict }, std::max(2 * limit, Milliseconds(1)));
-        const std::string text = look_up(*store_, verdict);
+        store_->wait({ decision }, std::max(2 * limit, Milliseconds(1)));
+        const std::string text = look_up(*store_, decision);
         if (text == "well") return;
         throw std::runtime_error("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received "
                                  "errors while waiting for send/recv from rank 0: " + text); /* torch's own words */
@@ -252,10 +252,10 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
             missing += (count++ ? ", " : "") + std::to_string(r);
         }
     }
-    if (count == 0 && limit > kNoTimeout) return put(*store_, verdict, "well");
+    if (count == 0 && limit > kNoTimeout) return put(*store_, decision, "well");
     const std::string who = count > 1 ? "Ranks " : "Rank ", what = count > 0 ? missing + " failed to pass" : "0 timed out in";
     const std::string text = "[Rank 0]: " + who + what + " monitoredBarrier in " + std::to_string(limit.count()) + " ms";
-    put(*store_, verdict, text);
+    put(*store_, decision, text);
     throw std::runtime_error(text);
 }
 

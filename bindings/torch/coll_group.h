@@ -105,7 +105,7 @@ private:
     std::vector<Handle> running;                  /* of the thread, as the next two */
     std::deque<Handle> waiting;                   /* behind `chain`, to keep the order */
     Handle chain;                                 /* an operation that has calls left to start */
-    int bell = -1;                                /* an eventfd: there is something to do for the thread */
+    int doorbell = -1;                            /* an eventfd: there is something to do for the thread */
     std::thread runner;
 };
 

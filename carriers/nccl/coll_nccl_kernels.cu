@@ -1,7 +1,7 @@
 /* coll_nccl_kernels.cu - the kernels for GPUs: reductions of the inputs of ranks, conversions, detection of infinities.
  *
  * `make ptx` compiles this to the PTX text in coll_nccl_ptx.h; programs that use the library need no nvcc.  coll_nccl_abi.h
- * describes each kernel.  The bits are those of the processor (coll_types.h, coll_folds.h, coll_kernels.h): no fused
+ * describes each kernel.  The bits are those of the processor (coll_types.h, coll_reduce_ops.h, coll_reduce_kernels.h): no fused
  * multiplications (-fmad=false), divisions and subnormals of IEEE 754, and conversions in integers. */
 
 typedef unsigned long long u64;

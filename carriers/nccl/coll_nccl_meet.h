@@ -3,28 +3,28 @@
 #ifndef COLL_NCCL_MEET_H
 #define COLL_NCCL_MEET_H
 
-enum { COLL__NCCL_MEETING_MS = 60000 };
+enum { COLL__NCCL_HANDSHAKE_MS = 60000 };
 
 /* What rank 0 broadcasts. */
 typedef struct coll__nccl_notice { char address[128], key[72]; } coll__nccl_notice;
 
-typedef struct coll__nccl_meeting {
+typedef struct coll__nccl_handshake {
     coll__gpu *gpu;
     struct ncclComm *comm;
     struct CUstream_st *stream;
     int  rank;
     bool is_told;
     coll__nccl_notice notice;
-} coll__nccl_meeting;
+} coll__nccl_handshake;
 
 /* Broadcasts the notice from rank 0, and waits for it, for a minute at most.  After a failure the copy may be pending, and keeps
  * its memory. */
-static bool coll__nccl_tell(coll__nccl_meeting *m)
+static bool coll__nccl_tell(coll__nccl_handshake *m)
 {
     const coll__gpu *gpu = m->gpu;
     const coll__nccl_calls *nccl = &gpu->nccl;
     const coll__cuda_calls *cuda = &gpu->cuda;
-    const int64_t until = coll__now() + (int64_t)COLL__NCCL_MEETING_MS * COLL__MS;
+    const int64_t until = coll__now() + (int64_t)COLL__NCCL_HANDSHAKE_MS * COLL__MS;
     const struct timespec nap = { 0, 20000 };
     struct CUevent_st *event = NULL;
     coll__cuda_address at = 0;
@@ -64,7 +64,7 @@ static bool coll__nccl_tell(coll__nccl_meeting *m)
 
 static void coll__nccl_listening(void *context, const char *address)
 {
-    coll__nccl_meeting *m = (coll__nccl_meeting *)context;
+    coll__nccl_handshake *m = (coll__nccl_handshake *)context;
 
     coll__print(m->notice.address, sizeof m->notice.address, "%s", address);
     (void)coll__nccl_tell(m);
@@ -82,7 +82,7 @@ static bool coll__nccl_key(char *key, size_t room)
 }
 
 /* A communicator over TCP of the ranks of NCCL's. */
-static coll_status coll__nccl_meet(const coll__program *program, coll__nccl_meeting *m, int size, coll_comm **out)
+static coll_status coll__nccl_handshake_run(const coll__program *program, coll__nccl_handshake *m, int size, coll_comm **out)
 {
     coll_config config = { .rank = m->rank, .size = size, .transport = "tcp", .world = "nccl", .tcp.security = "key" };
     coll_status status = COLL_OK;

@@ -1,4 +1,4 @@
-/* coll_algorithms.h - the algorithms of all collectives, composed of the generators in coll_circulant.h, coll_tree.h,
+/* coll_algorithms.h - the algorithms of all collectives, composed of the generators in coll_ring_bruck.h, coll_tree.h,
  * coll_blocks.h and coll_scan.h; and their table.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds. */
@@ -7,7 +7,7 @@
 
 #include "coll_blocks.h"
 #include "coll_cost.h"
-#include "coll_link.h"
+#include "coll_link_model.h"
 #include "coll_scan.h"
 #include "coll_tree.h"
 
@@ -126,7 +126,7 @@ static bool coll__allreduce_direct(coll__round *now, int k)
 }
 
 /* The same in 2 rounds, with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
- * (coll_shares.h).  Canonical. */
+ * (coll_uneven_split.h).  Canonical. */
 static bool coll__allreduce_shares(coll__round *now, int k)
 {
     const int me = now->rank;
@@ -198,7 +198,7 @@ typedef enum coll__cut {
     COLL__CUT_ONE,
     COLL__CUT_TWO,
     COLL__CUT_PER_RANK,
-    COLL__CUT_SHARES,                             /* per rank, in proportion to its link (coll_shares.h)      */
+    COLL__CUT_SHARES,                             /* per rank, in proportion to its link (coll_uneven_split.h)      */
     COLL__CUT_MANY                                /* as many as the tuner chooses                             */
 } coll__cut;
 
@@ -216,7 +216,7 @@ typedef struct coll__algorithm {
     bool        is_pipelined;                     /* runs in many slices; the tuner chooses how many          */
     bool        has_order;                        /* uses now->order                                          */
     bool        is_even;                          /* all ranks send equally many messages and blocks          */
-    bool        in_packets;                       /* for blocks whose length only sender and receiver know (coll_choice.h) */
+    bool        in_packets;                       /* for blocks whose length only sender and receiver know (coll_tuner_query.h) */
 } coll__algorithm;
 
 #if !COLL__HAS_CHOICE

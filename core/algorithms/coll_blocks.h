@@ -16,7 +16,7 @@
 #ifndef COLL_BLOCKS_H
 #define COLL_BLOCKS_H
 
-#include "coll_circulant.h"
+#include "coll_ring_bruck.h"
 
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 

@@ -10,8 +10,8 @@
 #ifndef COLL_COST_H
 #define COLL_COST_H
 
-#include "coll_circulant.h"
-#include "coll_link.h"
+#include "coll_ring_bruck.h"
+#include "coll_link_model.h"
 
 /* The link of ranks that only send, or only receive, at any time: they copy half as much. */
 static inline coll__link coll__one_way(const coll__link *link)

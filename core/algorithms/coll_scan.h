@@ -6,7 +6,7 @@
 #ifndef COLL_SCAN_H
 #define COLL_SCAN_H
 
-#include "coll_circulant.h"
+#include "coll_ring_bruck.h"
 
 /* to = one (op) other. */
 static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll__span other)

@@ -5,7 +5,7 @@
 #ifndef COLL_TREE_H
 #define COLL_TREE_H
 
-#include "coll_circulant.h"
+#include "coll_ring_bruck.h"
 
 /* ---- >>tree ---- */
 

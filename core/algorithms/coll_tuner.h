@@ -12,7 +12,7 @@
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
-#include "coll_choice.h"
+#include "coll_tuner_query.h"
 
 enum {
     COLL__CANDIDATES_MOST = 80,

@@ -78,7 +78,7 @@ static void *coll__arena_allocate(void *context, size_t length, size_t alignment
     return at;
 }
 
-static bool coll__holes_meet(const coll__hole *hole, const coll__hole *next)
+static bool coll__holes_overlap(const coll__hole *hole, const coll__hole *next)
 {
     return hole && (uintptr_t)hole + hole->length == (uintptr_t)next;
 }
@@ -94,8 +94,8 @@ static void coll__arena_free(void *context, void *at, size_t length)
     while (next && next < hole) before = next, next = next->next;
     *hole = (coll__hole){ next, length };
     a->used -= length;
-    if (coll__holes_meet(hole, next)) *hole = (coll__hole){ next->next, length + next->length };
-    if (coll__holes_meet(before, hole)) *before = (coll__hole){ hole->next, before->length + hole->length };
+    if (coll__holes_overlap(hole, next)) *hole = (coll__hole){ next->next, length + next->length };
+    if (coll__holes_overlap(before, hole)) *before = (coll__hole){ hole->next, before->length + hole->length };
     else if (before) before->next = hole;
     else a->holes = hole;
     coll__lock_drop(&a->lock);

@@ -5,7 +5,7 @@
 #include "../../coll.h"
 
 #if !COLL__HAS_OS
-#include "coll_bare.h"
+#include "coll_system_none.h"
 #else
 #include "coll_system.h"
 #endif

@@ -8,7 +8,7 @@
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
-#include "coll_parts.h"
+#include "coll_features.h"
 
 #if COLL__HAS_TCP                                 /* only TCP uses keys                                       */
 
@@ -31,7 +31,7 @@ typedef struct coll__sha {
     unsigned char block[COLL__SHA_BLOCK];         /* the bytes after the last full block                      */
 } coll__sha;
 
-static inline uint32_t coll__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+static inline uint32_t coll__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
 static void coll__sha_block(coll__sha *sha, const unsigned char *bytes)
 {
@@ -51,15 +51,15 @@ static void coll__sha_block(coll__sha *sha, const unsigned char *bytes)
     for (int i = 0; i < 64; i++) w[i / 4] = w[i / 4] << 8 | bytes[i];
     for (int i = 16; i < 64; i++) {
         const uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + w[i - 7] + (coll__sha_turn(a, 7) ^ coll__sha_turn(a, 18) ^ a >> 3)
-             + (coll__sha_turn(b, 17) ^ coll__sha_turn(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + w[i - 7] + (coll__sha_rotate(a, 7) ^ coll__sha_rotate(a, 18) ^ a >> 3)
+             + (coll__sha_rotate(b, 17) ^ coll__sha_rotate(b, 19) ^ b >> 10);
     }
     memcpy(s, sha->state, sizeof s);
     for (int i = 0; i < 64; i++) {
         const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        const uint32_t mixed = coll__sha_turn(s[4], 6) ^ coll__sha_turn(s[4], 11) ^ coll__sha_turn(s[4], 25);
+        const uint32_t mixed = coll__sha_rotate(s[4], 6) ^ coll__sha_rotate(s[4], 11) ^ coll__sha_rotate(s[4], 25);
         const uint32_t one = s[7] + mixed + choice + k[i] + w[i];
-        const uint32_t two = (coll__sha_turn(s[0], 2) ^ coll__sha_turn(s[0], 13) ^ coll__sha_turn(s[0], 22)) + majority;
+        const uint32_t two = (coll__sha_rotate(s[0], 2) ^ coll__sha_rotate(s[0], 13) ^ coll__sha_rotate(s[0], 22)) + majority;
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += one;
         s[0] = one + two;

@@ -85,7 +85,7 @@ static void coll__segment_unmap(void *at, size_t length)
 
 /* ---- >>memory that is not shared: the kernel copies between processes ---- */
 
-/* Read the memory of a process.  Returns 0 or an errno.  No function writes it (coll_threads_reach.h). */
+/* Read the memory of a process.  Returns 0 or an errno.  No function writes it (coll_shm_access.h). */
 static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
 {
     while (length > 0) {

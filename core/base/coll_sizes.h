@@ -2,16 +2,16 @@
  *
  * A program may set each of these, as in -DCOLL_RECORDS=16; docs/size.md has the savings.  Those marked * decide which messages
  * are sent.  They must be powers of two and equal on all ranks; TCP and MPI refuse ranks with other values.  The same holds for
- * slices of vectors (coll_link.h).
+ * slices of vectors (coll_link_model.h).
  *
  *   COLL_BLOCK_BYTES     accumulators processed at a time; a power of two: 256 to 16384
  *   COLL_PACK_BYTES *    longest message that packs several blocks: 64 to 1 MiB
  *   COLL_CACHED_BYTES    longest tables of a cached execution; 0: no caching
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
- *   COLL_ABREAST         collectives of an order that run at the same time: 1 to 64; 1: one after the other
+ *   COLL_OVERLAP         collectives of an order that run at the same time: 1 to 64; 1: one after the other
  *   COLL_REQUESTS        freed requests whose memory is kept: 0 to 65536
  *   COLL_BINS            initial buckets of a table of messages; a power of two: 4 to 65536
- *   COLL_SHORT_BYTES *   longest short message (coll_messages.h): 64 to 1 MiB
+ *   COLL_SHORT_BYTES *   longest short message (coll_p2p.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      longest short message that is copied: 64 to COLL_SHORT_BYTES
  *   COLL_CREDIT_BYTES *  for unexpected messages of each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
  *   COLL_RECORDS         operations that the flight recorder keeps for a communicator: 1 to 65536 */
@@ -34,8 +34,8 @@
 #if !defined(COLL_CACHED_CALLS)
 #define COLL_CACHED_CALLS COLL__SIZE(1, 16)
 #endif
-#if !defined(COLL_ABREAST)
-#define COLL_ABREAST COLL__SIZE(1, 32)
+#if !defined(COLL_OVERLAP)
+#define COLL_OVERLAP COLL__SIZE(1, 32)
 #endif
 #if !defined(COLL_REQUESTS)
 #define COLL_REQUESTS COLL__SIZE(0, 64)
@@ -61,7 +61,7 @@ enum {
     COLL__PACK_MOST     = COLL_PACK_BYTES,
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
-    COLL__ABREAST       = COLL_ABREAST,
+    COLL__OVERLAP       = COLL_OVERLAP,
     COLL__PLANS         = COLL__SIZE(0, 1),       /* calls leave plans for later calls of their kind          */
     COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* a program links messages by key only if it uses them     */
     COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* a transport may execute whole collectives (coll_transport.offload) */
@@ -82,7 +82,7 @@ _Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(CO
                "COLL_PACK_BYTES is a power of two from 64 to 1 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
-_Static_assert(COLL__IN_RANGE(COLL_ABREAST, 1, 64), "COLL_ABREAST is from 1 to 64");
+_Static_assert(COLL__IN_RANGE(COLL_OVERLAP, 1, 64), "COLL_OVERLAP is from 1 to 64");
 _Static_assert(COLL__IN_RANGE(COLL_REQUESTS, 0, 65536), "COLL_REQUESTS is from 0 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),

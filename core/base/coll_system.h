@@ -1,6 +1,6 @@
 /* coll_system.h - the interface to the system: clock, threads, waiting for a word, doorbells, random bytes, processors, memory,
- * forks.  For sockets see transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.  Without a system (COLL_NO_OS) coll_bare.h
- * replaces it.
+ * forks.  For sockets see transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.  Without a system (COLL_NO_OS)
+ * coll_system_none.h replaces it.
  *
  * The Linux part uses futex, membarrier, eventfd, and pages that are wiped in a fork.  The POSIX part is used if __linux__ is
  * not defined, or with COLL_PORTABLE.  There, threads are woken through a mutex and a condition, and a doorbell is a pipe.  A
@@ -229,50 +229,51 @@ static COLL__UNUSED void coll__signals_drop(const sigset_t *before, const sigset
 
 /* ---- >>doorbell: a descriptor that becomes readable when any thread, or a signal handler, rings it ---- */
 
-typedef struct coll__bell {
+typedef struct coll__doorbell {
     int fd;                                       /* readable after a ring; -1: none                          */
-    int rope;                                     /* written by a ring; on Linux the same one                 */
-} coll__bell;
+    int write_fd;                                 /* written by a ring; on Linux the same one                 */
+} coll__doorbell;
 
-static const coll__bell coll__no_bell = { -1, -1 };
+static const coll__doorbell coll__no_doorbell = { -1, -1 };
 
-static COLL__UNUSED void coll__bell_ring(const coll__bell *bell)
+static COLL__UNUSED void coll__doorbell_ring(const coll__doorbell *doorbell)
 {
     const uint64_t once = 1;
-    (void)!write(bell->rope, &once, sizeof once);
+    (void)!write(doorbell->write_fd, &once, sizeof once);
 }
 
 /* Clear it until the next ring. */
-static COLL__UNUSED void coll__bell_hear(const coll__bell *bell)
+static COLL__UNUSED void coll__doorbell_clear(const coll__doorbell *doorbell)
 {
     uint64_t rung[8];
-    while (read(bell->fd, rung, sizeof rung) == (ssize_t)sizeof rung) continue;
+    while (read(doorbell->fd, rung, sizeof rung) == (ssize_t)sizeof rung) continue;
 }
 
-static COLL__UNUSED void coll__bell_close(coll__bell *bell)
+static COLL__UNUSED void coll__doorbell_close(coll__doorbell *doorbell)
 {
-    if (bell->fd >= 0) close(bell->fd);
-    if (bell->rope >= 0 && bell->rope != bell->fd) close(bell->rope);
-    *bell = coll__no_bell;
+    if (doorbell->fd >= 0) close(doorbell->fd);
+    if (doorbell->write_fd >= 0 && doorbell->write_fd != doorbell->fd) close(doorbell->write_fd);
+    *doorbell = coll__no_doorbell;
 }
 
-/* A duplicate with its own descriptors, which its user closes. coll__no_bell: no descriptor is left. */
-static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
+/* A duplicate with its own descriptors, which its user closes. coll__no_doorbell: no descriptor is left. */
+static COLL__UNUSED coll__doorbell coll__doorbell_share(const coll__doorbell *doorbell)
 {
-    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), -1 };
+    coll__doorbell shared = { fcntl(doorbell->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), -1 };
 
-    if (shared.fd < 0) return coll__no_bell;
-    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (shared.rope < 0) coll__bell_close(&shared);
+    if (shared.fd < 0) return coll__no_doorbell;
+    shared.write_fd = doorbell->write_fd == doorbell->fd ? shared.fd
+                      : fcntl(doorbell->write_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (shared.write_fd < 0) coll__doorbell_close(&shared);
     return shared;
 }
 
 /* A doorbell that is a pipe, which other processes can open.  Returns 0 or an errno. */
-static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
+static COLL__UNUSED int coll__doorbell_open_pipe(coll__doorbell *doorbell)
 {
     int ends[2];
 
-    *bell = coll__no_bell;
+    *doorbell = coll__no_doorbell;
     if (pipe(ends)) return errno;
     for (int i = 0; i < 2; i++) ends[i] = coll__fd_above(ends[i]);
     if (ends[0] < 0 || ends[1] < 0) {
@@ -284,7 +285,7 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
         (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
         (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
     }
-    *bell = (coll__bell){ ends[0], ends[1] };
+    *doorbell = (coll__doorbell){ ends[0], ends[1] };
     return 0;
 }
 
@@ -298,10 +299,10 @@ static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
 /* ---- >>Linux ---- */
 
 /* Returns 0 or an errno. */
-static COLL__UNUSED int coll__bell_open(coll__bell *bell)
+static COLL__UNUSED int coll__doorbell_open(coll__doorbell *doorbell)
 {
-    bell->fd = bell->rope = coll__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    return bell->fd < 0 ? errno : 0;
+    doorbell->fd = doorbell->write_fd = coll__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return doorbell->fd < 0 ? errno : 0;
 }
 
 static inline void coll__futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
@@ -370,7 +371,7 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
 
 /* ---- >>any POSIX system ---- */
 
-static COLL__UNUSED int coll__bell_open(coll__bell *bell) { return coll__bell_open_pipe(bell); }
+static COLL__UNUSED int coll__doorbell_open(coll__doorbell *doorbell) { return coll__doorbell_open_pipe(doorbell); }
 
 /* A thread that sleeps on a word uses the condition of its entry in a table; others there wake spuriously.  Sleeps are short,
  * because a signal handler cannot wake a thread: it may take no lock. */

@@ -2,7 +2,7 @@
 #ifndef COLL_TUNING_H
 #define COLL_TUNING_H
 
-#include "coll_words.h"
+#include "coll_keyvalue.h"
 #include "../algorithms/coll_cost.h"
 
 enum { COLL__TUNING_ROOM = 512, COLL__TUNING_FILE_MOST = 4096 };

@@ -37,7 +37,7 @@ static coll_status coll__rounds_start(coll_request *r)
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
-    if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
+    if (COLL__OVERLAP > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* retried when it is the first                         */
         coll__workspaces_give(r->order, 1);           /* all but the first, which is ours                   */
         status = coll__execution_start(r);

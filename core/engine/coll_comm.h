@@ -9,11 +9,11 @@
 #define COLL_COMM_H
 
 typedef struct coll__carrier coll__carrier;
-typedef struct coll__message coll__message;       /* coll_match.h                                             */
-typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
+typedef struct coll__message coll__message;       /* coll_p2p_match.h                                             */
+typedef struct coll__messages coll__messages;     /* coll_p2p_protocol.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
 typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
-typedef struct coll__by_key coll__by_key;         /* coll_by_key.h                                            */
+typedef struct coll__by_key coll__by_key;         /* coll_p2p_hooks.h                                            */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -87,7 +87,7 @@ typedef struct coll__execution {
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* steps of the round that is being posted                  */
-    uint64_t  *peers;                             /* of every round, and of all rounds after it (coll_abreast.h); NULL: unknown */
+    uint64_t  *peers;                             /* of every round, and of all rounds after it (coll_overlap.h); NULL: unknown */
     bool       has_peers;                         /* `peers` was computed                                     */
 } coll__execution;
 
@@ -140,7 +140,7 @@ struct coll_request {
     bool         is_blocking;                     /* the caller gets no handle                                */
     bool         is_known;                        /* the program knows that it does not run: its end was
                                                      reported, or it was never started                        */
-    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait.h); or NULL       */
+    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait_any.h); or NULL       */
     int64_t      tested_at;                       /* when a test first found it running; 0: never             */
     bool         has_head;                        /* `head` is the fingerprint of a call like this one        */
     bool         ends_early;                      /* the call becomes part of its history                     */
@@ -169,7 +169,7 @@ struct coll_request {
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
 
-/* Memory of requests (coll_pool.h). */
+/* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {
     coll_request *kept;                           /* only used inside a call; linked by `next`                */
     coll_request *freed;                          /* atomic: pushed by any thread; coll__pool_closed: session ended */
@@ -204,7 +204,7 @@ struct coll__carrier {
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* marks the ranks that it waits for; NULL: unknown */
     bool     (*passes)(const coll_request *r);    /* returns whether it will decline; NULL: unknown           */
     uint64_t (*later)(const coll_request *r);     /* peers of messages that a started call has still to queue
-                                                     (coll_abreast.h).  NULL: no other call of the order may
+                                                     (coll_overlap.h).  NULL: no other call of the order may
                                                      run beside it                                            */
     void (*unbind) (coll_request *r);             /* called when it does not start again; NULL: nothing to free */
     void (*end)    (coll__session *session, coll_status status);  /* ends what is in no order; NULL: nothing to end */
@@ -212,7 +212,7 @@ struct coll__carrier {
 };
 
 /* NULL where no two collectives run at the same time. */
-#define COLL__LATER(later) (COLL_ABREAST > 1 ? later : NULL)
+#define COLL__LATER(later) (COLL_OVERLAP > 1 ? later : NULL)
 
 /* A communicator for buffers that are not in the memory of this process.  The extension executes its calls, messages and lists.
  * Calls of the library itself use memory of this process (is_by_host). */
@@ -230,7 +230,7 @@ struct coll__extension {
 
 /* ---- >>order, communicator, session ---- */
 
-/* Spaces of message keys, for messages that do not use COLL_CHANNEL_CALLS (coll_messages.h). */
+/* Spaces of message keys, for messages that do not use COLL_CHANNEL_CALLS (coll_p2p.h). */
 typedef enum coll__space { COLL__SPACE_USER, COLL__SPACE_CALLS, COLL__SPACE_CREATE } coll__space;
 
 typedef struct coll__order {
@@ -245,26 +245,26 @@ typedef struct coll__order {
                                                      copy from the time of coll_prepare                       */
     void     *group;                              /* the transport's group; NULL: all ranks                   */
     uint64_t  history;                            /* hash of its calls by messages that end early on some ranks */
-    coll_request *queue, **queue_end;             /* the first one runs; later ones may, too (coll_abreast.h) */
+    coll_request *queue, **queue_end;             /* the first one runs; later ones may, too (coll_overlap.h) */
     uint64_t  ahead;                              /* while a later call advances: peers of messages that the
                                                      calls before it have still to queue                      */
     int       place;                              /* number of calls before it                                */
     bool      rests;                              /* nothing behind the first can advance until the first ends
                                                      or a call is added                                       */
-    coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed yet                                     */
-    coll_comm *intra, *inter;                     /* for hierarchical collectives (coll_hierarchy.h): the
+    coll__workspace *workspaces[COLL__OVERLAP];   /* NULL: not needed yet                                     */
+    coll_comm *intra, *inter;                     /* for hierarchical collectives (coll_hierarchy_plan.h): the
                                                      ranks of this host; one rank of each host.  NULL: not
                                                      needed                                                   */
 } coll__order;
 
-/* What the progress thread waits for (coll_background.h). */
+/* What the progress thread waits for (coll_progress_thread.h). */
 typedef enum coll__background_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
 
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
-    coll__cond  bell;
+    coll__cond  doorbell;
     coll__background_wait waits;
     int64_t   nap;                                /* ns before the thread advances a request                  */
     unsigned  starts;                             /* non-blocking operations started so far                   */
@@ -301,20 +301,20 @@ typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll
 #define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
 
 /* What this rank is doing.  Other threads read it; each word is atomic by itself.  `turn` changes with every other word. */
-typedef struct coll__doing {
+typedef struct coll__activity {
     uint64_t turn;
     uint64_t inside;                              /* number of waits in the call `now`                        */
     uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last */
-} coll__doing;
+} coll__activity;
 
 /* A communicator that a peer has freed, and how many collectives the peer had started in it. */
-typedef struct coll__gone {
-    struct coll__gone *next;
+typedef struct coll__peer_left {
+    struct coll__peer_left *next;
     int      peer;
     uint32_t sequence;
     uint64_t comm;
     bool     is_sure;                             /* all messages that the peer sent before have arrived      */
-} coll__gone;
+} coll__peer_left;
 
 struct coll__session {
     const coll_transport *transport;
@@ -349,12 +349,12 @@ struct coll__session {
     coll__pool *pool;                             /* memory of requests; NULL: none yet                       */
     coll__order *orders;                          /* the active ones                                          */
     coll_comm   *comms;
-    uint64_t  named;                              /* communicators that this rank has numbered (coll_groups.h) */
+    uint64_t  named;                              /* communicators that this rank has numbered (coll_communicators.h) */
     coll__lock comms_lock;                        /* guards `comms` and the next three fields, which other threads read */
-    uint32_t  comms_turn;                         /* changes of `comms` so far                                */
+    uint32_t  comms_version;                      /* changes of `comms` so far                                */
     int       deriving;                           /* running calls that make communicators                    */
     bool      lingers;                            /* messages of a freed communicator are still to be sent    */
-    coll__gone *gone;                             /* communicators freed by peers                             */
+    coll__peer_left *gone;                        /* communicators freed by peers                             */
     unsigned  finished, told;                     /* finished requests so far; that number when the followers were last woken */
     int       silent;                             /* pending requests whose end wakes no sleeping thread      */
     const coll__extension *extension;             /* of the program, for communicators; or NULL               */
@@ -369,11 +369,11 @@ struct coll__session {
     unsigned visits;                              /* how often threads of the program have taken it           */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
     coll__background background;
-    coll__bell bell;                              /* of coll_fd; created on demand                            */
+    coll__doorbell doorbell;                      /* of coll_fd; created on demand                            */
     int   is_fd_rung;                             /* atomic: the descriptor is readable                       */
     int   abort_claimed, abort_wanted;            /* atomic: a thread writes abort_text; abort_text is complete */
     char  abort_text[COLL__ABORT_ROOM];
-    coll__doing doing;
+    coll__activity activity;
     uint32_t  made_calls;                         /* in freed communicators of all ranks: number of collectives */
     uint64_t  made_history;                       /* sum of their histories                                   */
     int64_t  began_at;                            /* start of the last collective, by the observer's clock    */
@@ -397,14 +397,14 @@ static inline const char *coll__forced(const coll__session *session, coll_kind k
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; if there are more ranks than processors */
 
-/* The lock of the communicator: admits one thread (coll_enter.h). */
-typedef struct coll__door {
+/* The lock of the communicator: admits one thread (coll_comm_lock.h). */
+typedef struct coll__comm_lock {
     int       is_taken, is_claimed;
     const char *owner;                            /* mark of `thread` if it may use the fast path; or NULL    */
     int       hands;                              /* changes of the owner so far                              */
     coll__thread_id thread;                             /* the thread that was inside last; it may run the caller's operations */
     unsigned char inside[COLL__HANDS_MOST];       /* fast path: one word for each owner                       */
-} coll__door;
+} coll__comm_lock;
 
 /* The plan of a kind of call (coll_plan.h): the checked parts of its last plain call. */
 typedef struct coll__plan {
@@ -436,7 +436,7 @@ struct coll_comm {
     bool  is_by_host;                             /* the current call ignores the extension                   */
     coll__topology *topology;                     /* ranks by host; NULL: one host, or one rank on each       */
     bool  has_topology;                           /* `topology` was computed                                  */
-    coll__door door;
+    coll__comm_lock comm_lock;
     bool  is_holder;                              /* the thread inside holds the session                      */
     bool  is_leaving;                             /* in coll_free                                             */
     bool  hears_all;                              /* listens for messages of every member                     */
@@ -450,7 +450,7 @@ struct coll_comm {
         coll_status told;                         /* COLL_NO_TEXT: the status whose name is the sentence      */
     };
     const coll_request *waiting;                  /* the request that a caller waits for                      */
-    const void *watch;                            /* atomic: the running wait for one of several (coll_wait.h) */
+    const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
     bool  is_chief;                               /* the first one of its session in this wait                */
     coll__order main;

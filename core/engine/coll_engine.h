@@ -296,7 +296,7 @@ static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const 
     unsigned char last[COLL_HEAD_LENGTH];
 
     if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
-    memcpy(last, r->comm->session->doing.last, sizeof last);  /* a rank that only sends has already ended a call that differs */
+    memcpy(last, r->comm->session->activity.last, sizeof last); /* a rank that only sends has already ended a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
     coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
     return coll__comm_fail(r->comm, &failure);
@@ -447,7 +447,7 @@ static coll_status coll__execution_advance(coll_request *r)
                  execution->ticks, execution->posted);
     for (;;) {
         while (execution->posted < execution->ticks && execution->posted - execution->done < execution->lag) {
-            if (COLL__ABREAST > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
+            if (COLL__OVERLAP > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
             const long tick = execution->posted++;
             const coll__rounds now = coll__rounds_of(execution, tick);
             for (long k = now.first; k <= now.last; k++) {
@@ -455,7 +455,7 @@ static coll_status coll__execution_advance(coll_request *r)
                 if (posted < 0) return coll__session_broken(r->comm->session, posted);
             }
         }
-        if (COLL__ABREAST > 1 && execution->posted == execution->done) return COLL_PENDING;
+        if (COLL__OVERLAP > 1 && execution->posted == execution->done) return COLL_PENDING;
         const coll_status status = coll__finish_tick(r, execution->done);
         if (status != COLL_OK) return status;
         if (++execution->done == execution->ticks) break;

@@ -5,7 +5,7 @@
 
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
-enum { COLL__ROUNDS_ABREAST = 64 };               /* most rounds of a call that overlaps others (coll_abreast.h) */
+enum { COLL__ROUNDS_OVERLAP = 64 };               /* most rounds of a call that overlaps others (coll_overlap.h) */
 
 /* ---- >>geometry: where a block's slice lies ---- */
 
@@ -422,10 +422,10 @@ static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
     return (unsigned char *)w->arena;
 }
 
-/* Can the peers of each round be computed (coll_abreast.h)? */
+/* Can the peers of each round be computed (coll_overlap.h)? */
 static inline bool coll__has_few_rounds(const coll__execution *execution)
 {
-    return COLL__ABREAST > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_ABREAST;
+    return COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
 }
 
 /* Bytes for the parts of an execution. */

@@ -85,7 +85,7 @@ static void coll__workspace_clear(coll__workspace *w)
 /* Free the workspaces from `i` on; none is in use. */
 static void coll__workspaces_give(coll__order *order, int i)
 {
-    for (; i < COLL__ABREAST; i++) {
+    for (; i < COLL__OVERLAP; i++) {
         if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
         coll__give(order->workspaces[i]);
         order->workspaces[i] = NULL;

@@ -32,7 +32,7 @@ static coll_status coll__order_advance(coll__order *order)
             return COLL_PENDING;
         }
         const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
-        if (status == COLL_PENDING && r->next) return order->rests ? COLL_PENDING : coll__order_abreast(order);
+        if (status == COLL_PENDING && r->next) return order->rests ? COLL_PENDING : coll__order_overlap(order);
         if (status != COLL_OK) return status;     /* after an error the queue is empty                        */
         order->queue = r->next;
         order->rests = false;
@@ -90,7 +90,7 @@ static bool coll__leaves_with_others(const coll_request *r)
 {
     coll__session *session = r->comm->session;
 
-    if (COLL__ABREAST == 1 || !r->order) return false;
+    if (COLL__OVERLAP == 1 || !r->order) return false;
     const int64_t now = r->record ? session->began_at : coll__clock(session);
     session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
     session->started_at = now;
@@ -191,7 +191,7 @@ static inline bool coll__pause(coll__session *session, int looks)
  * Threads may use different communicators of one session at the same time.  One thread is inside, the holder; it advances the
  * operations of all.  Threads that wait are followers.  A thread that wants to start something is an entrant: it wakes a
  * sleeping holder, then takes over.  While no thread of the program is inside, the library's own thread may be
- * (coll_background.h); it yields to every entrant. */
+ * (coll_progress_thread.h); it yields to every entrant. */
 
 static void coll__session_take_locked(coll_comm *comm)
 {

@@ -103,19 +103,19 @@ static void coll__look_for_overflow(coll_request *r)
 /* Make the descriptor of coll_fd readable. */
 static inline void coll__fd_ring(coll__session *session)
 {
-    if (session->bell.fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
-    coll__bell_ring(&session->bell);
+    if (session->doorbell.fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
+    coll__doorbell_ring(&session->doorbell);
 }
 
 /* Clear the descriptor of coll_fd. */
 static inline void coll__fd_hear(coll__session *session)
 {
-    if (session->bell.fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
-    coll__bell_hear(&session->bell);
+    if (session->doorbell.fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
+    coll__doorbell_clear(&session->doorbell);
     __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
 }
 
-static inline void coll__fd_close(coll__session *session) { coll__bell_close(&session->bell); }
+static inline void coll__fd_close(coll__session *session) { coll__doorbell_close(&session->doorbell); }
 
 #else
 
@@ -144,7 +144,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
     if (session->observer) session->observer->end(r, status);
-    if (r->sequence) coll__doing_set(session, session->doing.last, r->head);   /* a list has none; its parts have */
+    if (r->sequence) coll__activity_set(session, session->activity.last, r->head); /* a list has none; its parts have */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
     if (done) done(whole, r, status);

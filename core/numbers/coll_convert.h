@@ -2,7 +2,7 @@
 #ifndef COLL_CONVERT_H
 #define COLL_CONVERT_H
 
-#include "coll_vectors.h"
+#include "coll_simd.h"
 
 #if defined(__clang__)
 #pragma clang diagnostic push

@@ -4,8 +4,8 @@
 #ifndef COLL_SUMS16_H
 #define COLL_SUMS16_H
 
-#include "coll_folds.h"
-#include "coll_vectors.h"
+#include "coll_reduce_ops.h"
+#include "coll_simd.h"
 
 #if defined(__clang__)
 #pragma clang diagnostic push

@@ -114,7 +114,7 @@ COLL__IS(floating, COLL__CLASS_FLOAT | COLL__CLASS_COMPLEX)
 COLL__IS(mx, COLL__CLASS_MX)
 #undef COLL__IS
 
-/* Does this program lack arithmetic of the type?  (core/base/coll_parts_types.h) */
+/* Does this program lack arithmetic of the type?  (core/base/coll_feature_types.h) */
 COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
 
 #define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
@@ -279,7 +279,7 @@ enum { COLL__TIERS = 1 };
 #define COLL__PICK_WIDE(name, tier) COLL__PICK(name, tier)
 #endif
 
-/* The tiers with groups (coll_vectors.h). */
+/* The tiers with groups (coll_simd.h). */
 #if COLL__HAS_TIERS
 #define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
 #elif defined(__aarch64__)

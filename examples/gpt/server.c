@@ -45,7 +45,7 @@ static coll_status hand_out(server *s, int worker, int batch)
 /* The source to receive from: any, or the worker whose weights are the oldest.  It has to be that one as soon as the pending
  * gradients, taken from the oldest on, would be just fresh enough: whichever of them came first would make one older than it too
  * stale. */
-static int whom(const server *s, int bound)
+static int peer_set(const server *s, int bound)
 {
     int oldest = COLL_ANY_SOURCE, late = 0;
 
@@ -68,7 +68,7 @@ static coll_status take(server *s, int bound, int *worker)
     coll_request *request;
 
     gpt_clock(t, GPT_WAIT);
-    coll_status status = coll_irecv(t->comm, s->message, t->count + 1, COLL_F32, whom(s, bound), GRADIENT, &request);
+    coll_status status = coll_irecv(t->comm, s->message, t->count + 1, COLL_F32, peer_set(s, bound), GRADIENT, &request);
     if (status) return status;
     status = coll_wait(request);
     if (!status) status = coll_received(request, worker, NULL, NULL);

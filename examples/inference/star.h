@@ -72,12 +72,12 @@ static inline bool star_open(star *s, coll_comm *comm)
 {
     const int on = 1;
     struct sockaddr_in address = { 0 };
-    int door = -1, peer;
+    int comm_lock = -1, peer;
     bool ok = coll_size(comm) <= STAR_MOST;
 
     *s = (star){ .rank = coll_rank(comm), .size = ok ? coll_size(comm) : 0 };
     for (int r = 0; r < STAR_MOST; r++) s->fd[r] = -1;
-    if (ok && s->rank == 0) ok = star_listen(&door, &address);
+    if (ok && s->rank == 0) ok = star_listen(&comm_lock, &address);
     if (!ok) address.sin_port = 0;
     if (coll_broadcast(comm, &address, sizeof address, COLL_U8, 0) || address.sin_port == 0) ok = false;
     if (ok && s->rank > 0) {
@@ -87,13 +87,13 @@ static inline bool star_open(star *s, coll_comm *comm)
              && star_send(s->fd[0], &s->rank, sizeof s->rank);
     }
     for (int r = 1; ok && s->rank == 0 && r < s->size; r++) {
-        const int fd = accept(door, NULL, NULL);
+        const int fd = accept(comm_lock, NULL, NULL);
         ok = fd >= 0 && star_recv(fd, &peer, sizeof peer) && peer > 0 && peer < s->size && s->fd[peer] < 0
              && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0;
         if (ok) s->fd[peer] = fd;
         else if (fd >= 0) close(fd);
     }
-    if (door >= 0) close(door);
+    if (comm_lock >= 0) close(comm_lock);
     return ok;
 }
 

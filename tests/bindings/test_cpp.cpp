@@ -764,7 +764,7 @@ int main(int argc, char **argv)
 #endif
     } else if (what != "threads") {
         coll::communicator comm = coll::init();
-        if (what == "joined") contract(comm);
+        if (what == "hybrid") contract(comm);
         else if (comm.rank() == 1) std::raise(SIGKILL);
         else {
             comm.throwing(false);

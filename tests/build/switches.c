@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../support/loop.h"
+#include "../support/loopback.h"
 
 enum { RANKS = 3, LONGEST = 70000 };              /* beyond what is sent at once, and what one lane carries at a time */
 
@@ -103,13 +103,13 @@ static int four_calls(coll_comm *comm, number *x, number *y, size_t count)
 static int neighbours(coll_comm *comm, number *x, number *y, size_t count)
 {
     const int rank = coll_rank(comm), size = coll_size(comm), next = (rank + 1) % size, before = (rank + size - 1) % size;
-    const coll_status joined = coll_neighbors(comm, &before, 1, &next, 1);
+    const coll_status hybrid = coll_neighbors(comm, &before, 1, &next, 1);
 
     fill(x, rank, next, count);
     const coll_status status = coll_neighbor_alltoall(comm, x, y, count, NUMBER);
-    if (COLL__HAS_NEIGHBOR) return joined || status || differ(y, before, rank, count) ? 16 : 0;
+    if (COLL__HAS_NEIGHBOR) return hybrid || status || differ(y, before, rank, count) ? 16 : 0;
     const bool is_told = says(coll_error(comm), COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS");
-    return joined == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_told ? 0 : 16;
+    return hybrid == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_told ? 0 : 16;
 }
 
 /* What every rank of every world does.  Its result is a set of what was wrong. */
@@ -274,7 +274,7 @@ static int worlds(void)
     count++;
 #endif
 #endif
-#if COLL__HAS_JOINED && COLL__HAS_ENV                  /* coll_spawn reads the environment    */
+#if COLL__HAS_HYBRID && COLL__HAS_ENV                  /* coll_spawn reads the environment    */
     CHECK(!processes(2, 1), "a process of two ranks and one of one");
     count++;
 #endif
@@ -427,16 +427,17 @@ static void left_out(void)
     if (!COLL__HAS_THREADS) absent("threads", "(COLL_ONLY_TRANSPORTS)");
     if (!COLL__HAS_THREADS) refused("three ranks", &plain, RANKS, "(COLL_ONLY_TRANSPORTS)");
     asked.size = RANKS;
-    if (!COLL__HAS_JOINED) refused("two of three ranks", &asked, 2, COLL__JOINED_WITHOUT);
+    if (!COLL__HAS_HYBRID) refused("two of three ranks", &asked, 2, COLL__HYBRID_WITHOUT);
     asked = plain;
 #if !COLL__HAS_SHM && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .share_memory = 1 } };
     refused("share_memory", &asked, 0, "this program was compiled with COLL_NO_SHM");
     asked = plain;
 #endif
-#if !COLL__HAS_HUB && COLL__HAS_TCP
-    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = COLL_ON } };
-    refused("hub", &asked, 0, COLL__JOINED_WITHOUT);
+#if !COLL__HAS_DOMAIN && COLL__HAS_TCP
+    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE,
+                           .tcp = { .shm_collectives = COLL_ON } };
+    refused("hub", &asked, 0, COLL__HYBRID_WITHOUT);
 #endif
 #if !COLL__IS_WHOLE && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .lanes = 2 } };
@@ -529,10 +530,10 @@ static void functions(void)
     const int fd = coll_fd(comm);
     CHECK(COLL__HAS_BACKGROUND ? fd >= -1 : fd == -1 && says(coll_error(comm), COLL__PROFILE), "coll_fd: %d, %s", fd,
           coll_error(comm));
-    const coll_status measured = coll_measure(comm), joined = coll_neighbors(comm, &self, 1, &self, 1);
+    const coll_status measured = coll_measure(comm), hybrid = coll_neighbors(comm, &self, 1, &self, 1);
     CHECK(measured == (COLL__HAS_CHOICE ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_measure: %d, %s", (int)measured,
           coll_error(comm));
-    CHECK(joined == (COLL__HAS_NEIGHBOR ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_neighbors: %d, %s", (int)joined,
+    CHECK(hybrid == (COLL__HAS_NEIGHBOR ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_neighbors: %d, %s", (int)hybrid,
           coll_error(comm));
     CHECK(coll_sim_time(comm) == 0, "a virtual clock that is not there");
     coll_free(comm);

@@ -102,7 +102,7 @@ grown() { # HEADER STRUCTURE: a member before all others
 cd "$dir/lost" || exit 1
 if [ "$(uname -m)" = x86_64 ] && there "layout" abidw abidiff; then
     check "a structure that has grown is reported" grown coll.h coll_call
-    check "one of coll_configuration.h is reported" grown core/contract/coll_configuration.h coll_sim
+    check "one of coll_config.h is reported" grown core/contract/coll_config.h coll_sim
     check "one of coll_memory.h is reported" grown core/contract/coll_memory.h coll_allocator
     check "one of coll_transport.h is reported" grown core/contract/coll_transport.h coll_transport
 fi

@@ -28,7 +28,7 @@ row 0.1  test_collectives
 row 0.2  test_threads
 row 0.1  test_random
 row 1    test_sentences
-row 1    test_meet
+row 1    test_shm_handshake
 row 1    test_shortages
 row 1    test_launchers
 row 1    test_errors threads,tcp-poll,joined
@@ -40,7 +40,7 @@ row 1    test_freed threads,tcp-poll,joined
 row 0.2  test_waiting threads,tcp-poll
 row 1    test_orders threads,tcp-poll
 row 0.2  test_background
-row 1    test_joined
+row 1    test_hybrid
 row 1    test_quiet
 row 1    test_crowded
 row 0.2  test_lanes settings,calls,leaving,cuts

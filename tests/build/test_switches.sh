@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_switches.sh - what a program may leave out of the library (core/base/coll_parts.h).
+# test_switches.sh - what a program may leave out of the library (core/base/coll_features.h).
 #   parts      each profile, switch and list, and random sets of them, by gcc or clang: no warning; switches.c finds the
 #              right bits, and the sentence for each part that is missing; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
@@ -31,9 +31,9 @@ faults() { grep -E 'error|warning' "$dir/log" | head -n 3; }
 end='_(base|avx2|avx512)$'
 cat > "$dir/symbols" <<ROWS
 !COLL__HAS_SIM                        coll__sim_|coll__fiber_
-!COLL__HAS_TCP                        coll__tcp_|coll__stream_|coll__greet_|coll__heartbeat_|coll__hmac|coll__sha_
-!COLL__HAS_THREADS                    coll__threads_|coll__hub_
-!COLL__HAS_JOINED                     coll__joined_
+!COLL__HAS_TCP                        coll__tcp_|coll__stream_|coll__handshake_|coll__heartbeat_|coll__hmac|coll__sha_
+!COLL__HAS_THREADS                    coll__threads_|coll__domain_
+!COLL__HAS_HYBRID                     coll__hybrid_
 !COLL__HAS_SHM                        coll__memory_(open|map|make|move|spill|drain)
 !COLL__HAS_MESSAGES                   coll__(messages_start|note_arrived|execution_|post_round|deliver)
 !COLL__HAS_RECORDER                   coll__record_first|coll__json_|coll__dump_json
@@ -49,10 +49,10 @@ cat > "$dir/symbols" <<ROWS
 *!COLL__HAS_NETWORKS                  coll__launch_(slurm|hydra|master|one_host)|coll__nodelist_
 !COLL__IS_WHOLE                       coll__list_
 *!COLL__IS_WHOLE                      coll__columns_|coll__check_rows
-+!COLL__IS_WHOLE                      coll__strand_(land|chunk|head)
++!COLL__IS_WHOLE                      coll__stripe_(land|chunk|head)
 *!COLL__IS_WHOLE                      coll__(late_text|late_ranks|check_freed|wanted_gone)
 *!COLL__HAS_SHRINK                    coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
-*!COLL__HAS_SECURITY                  coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
+*!COLL__HAS_SECURITY                  coll__hmac|coll__handshake_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
 *!COLL__HAS_ENV                       coll__launch_(row|hosts|halves)|coll__launchers
 !COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
 !COLL__HAS_OS                         pthread_create@
@@ -69,11 +69,11 @@ ROWS
 found() { # object or program, level, compiler flags...: symbols in it of what these leave out
     of=$1 level=$2 compiler=$3; shift 3
     case $level$compiler in -O0gcc) skipped='*+' ;; -O0clang) skipped=+ ;; *) skipped=- ;; esac
-    patterns=$({ echo '#include "core/base/coll_parts.h"'
+    patterns=$({ echo '#include "core/base/coll_features.h"'
         grep -v "^[$skipped]" "$dir/symbols" | sed 's/^[*+]//; s/^\([^ ]*\)  *\(.*\)/#if \1\npattern: \2\n#endif/'
     } | $compiler -std=c11 -I . "$@" -E -P -x c - | sed -n 's/^pattern: *//p' | tr -d ' ' | tr '\n' '|' | sed 's/|$//')
     # Rows stay: they say that a transport is missing.
-    nm "$of" | awk '{ print $NF }' | grep -vxE 'coll__[a-z]*_row|coll__joined_open' > "$dir/all"
+    nm "$of" | awk '{ print $NF }' | grep -vxE 'coll__[a-z]*_row|coll__hybrid_open' > "$dir/all"
     [ -z "$patterns" ] || grep -E "^($patterns)" "$dir/all"
 }
 
@@ -132,7 +132,7 @@ draw() { # number what: gcc or clang, a list, or a set of flags that do not cont
 }
 
 # Boards are compiled with COLL_NO_MALLOC (test_bare.sh); COLL_NO_URING is of test_linking.sh.
-every=$(sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_parts.h)
+every=$(sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_features.h)
 switches=$(echo "$every" | grep -vE '_(URING|TIERS|MALLOC)$' | tr '\n' ' ')
 number=0
 next() { number=$((number + 1)); }                # of a draw
@@ -281,7 +281,7 @@ meetings() {
     met "equal sizes" "^met$" "$alike" "$alike $fewest"
 }
 
-# ---- whole tests.  there.h has the features; for the others they require the error that names the switch.
+# ---- whole tests.  available.h has the features; for the others they require the error that names the switch.
 
 calls() {
     config=plain given=$CPPFLAGS

@@ -1,8 +1,8 @@
 /* test_ahead.c - queues of collectives of all kinds and lengths: each has the results that it has alone, however far ranks are
  * ahead of each other.  Where ranks share memory, short inputs go ahead in slots, longer ones in bounce buffers, of which there
- * are fewer, and the longest are read in place (transports/threads/coll_threads_turn.h); so the queues mix all three.
+ * are fewer, and the longest are read in place (transports/threads/coll_shm_op.h); so the queues mix all three.
  *
- *     test_ahead [WORLD,...]         of threads, tcp-hub, joined; COLL_TEST_SEED=...: other calls, other pauses */
+ *     test_ahead [WORLD,...]         of threads, tcp-domain, joined; COLL_TEST_SEED=...: other calls, other pauses */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
@@ -115,7 +115,7 @@ static int worker(coll_comm *comm, void *arg)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-hub", "joined" };
+    static const char *const worlds[] = { "threads", "tcp-domain", "hybrid" };
     static const int sizes[] = { 2, 3, 5, RANKS_MOST };
 
     seed = support_seed();

@@ -260,14 +260,14 @@ static coll_transport own_transport;
 
 static void needs_own(needs *n)
 {
-    coll__hub *const hub = coll__hub_open(NULL, 0, n->size, false);
+    coll__domain *const domain = coll__domain_open(NULL, 0, n->size, false);
 
     own_transport = coll__threads_transport;
     own_transport.offload = NULL, own_transport.bind = NULL, own_transport.can_offload = NULL;
     own_transport.group = NULL, own_transport.ungroup = NULL, own_transport.mark_stragglers = NULL;
     n->transport = &own_transport;
-    for (int i = 0; i < n->size; i++) n->context[i] = support_need(coll__thread_open(hub, i)), hub->holders++;
-    coll__hub_release(hub);
+    for (int i = 0; i < n->size; i++) n->context[i] = support_need(coll__thread_open(domain, i)), domain->holders++;
+    coll__domain_release(domain);
     needs_threads(n);
 }
 

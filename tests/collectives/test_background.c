@@ -463,7 +463,7 @@ static void run(const test *t, int size)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "tcp-poll", "tcp-uring", "tcp-hub", "joined" };
+    static const char *const worlds[] = { "tcp-poll", "tcp-uring", "tcp-domain", "hybrid" };
     static const test tests[] = {
         { "collectives", collectives }, { "prepared", prepared }, { "derived", derived }, { "messages", messages },
         { "user", user }, { "loop", loop }, { "hands", hands }, { "stress", stress },

@@ -864,7 +864,7 @@ static void run_world(const char *name, int only_size, int64_t only_case)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-domain", "hybrid" };
     const char *list = argc > 1 ? argv[1] : NULL;
     const int size = argc > 2 ? atoi(argv[2]) : 0;
     const int64_t only = argc > 3 ? (int64_t)strtoll(argv[3], NULL, 10) : -1;

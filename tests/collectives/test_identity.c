@@ -193,7 +193,8 @@ static void test_numbers(void)
     }
     for (int a = 0; a < 16; a++)
         for (int b = 0; b < 16; b++)
-            for (int tag = 0; tag < 16; tag++) numbers[count++] = coll__meeting_of((const int[]){ a, b }, 1 + (a != b), tag);
+            for (int tag = 0; tag < 16; tag++)
+                numbers[count++] = coll__shm_handshake_of((const int[]){ a, b }, 1 + (a != b), tag);
     for (int i = 0; i < count; i++) for (int k = 0; k < i; k++) same += numbers[i] == numbers[k];
     CHECK(count == LISTS && same == 0, "%d of %d lists and tags have the number of another", same, count);
 }

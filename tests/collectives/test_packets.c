@@ -9,8 +9,8 @@
 #include "../support/check.h"
 #include "../support/model.h"
 #include "../support/model_calls.h"
-#include "../support/loop.h"
-#include "../support/there.h"
+#include "../support/loopback.h"
+#include "../support/available.h"
 
 enum { RANKS_MOST = 17, HUGE = 100003 };
 

@@ -28,16 +28,16 @@ enum { RANKS_MOST = 9, LINES = 6, FLYING_MOST = 24, PREPARED_MOST = 5, GRAVES_MO
 /* ---- >>programs ---- */
 
 /* What the ranks of one operation share: how many have come, and the bits that they agree on. */
-typedef struct meeting {
+typedef struct handshake {
     unsigned arrivals;
     uint64_t agreed;
-} meeting;
+} handshake;
 
 typedef struct program {
     const char *world;
     int         size, steps;
     uint64_t    seed;
-    meeting    *meetings;                         /* of operation i in the group whose first rank is r: [i * size + r] */
+    handshake    *meetings;                       /* of operation i in the group whose first rank is r: [i * size + r] */
     int         failed;
 } program;
 
@@ -132,7 +132,7 @@ static void fail_call(actor *a, const line *l, const char *what, coll_status sta
     fail(a, a->step, what, why);
 }
 
-static meeting *meeting_of(actor *a, const line *l)
+static handshake *meeting_of(actor *a, const line *l)
 {
     int leader = l->ranks[0];
 
@@ -495,7 +495,7 @@ static void collective_step(actor *a, int of_line, int at)
     if (!l->comm || a->is_over) return;
     model_call c = draw_call(a, l, at);
     task *t = task_make(a, of_line);
-    meeting *m = meeting_of(a, l);
+    handshake *m = meeting_of(a, l);
 
     c.algorithm = numbered(c.algorithm, drawn(a, at + 6));
     t->style = (model_style)own(a, MODEL_STYLE_COUNT);
@@ -650,7 +650,7 @@ static void restart_step(actor *a, int of_line)
         a->operation++;
         task *t = a->prepared[i];
         if (!t || !(mask >> i & 1)) continue;
-        meeting *m = meeting_of(a, &a->lines[t->line]);
+        handshake *m = meeting_of(a, &a->lines[t->line]);
         t->step = a->step;
         t->part.agreed = &m->agreed;
         t->part.arrivals = t->part.c.kind == COLL_BARRIER ? &m->arrivals : NULL;

@@ -1,11 +1,12 @@
-/* test_requests.c - the memory of requests: what one had that was freed, the next one has (core/engine/coll_pool.h).  They may be
- * freed by any thread, while others are started, and after their communicator; and nothing is lost, nor kept without bound. */
+/* test_requests.c - the memory of requests: what one had that was freed, the next one has (core/engine/coll_request_pool.h).
+ * They may be freed by any thread, while others are started, and after their communicator; and nothing is lost, nor kept without
+ * bound. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
 #include "../support/check.h"
 #include "../support/support.h"
-#include "../support/purse.h"
+#include "../support/counting_allocator.h"
 
 #include <pthread.h>
 
@@ -90,7 +91,7 @@ static int crowd_rank(coll_comm *comm, void *arg)
     coll_request_free(requests[0]);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     const long kept = __atomic_load_n(&purse_of_all.bytes, __ATOMIC_RELAXED) - before;
-    CHECK(kept <= RANKS * (COLL_REQUESTS + COLL_ABREAST) * size, "%ld bytes are kept of %d requests", kept, MANY);
+    CHECK(kept <= RANKS * (COLL_REQUESTS + COLL_OVERLAP) * size, "%ld bytes are kept of %d requests", kept, MANY);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     free(requests);
     free(numbers);

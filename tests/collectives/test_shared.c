@@ -171,7 +171,7 @@ static void test_door(bool by_turns, int rounds)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "hybrid" };
     const char *scale = getenv("COLL_TEST_SCALE");
 
     if (scale) calls = (int)(CALLS * atof(scale));

@@ -8,7 +8,7 @@
 
 #include "../support/check.h"
 #include "../support/support.h"
-#include "../support/purse.h"
+#include "../support/counting_allocator.h"
 
 enum { MOST = 20000, RANKS = 2, WARM = 4, AGAIN = 24, TURNS = 10 };
 

@@ -93,7 +93,7 @@ static int reduced(coll_comm *comm, void *arg)
 
 int main(void)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-domain", "hybrid", "sim" };
 
     support_limit(300, NULL);
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)

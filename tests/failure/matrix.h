@@ -1,5 +1,5 @@
 /* matrix.h - what the ranks of test_matrix.c do: reach the phase of the fault, go on, and record their results in shared memory.
- * Included after coll.h, support.h, cases.h, net.h and reach.h. */
+ * Included after coll.h, support.h, cases.h, net.h and process_sockets.h. */
 #ifndef TESTS_MATRIX_H
 #define TESTS_MATRIX_H
 
@@ -31,7 +31,7 @@ static const char *const step_names[] = {
 /* The results of one rank. */
 typedef struct report {
     step        reached;
-    coll_status joined, status, later, shrunk;
+    coll_status hybrid, status, later, shrunk;
     int64_t     began_ms, ended_ms, free_ms, shrink_ms;   /* first two: the clock; then: how long it took      */
     int         failed_count, failed, calls;
     bool        is_input_kept, is_right, is_later_same, is_small_right;
@@ -255,10 +255,10 @@ static void rank_main(const cell *c, int rank)
     fill(&w, rank);
     if (rank == withheld(c)) gate(c, rank);
     r->reached = JOINING;
-    r->joined = coll_init(&comm, &config);
+    r->hybrid = coll_init(&comm, &config);
     r->ended_ms = now_ms();
     snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(NULL));
-    if (r->joined == COLL_OK) {
+    if (r->hybrid == COLL_OK) {
         r->reached = WORKING;
         if (c->phase > CONNECT)
             for (int i = 1; i < 4; i++) if (coll_run(comm, &(coll_call[]){ call_of(c, &w, i) }[0])) _exit(6);

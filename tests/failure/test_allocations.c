@@ -7,7 +7,7 @@
 
 #include "../support/check.h"
 #include "../support/support.h"
-#include "../support/purse.h"
+#include "../support/counting_allocator.h"
 
 /* ---- >>steps of a rank: each returns a status ---- */
 
@@ -373,7 +373,7 @@ static void run_trial(trial *t)
 
     t->allocator = &allocator;
     if (!strcmp(t->world, "tcp")) run_two(t, &allocator, 1);
-    else if (!strcmp(t->world, "joined")) run_two(t, &allocator, 2);
+    else if (!strcmp(t->world, "hybrid")) run_two(t, &allocator, 2);
     else {
         const int result = coll_spawn(is_alone ? 1 : 3, worker, t, &config);
         if (result < 0) t->worst[0] = result;
@@ -388,9 +388,9 @@ static void refuse_each(const char *world, int number)
     coll_status status;
 
     do {
-        const bool is_joined = !strcmp(world, "joined"), has_wire = is_joined || !strcmp(world, "tcp");
-        const bool is_open = (!strcmp(world, "tcp") && number > 1 && at > 0) || (is_joined && number > 0 && at > 0);
-        t.arms = is_open ? number % 2 * (is_joined ? 2 : 1) : -1;
+        const bool is_hybrid = !strcmp(world, "hybrid"), has_wire = is_hybrid || !strcmp(world, "tcp");
+        const bool is_open = (!strcmp(world, "tcp") && number > 1 && at > 0) || (is_hybrid && number > 0 && at > 0);
+        t.arms = is_open ? number % 2 * (is_hybrid ? 2 : 1) : -1;
         t.later = at;
         t.purse = (purse){ .refused_at = is_open ? 0 : at };
         at++;
@@ -419,7 +419,7 @@ static void refuse_each(const char *world, int number)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "alone", "threads", "sim", "tcp", "joined" };
+    static const char *const worlds[] = { "alone", "threads", "sim", "tcp", "hybrid" };
 
     support_limit(900, NULL);
     for (int i = 0; i < 5; i++) {

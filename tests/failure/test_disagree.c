@@ -10,7 +10,7 @@
 #include "../../coll.h"
 
 #include "../support/check.h"
-#include "../support/there.h"
+#include "../support/available.h"
 #include "../support/support.h"
 
 #include <stdatomic.h>

@@ -13,7 +13,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "departures.h"
+#include "leaving_ranks.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -927,7 +927,7 @@ static void run_here(const char *parts)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-domain", "hybrid" };
     const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
     cases_begin();

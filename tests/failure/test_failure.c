@@ -2,7 +2,7 @@
  * survivors report the same rank with the same sentence within liveness_timeout_ms and a little, leave within 2 s, and go on
  * without it (coll_shrink).
  *
- *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, tcp-hub, threads
+ *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, tcp-domain, threads
  *                                                       PART: ends, alive, orphans, abort, shrink, paths, astray, dump, stall
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
@@ -77,7 +77,7 @@ static coll_config config_of(const scene *s, int rank)
 {
     return (coll_config){ .rank = rank, .size = s->size, .tcp = { .share_memory = s->is_on_the_wire ? -1 : 0, .key = s->key,
                                                                   .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
-                                                                  .hub = strcmp(world, "tcp-hub") ? -1 : 0 },
+                                                                  .shm_collectives = strcmp(world, "tcp-domain") ? -1 : 0 },
                                                                   .address = s->address, .start_timeout_ms = 10000,
                                                                   .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
                                                                   .log = log_line };
@@ -314,7 +314,7 @@ static void run_ends(void)
     for (int stops = 0; stops < 2; stops++) {
         for (int p = IDLE; p < PHASE_COUNT; p++) {
             if (!is_all && p != WAITING && p != ASKING && p != PAYLOAD) continue;
-            if (!strcmp(world, "tcp-hub") && (p == HEADER || p == PAYLOAD)) continue;     /* only messages have them */
+            if (!strcmp(world, "tcp-domain") && (p == HEADER || p == PAYLOAD)) continue;  /* only messages have them */
             for (int v = 0; v < 2; v++) {
                 const scene s = { .size = 4, .victim = victims[v], .signal = stops ? SIGSTOP : SIGKILL, .phase = (phase)p };
                 snprintf(name, sizeof name, "rank %d of 4 is %s %s", s.victim, stops ? "stopped" : "killed", phase_names[p]);
@@ -983,7 +983,7 @@ static pid_t start_stall(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "tcp-poll", "tcp-uring", "tcp-hub" };
+    static const char *const worlds[] = { "tcp-poll", "tcp-uring", "tcp-domain" };
     const char *wanted = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
     const pid_t stall = support_listed(wanted, "tcp-poll") && support_listed(parts, "stall") ? start_stall() : 0;
@@ -1009,7 +1009,7 @@ int main(int argc, char **argv)
         for (int k = 0; k < 3 && support_listed(parts, "abort"); k++)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();
-        const bool records_all = strcmp(world, "tcp-hub") != 0;       /* a call that is done at once is not recorded          */
+        const bool records_all = strcmp(world, "tcp-domain") != 0;    /* a call that is done at once is not recorded          */
         if (records_all && support_listed(parts, "dump")) run_case_within(CASE_SECONDS, dump_case, NULL, "what a rank was doing");
         if (support_listed(parts, "abort")) run_case_within(CASE_SECONDS, orphan_case, NULL, "coll_abort after rank 0 has left");
         for (int k = 0; k < 2 && support_listed(parts, "astray"); k++)

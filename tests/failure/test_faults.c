@@ -13,7 +13,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LARGE = 1 << 20 };
 
@@ -77,7 +77,8 @@ static const setup setups[] = {
     { "17 lanes for one rank", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "tcp.lanes 17", "1 to 16" } },
     { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "on, off, 1, 0" } },
-    { "COLL_HUB=-1", { "COLL_HUB=-1" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_HUB=-1", "on, off, 1, 0" } },
+    { "COLL_SHM_COLLECTIVES=-1", { "COLL_SHM_COLLECTIVES=-1" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_SHM_COLLECTIVES=-1", "on, off, 1, 0" } },
     { "COLL_LIVENESS_TIMEOUT_MS=-2", { "COLL_LIVENESS_TIMEOUT_MS=-2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
       { "COLL_LIVENESS_TIMEOUT_MS=-2", "or -1: never" } },
     { "COLL_LIVENESS_TIMEOUT_MS=0", { "COLL_LIVENESS_TIMEOUT_MS=0" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
@@ -168,7 +169,7 @@ static const setup setups[] = {
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
     { "variables that are empty", { "COLL_TRANSPORT=", "COLL_IO=", "COLL_LANES=", "COLL_SPIN_US=", "COLL_TUNING=",
       "COLL_BACKGROUND=" }, { 0 }, 0, COLL_OK, { 0 } },
-    { "switches and times, none and never", { "COLL_SHARE=off", "COLL_HUB=0", "COLL_BACKGROUND=1", "COLL_SPIN_US=-1",
+    { "switches and times, none and never", { "COLL_SHARE=off", "COLL_SHM_COLLECTIVES=0", "COLL_BACKGROUND=1", "COLL_SPIN_US=-1",
       "COLL_START_TIMEOUT_MS=-1", "COLL_STALL_TIMEOUT_MS=-1", "COLL_LIVENESS_TIMEOUT_MS=-1" }, { .size = 1 }, 0, COLL_OK, { 0 } },
     { "fields that are empty", { "COLL_DUMP=/nowhere" }, { .transport = "", .dump = "", .tuning_file = "", .tcp = { .io = "" },
       .size = 1 }, 0, COLL_OK, { 0 } },
@@ -225,7 +226,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, int
     g->config.start_timeout_ms = timeout_ms;
     g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
-    g->config.tcp.hub = COLL_OFF;                 /* faults in shared memory are for test_hub                 */
+    g->config.tcp.shm_collectives = COLL_OFF;     /* faults in shared memory are for test_shm_domain                 */
     if (g->config.log_context) g->config.log = journal_line;
     joiner_run(g);
 }
@@ -639,7 +640,7 @@ static void dying_rank(const death *d, int rank)
 {
     const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
                                  .tcp = { .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
-                                          .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0, .hub = COLL_OFF } };
+                                          .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0, .shm_collectives = COLL_OFF } };
     report *r = &shared->ranks[rank];
     float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
     coll_comm *comm = NULL;
@@ -647,9 +648,9 @@ static void dying_rank(const death *d, int rank)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGALRM, SIG_DFL);                     /* which ends the process                                   */
     alarm(RANK_SECONDS);
-    const coll_status joined = coll_init(&comm, &config);
+    const coll_status hybrid = coll_init(&comm, &config);
     snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(NULL));
-    if (joined) _exit(2);
+    if (hybrid) _exit(2);
     if (d->moment != BEFORE_ALL) (void)coll_barrier(comm);
     if (d->moment == ZERO_IS_BUSY || d->moment == ZERO_HAS_LEFT) {        /* there is a stream for messages    */
         if (rank == 1) (void)coll_send(comm, &token, 1, COLL_F32, d->victim, 1);

@@ -8,7 +8,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/freed.h"
+#include "../support/freed_comm.h"
 
 #include <sched.h>
 

@@ -20,10 +20,10 @@
  *             leave            one rank has left, and the others follow
  *
  * A rank is a process on a host of its own (net.h).  A referee, one process for each cell of the table, brings the victim to the
- * phase, injects the fault, and checks what the ranks have recorded (matrix.h).  It inspects the sockets of the ranks (reach.h),
- * and so detects that they have reached the phase; the library is not involved.  Two or three cells run at a time.  Without an
- * argument a part of the cells runs, drawn by the seed, every fault in every phase at least once; "all": all of them.  Each cell
- * draws its mode of security (open, open+check, key, key+check, tls), unless one is given for all. */
+ * phase, injects the fault, and checks what the ranks have recorded (matrix.h).  It inspects the sockets of the ranks
+ * (process_sockets.h), and so detects that they have reached the phase; the library is not involved.  Two or three cells run at a
+ * time.  Without an argument a part of the cells runs, drawn by the seed, every fault in every phase at least once; "all": all of
+ * them.  Each cell draws its mode of security (open, open+check, key, key+check, tls), unless one is given for all. */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 
@@ -31,7 +31,7 @@
 #include "../support/support.h"
 #include "../support/cases.h"
 #include "../support/net.h"
-#include "reach.h"
+#include "process_sockets.h"
 #include "matrix.h"
 
 enum { SIZE_COUNT = 3, SLOTS_MOST = 3, FIRST_PORT = 20000, CROWD = 40 };
@@ -55,7 +55,7 @@ static bool await_rank(cell *c, int rank)
     char byte;
 
     const bool is_here = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
-    CHECK(is_here, "%s: rank %d is missing, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
+    CHECK(is_here, "%s: rank %d is missing, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->hybrid,
           (int)r->status, r->sentence);
     c->is_waiting[rank] = is_here;
     return is_here;
@@ -333,7 +333,7 @@ static bool strike_connection(cell *c, const caught *k)
 typedef enum manner { HANGS_UP, RESETS, BROWSES, MAKES_NOISE, BEGINS_A_HELLO, SAYS_NOTHING, MANNER_COUNT } manner;
 
 /* A connection to this port from the switch.  It stays open as long as this process. */
-static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t seed)
+static bool stranger_comes(const struct sockaddr_in *comm_lock, manner m, uint64_t seed)
 {
     static const char http[] = "GET /metrics HTTP/1.1\r\nHost: rank\r\nUser-Agent: a-scanner/1.0\r\nAccept: */*\r\n"
                                "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en\r\nConnection: keep-alive\r\n\r\n";
@@ -343,7 +343,7 @@ static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t se
     unsigned char noise[300];
     ssize_t said = 0;
 
-    if (fd < 0 || connect(fd, (const struct sockaddr *)door, sizeof *door)) return false;
+    if (fd < 0 || connect(fd, (const struct sockaddr *)comm_lock, sizeof *comm_lock)) return false;
     for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)support_random(&seed);
     if (m == BROWSES) said = send(fd, http, sizeof http - 1, MSG_NOSIGNAL);
     if (m == MAKES_NOISE) said = send(fd, noise, sizeof noise, MSG_NOSIGNAL);
@@ -356,14 +356,14 @@ static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t se
 /* A few of each kind, and then more silent ones than a rank keeps, at every open port. */
 static bool strangers_come(const cell *c)
 {
-    reached door;
+    reached comm_lock;
 
     for (int rank = 0; rank < c->size; rank++) {
-        if (c->pids[rank] <= 0 || !find_socket(c, rank, listens, &door)) continue;
-        struct sockaddr_in at = door.here;
+        if (c->pids[rank] <= 0 || !find_socket(c, rank, listens, &comm_lock)) continue;
+        struct sockaddr_in at = comm_lock.here;
         char text[20];
         at.sin_addr.s_addr = inet_addr(net_address(rank, text, sizeof text));
-        close(door.fd);
+        close(comm_lock.fd);
         for (int i = 0; i < 3 * MANNER_COUNT + CROWD; i++) {
             const manner m = i < 3 * MANNER_COUNT ? (manner)(i % MANNER_COUNT) : SAYS_NOTHING;
             if (!stranger_comes(&at, m, c->seed + (uint64_t)i)) return false;
@@ -460,7 +460,7 @@ static void expect(const cell *c, int rank, bool holds, const char *what)
     check__failed += !holds;
     if (holds) return;
     fprintf(stderr, "failed: %s: rank %d: %s.  It is in %s; coll_init %d, call %d: %d, ", c->name, rank, what,
-            step_names[r->reached], (int)r->joined, r->calls, (int)r->status);
+            step_names[r->reached], (int)r->hybrid, r->calls, (int)r->status);
     fprintf(stderr, "%d ms after the fault; failed ranks %d (%d); the next call %d; coll_shrink %d in %d ms, coll_free in %d: ",
             (int)(r->ended_ms - c->board->fault_ms), r->failed_count, r->failed, (int)r->later, (int)r->shrunk, (int)r->shrink_ms,
             (int)r->free_ms);
@@ -489,14 +489,14 @@ static bool is_greeted(const cell *c) { return is_keyed(c) && c->phase <= CONNEC
 static void judge_manners(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
-    const coll_status status = r->joined < 0 ? r->joined : r->status;
+    const coll_status status = r->hybrid < 0 ? r->hybrid : r->status;
     const bool fits = status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT || status == COLL_ERR_PROTOCOL
         || (c->fault == GARBAGE && (status == COLL_ERR_MISMATCH || (status == COLL_ERR_DENIED && is_greeted(c))));
 
     expect(c, rank, fits, "the status does not fit");
     judge_time(c, rank);
     expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
-    if (r->joined < 0) return;
+    if (r->hybrid < 0) return;
     expect(c, rank, r->is_input_kept, "its input has changed");
     expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls succeeded with wrong results");
     expect(c, rank, r->later == r->status && r->is_later_same, "the next call does not end with the same error, and at once");
@@ -508,7 +508,7 @@ static void judge_survivor(const cell *c, int rank)
 
     judge_manners(c, rank);
     expect(c, rank, speaks_of(r->sentence, c->victim), "the victim is not named");
-    if (r->joined < 0) return;
+    if (r->hybrid < 0) return;
     expect(c, rank, r->status == COLL_ERR_PEER, "the status is not that of a lost rank");
     expect(c, rank, r->failed_count == 1 && r->failed == c->victim, "coll_failed_ranks does not give the victim alone");
     expect(c, rank, r->is_small_right || (c->size == 2 && r->shrunk < 0), "it cannot go on without the victim");
@@ -522,7 +522,7 @@ static void judge_end_of_connection(const cell *c, int rank, int named)
 
     judge_manners(c, rank);
     expect(c, rank, speaks_of(r->sentence, c->victim) || speaks_of(r->sentence, c->partner), "neither end is named");
-    if (r->joined < 0 || (c->fault == GARBAGE && r->failed_count == 0)) return;
+    if (r->hybrid < 0 || (c->fault == GARBAGE && r->failed_count == 0)) return;
     expect(c, rank, r->failed_count == 1 && (r->failed == c->victim || r->failed == c->partner),
            "coll_failed_ranks does not give one end");
     expect(c, rank, r->failed == named || (is_of_start(c->phase) && rank == c->victim), "others name another rank");
@@ -533,7 +533,7 @@ static void judge_success(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
 
-    expect(c, rank, r->joined == COLL_OK && r->status == COLL_OK, "nothing was lost, and yet there is an error");
+    expect(c, rank, r->hybrid == COLL_OK && r->status == COLL_OK, "nothing was lost, and yet there is an error");
     expect(c, rank, r->is_right && r->is_input_kept, "wrong results, or a changed input");
     expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
     if (c->fault == STRANGERS) judge_time(c, rank);
@@ -546,7 +546,7 @@ static void judge_rank(const cell *c, int rank, int named, bool has_recovered)
     expect(c, rank, r->reached == OVER, "it hangs");
     if (r->reached != OVER) return;
     if (c->phase == LEAVE) {
-        expect(c, rank, r->joined == COLL_OK && r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
+        expect(c, rank, r->hybrid == COLL_OK && r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
         if (rank != c->victim && r->free_ms > c->board->worst_ms) c->board->worst_ms = r->free_ms;
     } else if (is_harmless(c->fault) || has_recovered) {
         judge_success(c, rank);
@@ -567,13 +567,13 @@ static void judge(const cell *c)
     for (int i = 0; i < c->size; i++) {
         const report *r = &c->board->ranks[i];
         if (i != c->victim && named < 0 && r->failed_count > 0) named = r->failed;
-        in_order += r->joined == COLL_OK && r->status == COLL_OK;
+        in_order += r->hybrid == COLL_OK && r->status == COLL_OK;
     }
     for (int i = 0; i < c->size; i++) {
         const report *r = &c->board->ranks[i];
         if (c->fault == KILL && i == c->victim) continue;
         judge_rank(c, i, named, may_recover(c) && in_order == c->size);
-        if (talk) printf("%s: rank %d: %d %d after %d ms, %d failed (%d): %s\n", c->name, i, (int)r->joined, (int)r->status,
+        if (talk) printf("%s: rank %d: %d %d after %d ms, %d failed (%d): %s\n", c->name, i, (int)r->hybrid, (int)r->status,
                          (int)(r->ended_ms - c->board->fault_ms), r->failed_count, r->failed, r->sentence);
     }
 }

@@ -393,7 +393,7 @@ static void make_neighbors(coll_comm *comm)
 static coll_status meet_everybody(coll_comm *comm)
 {
     const bool are_threads = !strcmp(world, "threads");
-    const bool have_hub = are_threads || !strcmp(world, "tcp-hub") || !strcmp(world, "joined");
+    const bool have_hub = are_threads || !strcmp(world, "tcp-domain") || !strcmp(world, "hybrid");
     int32_t to_all[RANKS_MOST] = { 0 }, of_all[RANKS_MOST];
     coll_call call = { .kind = COLL_ALLTOALL, .send = to_all, .recv = of_all, .count = 1, .type = COLL_I32 };
     const coll_status status = have_hub ? coll_run(comm, &call) : COLL_OK;

@@ -10,7 +10,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 enum { CASE_SECONDS = 30, RANKS = 4, DIALLER = 1, CALLED = 2, ABORTER = 3 };
 
@@ -51,7 +51,8 @@ static coll_status fail_and_shrink(joiner *g)
     if (rank == DIALLER) {                        /* until the hello is sent                                  */
         const coll__stream *stream = coll__stream_to(inside_tcp(g->comm), CALLED, COLL_CHANNEL_MESSAGES);
         status = coll_isend(g->comm, &n, 1, COLL_I32, CALLED, 1, &r);
-        while (!status && stream->state != COLL__STREAM_OPEN && !(stream->greet && stream->greet->step > COLL__GREET_SAY))
+        while (!status && stream->state != COLL__STREAM_OPEN
+               && !(stream->handshake && stream->handshake->step > COLL__HANDSHAKE_SAY))
             (void)coll_progress(g->comm);
         event_raise(&s->dialled);
     } else if (rank == ABORTER) {

@@ -130,7 +130,8 @@ static void rank_main(const plan *p, const char *address)
     report *r = &board->ranks[me];
     const coll_config config = { .rank = me, .size = p->size, .address = address, .start_timeout_ms = START_MS,
                                  .liveness_timeout_ms = p->is_unwatched ? -1 : LIVENESS_MS, .log = log_line,
-                                 .tcp = { .io = "poll", .security = "open", .share_memory = COLL_OFF, .hub = COLL_OFF } };
+                                 .tcp = { .io = "poll", .security = "open", .share_memory = COLL_OFF,
+                                          .shm_collectives = COLL_OFF } };
     coll_comm *comm = NULL, *copy = NULL, *next = NULL;
     coll_status status = coll_init(&comm, &config);
 

@@ -364,7 +364,7 @@ static bool run_plan(const plan *p)
 
 /* ---- >>parts ---- */
 
-static int each_of(void) { return !strcmp(world, "joined") ? 2 : 1; }
+static int each_of(void) { return !strcmp(world, "hybrid") ? 2 : 1; }
 
 static bool has_mode(int mode)
 {
@@ -585,7 +585,7 @@ static void sim_case(const void *arg)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "poll", "uring", "joined" };
+    static const char *const worlds[] = { "poll", "uring", "hybrid" };
     static const fate_kind dies = DIES_AT_SEND, stops = STOPS_AT_SEND;
     const char *wanted = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 

@@ -36,7 +36,7 @@ static void rank_main(const scene *s, int rank, const char *address)
 {
     const coll_config config = { .rank = rank, .size = RANKS, .address = address, .liveness_timeout_ms = s->liveness_ms,
                                  .start_timeout_ms = 20000, .log_level = COLL_LOG_ERROR,
-                                 .tcp = { .hub = s->has_hub ? COLL_DEFAULT : COLL_OFF } };
+                                 .tcp = { .shm_collectives = s->has_hub ? COLL_DEFAULT : COLL_OFF } };
     float *const x = support_need(calloc(COUNT, sizeof *x));
     coll_comm *comm = NULL, *left = NULL;
     int lost[RANKS];
@@ -134,7 +134,7 @@ static void behind_main(int rank, const char *address)
 {
     const coll_config config = { .rank = rank, .size = RANKS, .address = address, .liveness_timeout_ms = BEHIND_LIVENESS_MS,
                                  .start_timeout_ms = BEHIND_START_MS, .log_level = COLL_LOG_ERROR,
-                                 .tcp = { .hub = COLL_OFF, .share_memory = COLL_OFF } };
+                                 .tcp = { .shm_collectives = COLL_OFF, .share_memory = COLL_OFF } };
     coll_comm *comm = NULL, *left = NULL;
     coll_status status = coll_init(&comm, &config);
 

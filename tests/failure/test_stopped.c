@@ -17,7 +17,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/there.h"
+#include "../support/available.h"
 #include "../support/each_kind.h"
 
 #include <dlfcn.h>

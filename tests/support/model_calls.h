@@ -135,7 +135,7 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 #include "../transports/nccl/gpu_world.h"
 static const char *const model_worlds[] = { "nccl" };
 #else
-static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim", "sim-hosts",
+static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-domain", "hybrid", "sim", "sim-hosts",
                                             "sim-sites" };
 #endif
 enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };

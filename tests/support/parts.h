@@ -1,4 +1,4 @@
-/* parts.h - vectors so long that one part of them is on the rails while hosts work on others (coll_stages.h): allreduce,
+/* parts.h - vectors so long that one part of them is on the rails while hosts work on others (coll_hierarchical.h): allreduce,
  * reduce and broadcast, of every width, compared with what they have to be. */
 #ifndef TESTS_PARTS_H
 #define TESTS_PARTS_H

@@ -3,7 +3,7 @@
  * Include after coll.h.
  *
  * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
- * ("tcp-poll", "tcp-uring"; "tcp-hub": in the shared memory of their host, as processes), or over both as if it were several
+ * ("tcp-poll", "tcp-uring"; "tcp-domain": in the shared memory of their host, as processes), or over both as if it were several
  * processes ("joined").  The library keeps no global state, so the ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
@@ -36,7 +36,7 @@
 
 #include "check.h"
 #include "support_numbers.h"
-#include "there.h"
+#include "available.h"
 
 /* ---- >>seeds: every run can be had again ---- */
 
@@ -275,7 +275,7 @@ typedef struct support_rank {
     pthread_t   thread;
     coll_config config;
     coll_comm  *comm;                             /* NULL before: the thread is to call coll_init             */
-    coll_status joined;
+    coll_status hybrid;
     int       (*worker)(coll_comm *comm, void *arg);
     void       *arg;
     int         result;
@@ -307,10 +307,10 @@ SUPPORT void *support_rank_main(void *arg)
     support_rank *r = arg;
 
     r->result = -1;
-    if (!r->comm) r->joined = coll_init(&r->comm, &r->config);
-    if (r->joined) {
+    if (!r->comm) r->hybrid = coll_init(&r->comm, &r->config);
+    if (r->hybrid) {
         fprintf(stderr, "coll_init of rank %d of %d: %s: %s\n", r->config.rank, r->config.size,
-                coll_status_text(r->joined), coll_error(NULL));
+                coll_status_text(r->hybrid), coll_error(NULL));
         return NULL;
     }
     const int rank = coll_rank(r->comm);
@@ -336,13 +336,13 @@ typedef struct support_part {
     pthread_t     thread;
     support_rank *ranks;
     int           count;
-    coll_status   joined;
+    coll_status   hybrid;
 } support_part;
 
 static void *support_part_main(void *arg)
 {
     support_part *part = arg;
-    part->joined = support_join_threads(part->count, part->ranks, &part->ranks->config);
+    part->hybrid = support_join_threads(part->count, part->ranks, &part->ranks->config);
     return NULL;
 }
 
@@ -363,7 +363,7 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
     }
     while (count-- > 0) {
         pthread_join(parts[count].thread, NULL);
-        if (!status) status = parts[count].joined;
+        if (!status) status = parts[count].hybrid;
     }
     for (int i = 0; i < size && status; i++) coll_free(ranks[i].comm);
     return status;
@@ -394,8 +394,8 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_config config = base ? *base : (coll_config){ 0 };
-    const bool is_threads = !strcmp(world, "threads"), is_joined = !strcmp(world, "joined") && size > 1;
-    const bool is_hub = !strcmp(world, "tcp-hub");
+    const bool is_threads = !strcmp(world, "threads"), is_hybrid = !strcmp(world, "hybrid") && size > 1;
+    const bool is_hub = !strcmp(world, "tcp-domain");
     char address[64] = "";
     int failed = 0, port = -1, started = 0;
     support_rank *ranks;
@@ -417,13 +417,13 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.rank = i;
         ranks[i].config.size = size;
         ranks[i].config.address = address;
-        ranks[i].config.tcp.io = is_joined || is_hub ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
-        if (!is_joined && !is_hub) ranks[i].config.tcp.hub = COLL_OFF;
-        if (is_joined) ranks[i].config.transport = NULL;
+        ranks[i].config.tcp.io = is_hybrid || is_hub ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        if (!is_hybrid && !is_hub) ranks[i].config.tcp.shm_collectives = COLL_OFF;
+        if (is_hybrid) ranks[i].config.transport = NULL;
         /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
         if (!is_hub && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = COLL_OFF;
     }
-    if (is_joined && support_join_parts(size, ranks)) goto fail;
+    if (is_hybrid && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)
         if (pthread_create(&ranks[started].thread, NULL, support_rank_main, &ranks[started])) break;
     if (started < size) fprintf(stderr, "pthread_create failed for rank %d of %d\n", started, size);
@@ -453,11 +453,11 @@ enum { SUPPORT_IS_PORTABLE = 0 };
 /* A world that is left out returns an error that says so.  io_uring is not a transport, but a part of one (test_refused.c). */
 SUPPORT void support_check_refused(const char *name, const char *missing)
 {
-    const bool is_joined = !strcmp(name, "joined"), is_tcp = !strncmp(name, "tcp", 3);
-    const bool is_hub = !strcmp(name, "tcp-hub"), is_one = is_joined || is_hub;   /* of three                               */
-    const coll_config config = { .transport = is_joined ? NULL : is_tcp ? "tcp" : !strncmp(name, "sim", 3) ? "sim" : name,
+    const bool is_hybrid = !strcmp(name, "hybrid"), is_tcp = !strncmp(name, "tcp", 3);
+    const bool is_hub = !strcmp(name, "tcp-domain"), is_one = is_hybrid || is_hub; /* of three                               */
+    const coll_config config = { .transport = is_hybrid ? NULL : is_tcp ? "tcp" : !strncmp(name, "sim", 3) ? "sim" : name,
                                  .size = is_one ? 3 : 0, .address = is_one ? "127.0.0.1:1" : NULL,
-                                 .tcp = { .hub = is_hub }, .log_level = COLL_LOG_NONE };
+                                 .tcp = { .shm_collectives = is_hub }, .log_level = COLL_LOG_NONE };
     coll_comm *comms[2] = { NULL, NULL };
 
     if (!strcmp(missing, "COLL_NO_URING")) return;
@@ -500,7 +500,7 @@ SUPPORT bool support_has_world(const char *world)
  * are no more. */
 SUPPORT const char *support_world_next(const char *list, int *at)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-domain", "hybrid", "sim" };
 
     while (*at < (int)(sizeof worlds / sizeof *worlds)) {
         const char *world = worlds[(*at)++];

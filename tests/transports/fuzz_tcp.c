@@ -80,11 +80,11 @@ static bool is_text(const char *text, size_t room)
 }
 
 /* The messages of a right peer, except the bits of the hello that the input changes. */
-static void help(coll__greet *g, const coll__identity *us, input *in, int fd, bool has_proof)
+static void help(coll__handshake *g, const coll__identity *us, input *in, int fd, bool has_proof)
 {
     unsigned char bytes[COLL__HELLO_LENGTH + COLL__SHA_LENGTH];
     coll__identity them;
-    coll__greet other;
+    coll__handshake other;
     size_t length = COLL__HELLO_LENGTH;
 
     identify(&them, g->is_caller ? 2 : 1, us->auth);
@@ -95,12 +95,12 @@ static void help(coll__greet *g, const coll__identity *us, input *in, int fd, bo
     other = *g;
     if (g->is_caller) {
         memcpy(other.answer, bytes, COLL__HELLO_LENGTH);
-        if (has_proof) coll__greet_sum(&other, us, 'S', bytes + COLL__HELLO_PROOF);
+        if (has_proof) coll__handshake_sum(&other, us, 'S', bytes + COLL__HELLO_PROOF);
     }
     (void)!send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (g->is_caller || !has_proof || !(us->auth & COLL__AUTH_KIND)) return;
-    expect(coll__greet_advance(g, us) == COLL_PENDING, "a right hello is not answered");
-    coll__greet_sum(g, us, 'C', bytes);
+    expect(coll__handshake_advance(g, us) == COLL_PENDING, "a right hello is not answered");
+    coll__handshake_sum(g, us, 'C', bytes);
     (void)!send(fd, bytes, COLL__SHA_LENGTH, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -128,18 +128,18 @@ static void any_greeting(input *in, bool is_caller)
     const int auth = auths[how & 3];
     const bool is_helped = how & 4, has_proof = is_helped && (how & 8);
     coll__identity us;
-    coll__greet g;
+    coll__handshake g;
     coll_status status;
     int fds[2];
 
     identify(&us, is_caller ? 1 : 2, auth);
     expect(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), "no sockets");
-    if (is_caller) coll__greet_call(&g, &us, fds[0], (coll__hello){ .purpose = COLL__PURPOSE_DATA, .channel = 1, .to = 2 },
-                                    coll__never);
-    else coll__greet_answer(&g, fds[0], coll__never);
-    if (is_caller) (void)coll__greet_advance(&g, &us);
-    if (is_helped && g.step != COLL__GREET_OVER) help(&g, &us, in, fds[1], has_proof);
-    while ((status = coll__greet_advance(&g, &us)) == COLL_PENDING && feed(in, fds[1])) drain(fds[1]);
+    if (is_caller) coll__handshake_call(&g, &us, fds[0], (coll__hello){ .purpose = COLL__PURPOSE_DATA, .channel = 1, .to = 2 },
+                                        coll__never);
+    else coll__handshake_answer(&g, fds[0], coll__never);
+    if (is_caller) (void)coll__handshake_advance(&g, &us);
+    if (is_helped && g.step != COLL__HANDSHAKE_OVER) help(&g, &us, in, fds[1], has_proof);
+    while ((status = coll__handshake_advance(&g, &us)) == COLL_PENDING && feed(in, fds[1])) drain(fds[1]);
     expect(g.length <= sizeof g.bytes, "a greeting has read more than it may");
     expect(status >= 0 || (is_text(g.why, sizeof g.why) && *g.why), "a greeting fails without a reason");
     if (status == COLL_OK) {

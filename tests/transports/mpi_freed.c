@@ -1,6 +1,6 @@
 /* mpi_freed.c - one rank frees a communicator that others still use, over MPI: the cases of test_freed.c.
  *
- *     mpiexec -n 4 mpi_freed CASE KIND              what freed.h calls them
+ *     mpiexec -n 4 mpi_freed CASE KIND              what freed_comm.h calls them
  *
  * After such an error the library does not free MPI's communicators: so each case is a job of its own. */
 #define _DEFAULT_SOURCE 1
@@ -9,7 +9,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/freed.h"
+#include "../support/freed_comm.h"
 #include "mpi_main.h"
 
 static void one_frees(coll_comm *comm, const play *p)

@@ -32,7 +32,7 @@ static coll__thread *side_of(const coll_comm *comm)
     coll__session *const session = comm->session;
 
     if (!strcmp(session->transport->name, "threads")) return (coll__thread *)session->context;
-    return coll__joined_of(session->context)->hubs[COLL__HUB_OF_HOST];
+    return coll__hybrid_of(session->context)->domains[COLL__DOMAIN_OF_HOST];
 }
 
 /* The input and the result of a rank in such a call: elements of f32, the root is rank 0. */

@@ -9,8 +9,8 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
-#include "man.h"
+#include "../support/joining_ranks.h"
+#include "man_in_the_middle.h"
 
 #define KEY "a key of all ranks, 0123456789"
 
@@ -77,7 +77,7 @@ static int pests_end(pest *pests)
 static void budget_case(const void *arg)
 {
     const bool is_right = *(const bool *)arg;
-    const int room = coll__greeting_room(RANKS, 1);
+    const int room = coll__handshake_room(RANKS, 1);
     pest pests[PESTS];
     joiner joiners[RANKS];
     journal said = JOURNAL;

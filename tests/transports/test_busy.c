@@ -223,7 +223,7 @@ int main(int argc, char **argv)
     cases_begin();
     world = "none";
     run_case_within(60, decide_case, NULL, "what is decided");
-    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-poll,tcp-uring,tcp-hub", &at)) != NULL;)
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-poll,tcp-uring,tcp-domain", &at)) != NULL;)
         run_case_within(120, obey_case, NULL, "waits obey");
     return CHECK_DONE();
 }

@@ -11,7 +11,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 #define KEY "a key of all ranks, 0123456789"
 
@@ -65,7 +65,7 @@ static void crowd_comes(street *s)
         connected = 0;
         for (int i = 0; i < 8; i++) connected += (p[i].revents & POLLOUT) != 0;
     }
-    coll__seal_free(us.seal);
+    coll__tls_free(us.tls);
 }
 
 static coll_status send_and_leave(joiner *g, street *s)

@@ -38,7 +38,7 @@ static int classes_changed(const coll_comm *comm, coll_kind kind)
     int changed = 0;
 
     for (int i = 0; i < COLL__EAGERNESS_CLASSES; i++)
-        changed += __atomic_load_n(&m->group->eagerness[kind][i].word, __ATOMIC_RELAXED) >> 2 > CHANGES * m->abreast;
+        changed += __atomic_load_n(&m->group->eagerness[kind][i].word, __ATOMIC_RELAXED) >> 2 > CHANGES * m->overlap;
     return changed;
 }
 
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     static const int sizes[] = { 2, 3, 5 };
 
     cases_begin();
-    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-hub", &at)) != NULL;) {
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-domain", &at)) != NULL;) {
         for (int s = 0; s < 3; s++) {
             for (size_t k = 0; k < sizeof round_kinds / sizeof *round_kinds; k++)
                 start(kinds_worker, (eager_case){ sizes[s], round_kinds[k], COLL_F32, COLL_SUM, 0 }, "one by one");

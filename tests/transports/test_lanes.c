@@ -12,7 +12,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 #include "../support/net.h"
 
 enum { CASE_SECONDS = 60, RANKS_MOST = 4, WORDS_MOST = 300000, SLOW_WORDS = 2000000 };
@@ -153,8 +153,8 @@ static coll_status talk(joiner *g)
     free(in);
     free(out);
     const coll__stream *s = stream_of(g, (coll_rank(g->comm) + 1) % coll_size(g->comm), COLL_CHANNEL_CALLS);
-    for (int k = 0; s->bundle && k < s->bundle->count; k++) heard += s->bundle->strands[k].has_heard;
-    return status ? status : heard == (s->bundle ? g->config.tcp.lanes : 0) ? COLL_OK : COLL_ERR_UNSUPPORTED;
+    for (int k = 0; s->stripe_set && k < s->stripe_set->count; k++) heard += s->stripe_set->stripes[k].has_heard;
+    return status ? status : heard == (s->stripe_set ? g->config.tcp.lanes : 0) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
 typedef struct plan { const char *io; int size, lanes; const char *key, *security; } plan;
@@ -367,7 +367,7 @@ static void lies_case(const void *arg)
         int fds[2][2], error = -1;
         s.in.end = &s.in.first;
         s.out.end = &s.out.first;
-        s.bundle = support_need(coll__bundle_new(NULL, &s, 2));
+        s.stripe_set = support_need(coll__stripe_set_new(NULL, &s, 2));
         for (int k = 0; k < 2; k++) {
             CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[k]), "no sockets");
             (void)coll__stream_joined(&s, k, &(coll__pipe){ .fd = fds[k][0] });
@@ -379,12 +379,12 @@ static void lies_case(const void *arg)
         coll__put32(bytes + 8, (uint32_t)l->offset);
         coll__put32(bytes + 12, (uint32_t)(l->offset >> 32));
         CHECK(send(fds[l->lane][1], bytes, sizeof bytes, 0) == sizeof bytes, "no chunk");
-        (void)coll__bundle_pull(&s, &error);
+        (void)coll__stripe_set_pull(&s, &error);
         CHECK(error == (l->is_true ? -1 : EBADMSG) && x.status == COLL_PENDING, "lie %zu: error %d", i, error);
-        CHECK(!l->is_true || s.bundle->strands[l->lane].left == l->length, "valid chunk %zu is refused", i);
+        CHECK(!l->is_true || s.stripe_set->stripes[l->lane].left == l->length, "valid chunk %zu is refused", i);
         for (int k = 0; k < 2; k++) close(fds[k][1]);
         coll__stream_close(&s);
-        coll__bundle_free(s.bundle);
+        coll__stripe_set_free(s.stripe_set);
         free(body);
     }
 }

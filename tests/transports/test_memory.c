@@ -1,4 +1,4 @@
-/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_memory.h), end to end over a pair of real sockets: both use
+/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_shm_pipe.h), end to end over a pair of real sockets: both use
  * it, one has it disabled, the dialling end leaves before the answer, the other side writes invalid data into it.
  *
  *     test_memory                     COLL_TEST_SEED=...: other pieces, other pauses */

@@ -13,8 +13,8 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
-#include "man.h"
+#include "../support/joining_ranks.h"
+#include "man_in_the_middle.h"
 
 #define KEY "a key of all ranks, 0123456789"
 

@@ -22,7 +22,8 @@ static const shape shapes[] = { { { 2, 2 }, { NULL } }, { { 3, 1 }, { NULL } }, 
                                 { { 2, 1, 3 }, { NULL } } };
 
 /* The settings of all hosts of a world. */
-typedef struct voyage { const net *net; const shape *shape; const char *io; int size; uint64_t seed; meeting *meetings; } voyage;
+typedef struct voyage { const net *net; const shape *shape; const char *io; int size; uint64_t seed; handshake *meetings;
+                        } voyage;
 
 typedef struct sailor { pthread_t thread; coll_comm *comm; program *program; const char *way; } sailor;
 

@@ -13,7 +13,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 enum { CASE_SECONDS = 20, URING_SETUP = 425, NOBODY = 65534 };
 
@@ -96,11 +96,11 @@ static void check_refusal(const trial *t, const joiner *r, bool may_work)
     const char *const reason = is_memory ? "ulimit" : t->restriction == NOT_PERMITTED ? "not permitted" : "does not have";
 #endif
 
-    if (may_work && r->joined == COLL_OK) {
+    if (may_work && r->hybrid == COLL_OK) {
         CHECK(r->status == COLL_OK, "%s: rank %d: %d: %s", case_name, r->config.rank, (int)r->status, r->sentence);
         return;
     }
-    CHECK(r->joined == COLL_ERR_UNSUPPORTED, "%s: rank %d has %d: %s", case_name, r->config.rank, (int)r->joined, r->sentence);
+    CHECK(r->hybrid == COLL_ERR_UNSUPPORTED, "%s: rank %d has %d: %s", case_name, r->config.rank, (int)r->hybrid, r->sentence);
     CHECK(strstr(r->sentence, "io_uring") && strstr(r->sentence, reason), "%s: no reason in \"%s\"", case_name, r->sentence);
 }
 
@@ -120,7 +120,7 @@ static void trial_case(const void *arg)
     for (int i = 0; i < 2; i++) {
         const joiner *r = &ranks[i];
         if (!strcmp(t->io, "uring") && is_refused) check_refusal(t, r, is_memory);
-        else CHECK(r->status == COLL_OK, "%s: rank %d: %d, %d: %s", case_name, i, (int)r->joined, (int)r->status,
+        else CHECK(r->status == COLL_OK, "%s: rank %d: %d, %d: %s", case_name, i, (int)r->hybrid, (int)r->status,
                    r->sentence);
     }
     const int lines = lines_with(&said, "no io_uring", "poll");
@@ -153,7 +153,7 @@ static void mixed_case(const void *arg)
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: rank 1 ends with %#x", case_name,
           (unsigned)status);
     CHECK(zero.status == COLL_OK && lines_with(&said, "no io_uring", "poll") == 0, "%s: rank 0: %d, %d: %s", case_name,
-          (int)zero.joined, (int)zero.status, zero.sentence);
+          (int)zero.hybrid, (int)zero.status, zero.sentence);
     close(port);
 }
 

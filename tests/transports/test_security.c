@@ -1,5 +1,5 @@
 /* test_security.c - which connections are accepted, which are refused and with which error; and bytes that are changed between
- * ranks.  The handshake itself is in test_greetings.c.
+ * ranks.  The handshake itself is in test_handshakes.c.
  *
  *     test_security [PART,...]          PART: settings, meetings, crowds, places, calls, changes
  *
@@ -13,7 +13,7 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 #define KEY "a key of all ranks, 0123456789"
 #define OTHER_KEY "another key, 0123456789abcdef"
@@ -134,18 +134,18 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, jou
 
 /* ---- >>meetings: one connection is refused; the others wait, and the world forms ---- */
 
-typedef struct meeting {
+typedef struct handshake {
     const char *name;
     coll_config ours, wrong;
     int         size;                             /* of the wrong one                                         */
     coll_status status;
     const char *words, *line;                     /* in its sentence, and on rank 0's log                     */
-} meeting;
+} handshake;
 
 #define OPEN { 0 }
 #define WITH(k, s) { .tcp = { .key = k, .security = s } }
 
-static const meeting meetings[] = {
+static const handshake meetings[] = {
     { "another key", WITH(KEY, "key"), WITH(OTHER_KEY, "key"), 2, COLL_ERR_DENIED, "another one", "another one" },
     { "no key", WITH(KEY, "key"), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
     { "a key where there is none", OPEN, { .tcp = { .key = KEY, .security = "key" }, .start_timeout_ms = 1500 }, 2,
@@ -173,7 +173,7 @@ static const meeting meetings[] = {
 
 static void meeting_case(const void *arg)
 {
-    const meeting *m = arg;
+    const handshake *m = arg;
     journal ours = JOURNAL, theirs = JOURNAL;
     joiner zero = { .config = m->ours }, one = { .config = m->ours }, wrong = { .config = m->wrong };
     char address[64];
@@ -352,7 +352,7 @@ static void square_case(const void *arg)
 static bool is_door_untouched(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
-    const bool is_untouched = tcp->greeting_count == 0
+    const bool is_untouched = tcp->handshake_count == 0
                               && coll__stream_to(tcp, 0, COLL_CHANNEL_CALLS)->state == COLL__STREAM_NONE;
     pthread_mutex_unlock(&tcp->accept_lock);
     return is_untouched;
@@ -362,7 +362,7 @@ static bool is_door_untouched(coll__tcp *tcp)
 static void let_time_run_out(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
-    for (int i = 0; i < tcp->greeting_count; i++) tcp->greetings[i].deadline = coll__now();
+    for (int i = 0; i < tcp->handshake_count; i++) tcp->handshakes[i].deadline = coll__now();
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
@@ -434,15 +434,15 @@ static coll_status hear_at_the_last_moment(joiner *g)
     struct pollfd listener = { .fd = tcp->listener, .events = POLLIN }, hello = { .events = POLLIN };
     pthread_mutex_lock(&tcp->accept_lock);
     event_raise(&s->go);
-    while (tcp->greeting_count == 0) {
+    while (tcp->handshake_count == 0) {
         (void)poll(&listener, 1, -1);
         (void)coll__accept_all(tcp);
     }
     event_raise(&s->met);
-    hello.fd = tcp->greetings[0].pipe.fd;
+    hello.fd = tcp->handshakes[0].pipe.fd;
     (void)poll(&hello, 1, -1);
-    tcp->greetings[0].deadline = coll__now();
-    coll__greetings_expire(tcp);
+    tcp->handshakes[0].deadline = coll__now();
+    coll__handshakes_expire(tcp);
     pthread_mutex_unlock(&tcp->accept_lock);
     return joiner_adds_up(g);
 }
@@ -464,10 +464,10 @@ static coll_status say_too_late(joiner *g)
     coll__stream *calls = coll__stream_to(tcp, 1, COLL_CHANNEL_CALLS);
     tcp->looks = 1;                               /* no events at the first look: the hello waits             */
     coll_status status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
-    const bool is_silent = calls->state == COLL__STREAM_DIALLING && calls->greet->step == COLL__GREET_SAY;
+    const bool is_silent = calls->state == COLL__STREAM_DIALLING && calls->handshake->step == COLL__HANDSHAKE_SAY;
     CHECK(is_silent, "%s: the hello is out already", case_name);
     if (is_silent) {
-        calls->greet->deadline -= (COLL__GREETING_MS / 2 + 1) * (int64_t)COLL__MS;
+        calls->handshake->deadline -= (COLL__HANDSHAKE_MS / 2 + 1) * (int64_t)COLL__MS;
         coll__stream_dialled(tcp, calls);
         CHECK(calls->state == COLL__STREAM_NONE && calls->dial_pause_ms > 0, "%s: a late hello was sent", case_name);
     }
@@ -576,7 +576,7 @@ static void warning_case(const void *arg)
     journal said = JOURNAL;
     joiner zero = { .config = *c, .body = do_nothing };
     coll__tcp_settings s = { .config = *c };
-    coll__greet greets[3];
+    coll__handshake greets[3];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
@@ -589,10 +589,10 @@ static void warning_case(const void *arg)
         s.config.world = "";
         CHECK(coll__identify(&us, &s), "no identity");
         memset(us.host, rank, sizeof us.host);
-        coll__greet_call(&greets[rank - 1], &us, knock(atoi(strchr(address, ':') + 1)),
-                         (coll__hello){ .purpose = COLL__PURPOSE_JOIN, .port = 9 },
-                         coll__deadline(5000));
-        CHECK(coll__greet_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
+        coll__handshake_call(&greets[rank - 1], &us, knock(atoi(strchr(address, ':') + 1)),
+                             (coll__hello){ .purpose = COLL__PURPOSE_JOIN, .port = 9 },
+                             coll__deadline(5000));
+        CHECK(coll__handshake_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
         CHECK(!coll__pipe_transfer(&greets[rank - 1].pipe, note, sizeof note, false, coll__deadline(5000))
               && coll__get16(note + 2) == COLL__CONTROL_WELCOME, "rank %d is not welcome", rank);
         coll__endpoint place = { .count = 1, .port = 9 };

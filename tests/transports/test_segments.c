@@ -5,9 +5,9 @@
  *     test_segments [PART,...]                          PART: lent, late, lock, limits
  */
 #define _GNU_SOURCE 1
-#include "../../core/base/coll_parts.h"
+#include "../../core/base/coll_features.h"
 
-#if COLL__HAS_HUB
+#if COLL__HAS_DOMAIN
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ static void hook_open(const char *text);
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/there.h"
+#include "../support/available.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -68,10 +68,10 @@ static void stop_once(int *what)
 static int hook_unlock(pthread_mutex_t *lock, const char *text)
 {
     if (stops_at_unlock && me == victim && me >= 0 && is_of_hub(text)) {      /* a few instructions earlier       */
-        coll__hub *const hub = (coll__hub *)(void *)((char *)lock - offsetof(coll__hub, lock));
-        hub->locked_by = victim + 1;
+        coll__domain *const domain = (coll__domain *)(void *)((char *)lock - offsetof(coll__domain, lock));
+        domain->locked_by = victim + 1;
         stop_once(&board->is_held);
-        hub->locked_by = 0;
+        domain->locked_by = 0;
     }
     return pthread_mutex_unlock(lock);
 }
@@ -312,9 +312,9 @@ static int late_rank(coll_comm *comm, const void *arg)
     (void)arg;
     MUST(in && out && is_in_hub(comm, COUNT));
     for (size_t i = 0; i < COUNT; i++) in[i] = 1;
-    const coll__joined *const joined = coll__joined_of(comm->session->context);
-    board->ids[2 * was] = joined->tcp->room.id;
-    board->ids[2 * was + 1] = joined->lent->id;
+    const coll__hybrid *const hybrid = coll__hybrid_of(comm->session->context);
+    board->ids[2 * was] = hybrid->tcp->segment.id;
+    board->ids[2 * was + 1] = hybrid->exported->id;
     MUST(coll_barrier(comm) == COLL_OK && strange() == 0);
     me = was;
     status = coll_allreduce(comm, in, out, COUNT, COLL_F32, COLL_SUM);
@@ -531,7 +531,7 @@ static int short_rank(coll_comm *comm, const void *arg)
 static void short_case(const void *arg)
 {
     const rlim_t most = *(const rlim_t *)arg;
-    const bool has_hub = most >= COLL__ROOM_LENGTH;
+    const bool has_hub = most >= COLL__SEGMENT_LENGTH;
     pid_t pids[3];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);

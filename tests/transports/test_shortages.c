@@ -12,8 +12,8 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
-#include "comers.h"
+#include "../support/joining_ranks.h"
+#include "starting_ranks.h"
 
 #include <sys/resource.h>
 
@@ -50,47 +50,49 @@ static void files_restore(rlim_t before)
  * it can send the error. */
 static void short_start_case(const void *arg)
 {
-    comer comers[6];
+    joining joining_ranks[6];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
     int told = 0, status = -1;
 
     (void)arg;
-    comers_make(comers, 6, where);
+    comers_make(joining_ranks, 6, where);
     const pid_t root = fork();
     if (root == 0) {
         coll_comm *comm = NULL;
         files_allow(6);
-        const coll_status s = coll_init(&comm, &comers[0].config);
+        const coll_status s = coll_init(&comm, &joining_ranks[0].config);
         const char *const sentence = coll_error(NULL);
         const bool is_right = s == COLL_ERR_SYSTEM && strstr(sentence, "have not come: ") && strstr(sentence, "ulimit -n is ");
         if (!is_right) fprintf(stderr, "%s: rank 0: status %d, %s\n", case_name, (int)s, sentence);
         _exit(!is_right);
     }
     for (int i = 1; i < 6; i++) {
-        comers[i].config.start_timeout_ms = 4500;
-        comer_start(&comers[i]);
+        joining_ranks[i].config.start_timeout_ms = 4500;
+        comer_start(&joining_ranks[i]);
     }
     for (int i = 1; i < 6; i++) {
-        pthread_join(comers[i].thread, NULL);
-        const bool is_told = strstr(comers[i].sentence, "nothing left for another connection: Too many open files") != NULL;
+        pthread_join(joining_ranks[i].thread, NULL);
+        const bool is_told = strstr(joining_ranks[i].sentence,
+                                    "nothing left for another connection: Too many open files") != NULL;
         told += is_told;
-        CHECK(comers[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name, i,
-              (int)comers[i].status, comers[i].sentence);
-        CHECK(!is_told || comers[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
-              (int)comers[i].took_ms);
+        CHECK(joining_ranks[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name,
+              i,
+              (int)joining_ranks[i].status, joining_ranks[i].sentence);
+        CHECK(!is_told || joining_ranks[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+              (int)joining_ranks[i].took_ms);
     }
     CHECK(told > 0 && told < 5, "%s: %d ranks got the error: rank 0 had room for none, or for all", case_name, told);
     CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
     close(held);
 }
 
-typedef struct short_rank { comer *comer; pthread_barrier_t *barrier; } short_rank;
+typedef struct short_rank { joining *joining; pthread_barrier_t *barrier; } short_rank;
 
 static void *short_main(void *at)
 {
     const short_rank *r = at;
-    comer *g = r->comer;
+    joining *g = r->joining;
     int32_t one = 1, sum = 0;
 
     g->status = coll_init(&g->comm, &g->config);
@@ -106,19 +108,20 @@ static void *short_main(void *at)
 /* If a rank has no descriptor to connect to another, the error names that rank, not the other. */
 static void short_call_case(const void *arg)
 {
-    comer comers[3];
+    joining joining_ranks[3];
     short_rank ranks[3];
     pthread_barrier_t barrier;
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(comers, 3, where);
-    for (int i = 0; i < 3; i++) comers[i].config.tcp.hub = COLL_OFF;  /* shared memory needs no connections                       */
+    comers_make(joining_ranks, 3, where);
+    for (int i = 0; i < 3; i++) joining_ranks[i].config.tcp.shm_collectives = COLL_OFF;  /* shared memory needs no connections    
+                                                                                                              */
     pthread_barrier_init(&barrier, NULL, 4);
     for (int i = 0; i < 3; i++) {
-        ranks[i] = (short_rank){ &comers[i], &barrier };
-        CHECK(pthread_create(&comers[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
+        ranks[i] = (short_rank){ &joining_ranks[i], &barrier };
+        CHECK(pthread_create(&joining_ranks[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
     }
     pthread_barrier_wait(&barrier);
     const rlim_t before = files_allow(0);
@@ -126,13 +129,15 @@ static void short_call_case(const void *arg)
     pthread_barrier_wait(&barrier);
     files_restore(before);
     for (int i = 0; i < 3; i++) {
-        pthread_join(comers[i].thread, NULL);
-        const char *const cause = strstr(comers[i].sentence, "): ");
-        CHECK(comers[i].status == COLL_ERR_SYSTEM && strstr(comers[i].sentence, "has nothing left for a connection to rank ")
-              && strstr(comers[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s", case_name, i,
-              (int)comers[i].status, comers[i].sentence);
-        CHECK(cause && strstr(comers[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i,
-              comers[i].sentence, comers[0].sentence);
+        pthread_join(joining_ranks[i].thread, NULL);
+        const char *const cause = strstr(joining_ranks[i].sentence, "): ");
+        CHECK(joining_ranks[i].status == COLL_ERR_SYSTEM
+              && strstr(joining_ranks[i].sentence, "has nothing left for a connection to rank ")
+              && strstr(joining_ranks[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s",
+                  case_name, i,
+              (int)joining_ranks[i].status, joining_ranks[i].sentence);
+        CHECK(cause && strstr(joining_ranks[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i,
+              joining_ranks[i].sentence, joining_ranks[0].sentence);
     }
     close(held);
 }
@@ -148,28 +153,28 @@ static void more_files(void *context, coll_log_level level, const char *line)
 /* If a rank has no descriptors left to accept others in a call, it logs that, and goes on as soon as it has some. */
 static void short_door_case(const void *arg)
 {
-    comer comers[2];
+    joining joining_ranks[2];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
     int status = -1;
 
     (void)arg;
-    comers_make(comers, 2, where);
-    comers[0].config.tcp.hub = comers[1].config.tcp.hub = COLL_OFF;
-    comers[1].config.log = more_files, comers[1].config.liveness_timeout_ms = -1;       /* connected to in calls only */
+    comers_make(joining_ranks, 2, where);
+    joining_ranks[0].config.tcp.shm_collectives = joining_ranks[1].config.tcp.shm_collectives = COLL_OFF;
+    joining_ranks[1].config.log = more_files, joining_ranks[1].config.liveness_timeout_ms = -1; /* connected to in calls only */
     const pid_t other = fork();
     if (other == 0) {
         coll_comm *comm = NULL;
         int32_t from[2] = { 100, 101 }, to[2], sum = 1;
-        bool is_good = coll_init(&comm, &comers[1].config) == COLL_OK;
+        bool is_good = coll_init(&comm, &joining_ranks[1].config) == COLL_OK;
         files_before = files_allow(0);
         is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK && to[0] == 1 && to[1] == 101;
         is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK;
         is_good = is_good && coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK && sum == 2;
         _exit(!is_good || files_allow(0) != files_before || coll_free(comm) != COLL_OK);
     }
-    comer_start(&comers[0]);
-    expect_world(comers, 1);
+    comer_start(&joining_ranks[0]);
+    expect_world(joining_ranks, 1);
     CHECK(waitpid(other, &status, 0) == other && status == 0, "%s: rank 1: exit status %d", case_name, status);
     close(held);
 }

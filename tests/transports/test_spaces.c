@@ -12,8 +12,8 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
-#include "comers.h"
+#include "../support/joining_ranks.h"
+#include "starting_ranks.h"
 
 #include <sys/mount.h>
 
@@ -91,13 +91,13 @@ static bool see_names(const char *text)
 }
 
 /* Move this thread to its host, where /etc/hosts is the text of its place; without a text it is the system's. */
-static void settle_there(const comer *g)
+static void settle_there(const joining *g)
 {
     CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
     if (g->place) CHECK(see_names(g->place), "%s: /etc/hosts: %s", case_name, strerror(errno));
 }
 
-static void comer_lives(comer *g, int host, const char *address)
+static void comer_lives(joining *g, int host, const char *address)
 {
     g->network = host_spaces[host];
     g->settle = settle_there;
@@ -109,18 +109,19 @@ static void comer_lives(comer *g, int host, const char *address)
 /* Ranks 0, 2 on one host, which reach rank 0 by loopback; 1, 3 on the other: 1 dials 2, and 2 dials 3. */
 static void loopback_case(const void *arg)
 {
-    comer comers[4];
+    joining joining_ranks[4];
 
     (void)arg;
     hosts_make(1, true);
-    comers_make(comers, 4, "127.0.0.1:7000");
-    comer_lives(&comers[0], 0, ":7000");
-    comer_lives(&comers[2], 0, NULL);
-    comer_lives(&comers[1], 1, "10.7.0.1:7000");
-    comer_lives(&comers[3], 1, "10.7.0.1:7000");
-    for (int i = 0; i < 4; i++) comer_start(&comers[i]);
-    expect_world(comers, 4);
-    CHECK(!strncmp(comers[2].address, "10.7.0.1:", 9), "%s: rank 2 has the address %s", case_name, comers[2].address);
+    comers_make(joining_ranks, 4, "127.0.0.1:7000");
+    comer_lives(&joining_ranks[0], 0, ":7000");
+    comer_lives(&joining_ranks[2], 0, NULL);
+    comer_lives(&joining_ranks[1], 1, "10.7.0.1:7000");
+    comer_lives(&joining_ranks[3], 1, "10.7.0.1:7000");
+    for (int i = 0; i < 4; i++) comer_start(&joining_ranks[i]);
+    expect_world(joining_ranks, 4);
+    CHECK(!strncmp(joining_ranks[2].address, "10.7.0.1:", 9), "%s: rank 2 has the address %s", case_name,
+          joining_ranks[2].address);
 }
 
 /* A file in a directory of its own, as rendezvous file. */
@@ -131,33 +132,33 @@ static void rendezvous_in(char *directory, char *address, size_t room)
 }
 
 /* All ranks start, alternating between the two hosts, and the world forms. */
-static void expect_world_of_two(comer *comers, int size)
+static void expect_world_of_two(joining *joining_ranks, int size)
 {
     for (int i = 0; i < size; i++) {
-        comer_lives(&comers[i], i % 2, NULL);
-        comer_start(&comers[i]);
+        comer_lives(&joining_ranks[i], i % 2, NULL);
+        comer_start(&joining_ranks[i]);
     }
-    expect_world(comers, size);
+    expect_world(joining_ranks, size);
 }
 
 /* Both hosts have the same address on a wire of their own.  They use a rendezvous file, in which it may stand first. */
 static void docker_case(const void *arg)
 {
     char directory[] = "/tmp/test_spaces.XXXXXX", address[80];
-    comer comers[4];
+    joining joining_ranks[4];
 
     (void)arg;
     hosts_make(1, true);
     rendezvous_in(directory, address, sizeof address);
-    comers_make(comers, 4, address);
+    comers_make(joining_ranks, 4, address);
     for (int i = 0; i < 2; i++) {
         on_host(i,
                 "ip link add docker0 type veth peer name none0 && ip link set none0 up && ip link set docker0 up");
         on_host(i, "ip addr add 172.17.0.1/16 dev docker0");
         on_host(i, "ip route add default dev docker0");
     }
-    expect_world_of_two(comers, 4);
-    CHECK(!strncmp(comers[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
+    expect_world_of_two(joining_ranks, 4);
+    CHECK(!strncmp(joining_ranks[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, joining_ranks[1].address);
     rmdir(directory);
 }
 
@@ -165,7 +166,7 @@ static void docker_case(const void *arg)
 static void dead_wire_case(const void *arg)
 {
     static const char names[] = "127.0.0.1 localhost\nfd07:9::1 server\n10.7.1.1 server\n";
-    comer comers[4];
+    joining joining_ranks[4];
 
     (void)arg;
     hosts_make(2, true);
@@ -173,52 +174,53 @@ static void dead_wire_case(const void *arg)
         on_host(i, "ip link add lost type veth peer name none0 && ip link set none0 up && ip link set lost up");
         on_host(i, "ip -6 route add fd07:9::/64 dev lost");
     }
-    comers_make(comers, 4, "server:7000");
+    comers_make(joining_ranks, 4, "server:7000");
     for (int i = 0; i < 4; i++) {
-        comer_lives(&comers[i], i % 2, NULL);
-        comers[i].place = names;
-        comer_start(&comers[i]);
+        comer_lives(&joining_ranks[i], i % 2, NULL);
+        joining_ranks[i].place = names;
+        comer_start(&joining_ranks[i]);
     }
-    expect_world(comers, 4);
-    CHECK(comers[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)comers[1].took_ms);
-    CHECK(!strncmp(comers[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, comers[1].address);
-    comers_make(comers, 2, "server:7000");        /* no listener: both addresses are in the sentence           */
-    comer_lives(&comers[1], 1, NULL);
-    comers[1].place = names;
-    comers[1].config.start_timeout_ms = 800;
-    comer_start(&comers[1]);
-    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
+    expect_world(joining_ranks, 4);
+    CHECK(joining_ranks[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)joining_ranks[1].took_ms);
+    CHECK(!strncmp(joining_ranks[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, joining_ranks[1].address);
+    comers_make(joining_ranks, 2, "server:7000"); /* no listener: both addresses are in the sentence           */
+    comer_lives(&joining_ranks[1], 1, NULL);
+    joining_ranks[1].place = names;
+    joining_ranks[1].config.start_timeout_ms = 800;
+    comer_start(&joining_ranks[1]);
+    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
 }
 
 /* A host whose name resolves to 127.0.1.1 on itself, as on Debian. */
 static void debian_case(const void *arg)
 {
-    comer comers[3];
+    joining joining_ranks[3];
 
     (void)arg;
     hosts_make(1, true);
-    comers_make(comers, 3, "server:7000");
+    comers_make(joining_ranks, 3, "server:7000");
     for (int i = 0; i < 3; i++) {
-        comer_lives(&comers[i], i % 2, NULL);
-        comers[i].place = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
-        comer_start(&comers[i]);
+        comer_lives(&joining_ranks[i], i % 2, NULL);
+        joining_ranks[i].place = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
+        comer_start(&joining_ranks[i]);
     }
-    expect_world(comers, 3);
+    expect_world(joining_ranks, 3);
 }
 
 /* No IPv4 anywhere. */
 static void v6_case(const void *arg)
 {
     char directory[] = "/tmp/test_spaces.XXXXXX", address[80];
-    comer comers[3];
+    joining joining_ranks[3];
 
     (void)arg;
     hosts_make(1, false);
     rendezvous_in(directory, address, sizeof address);
     for (int way = 0; way < 2; way++) {
-        comers_make(comers, 3, way ? "[fd07:0::1]:7000" : address);
-        expect_world_of_two(comers, 3);
-        CHECK(!strncmp(comers[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, comers[1].address);
+        comers_make(joining_ranks, 3, way ? "[fd07:0::1]:7000" : address);
+        expect_world_of_two(joining_ranks, 3);
+        CHECK(!strncmp(joining_ranks[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name,
+              joining_ranks[1].address);
     }
     rmdir(directory);
 }
@@ -226,63 +228,63 @@ static void v6_case(const void *arg)
 /* A link-local address, with its interface, works for ranks on one wire. */
 static void link_case(const void *arg)
 {
-    comer comers[3];
+    joining joining_ranks[3];
 
     (void)arg;
     hosts_make(1, false);
     on_host(0, "ip addr add fe80::77/64 dev v0 nodad");
     on_host(1, "ip addr add fe80::78/64 dev v0 nodad");
-    comers_make(comers, 3, "[fe80::77%v0]:7000");
+    comers_make(joining_ranks, 3, "[fe80::77%v0]:7000");
     for (int i = 0; i < 3; i++) {
-        comer_lives(&comers[i], i ? 1 : 0, NULL);
-        comer_start(&comers[i]);
+        comer_lives(&joining_ranks[i], i ? 1 : 0, NULL);
+        comer_start(&joining_ranks[i]);
     }
-    expect_world(comers, 3);
-    comers_make(comers, 2, "[fe80::77]:7000");
-    comer_lives(&comers[1], 1, NULL);
-    comers[1].config.start_timeout_ms = 300;
-    comer_start(&comers[1]);
-    expect_failure(&comers[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
+    expect_world(joining_ranks, 3);
+    comers_make(joining_ranks, 2, "[fe80::77]:7000");
+    comer_lives(&joining_ranks[1], 1, NULL);
+    joining_ranks[1].config.start_timeout_ms = 300;
+    comer_start(&joining_ranks[1]);
+    expect_failure(&joining_ranks[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
 }
 
 /* Two wires: the network setting selects the one that is used, also for ranks that would not need to. */
 static void choice_case(const void *arg)
 {
     static const char *const words[] = { "v1", "10.7.1.0/24", "^v0,fd07::/16", "fd07:1::/64" };
-    comer comers[3];
+    joining joining_ranks[3];
 
     (void)arg;
     hosts_make(2, true);
     for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
         const bool is_v6 = w == 3;
-        comers_make(comers, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
+        comers_make(joining_ranks, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
         for (int i = 0; i < 3; i++) {
-            comer_lives(&comers[i], i % 2, i == 0 ? ":7000" : NULL);
-            comers[i].config.tcp.network = words[w];
-            comer_start(&comers[i]);
+            comer_lives(&joining_ranks[i], i % 2, i == 0 ? ":7000" : NULL);
+            joining_ranks[i].config.tcp.network = words[w];
+            comer_start(&joining_ranks[i]);
         }
-        expect_world(comers, 3);
+        expect_world(joining_ranks, 3);
         const char *const want = is_v6 ? "[fd07:1::2]:" : "10.7.1.2:";
-        CHECK(!strncmp(comers[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
-              comers[1].address);
+        CHECK(!strncmp(joining_ranks[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
+              joining_ranks[1].address);
     }
 }
 
 /* Rank 0 is not at the address that all ranks dial. */
 static void elsewhere_case(const void *arg)
 {
-    comer comers[2];
+    joining joining_ranks[2];
 
     (void)arg;
     hosts_make(1, true);
-    comers_make(comers, 2, "10.7.0.2:7000");
+    comers_make(joining_ranks, 2, "10.7.0.2:7000");
     for (int i = 0; i < 2; i++) {
-        comer_lives(&comers[i], 0, NULL);
-        comers[i].config.start_timeout_ms = 600;
-        comer_start(&comers[i]);
+        comer_lives(&joining_ranks[i], 0, NULL);
+        joining_ranks[i].config.start_timeout_ms = 600;
+        comer_start(&joining_ranks[i]);
     }
-    expect_failure(&comers[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
-    expect_failure(&comers[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
+    expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
+    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
 }
 
 /* ---- >>main ---- */

@@ -177,7 +177,7 @@ static void stores_of_world(bool is_allocated)
 int main(int argc, char **argv)
 {
     cases_begin();
-    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-hub", &at)) != NULL;) {
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-domain", &at)) != NULL;) {
         stores_of_world(false);
         if (strcmp(world, "threads")) stores_of_world(true);
         else sums_of_threads();

@@ -15,13 +15,13 @@
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
-#include "../support/joiners.h"
+#include "../support/joining_ranks.h"
 
 #define KEY "a key of all ranks, 0123456789"
 
 /* The time to compute is longer than the connect timeout in all modes (3.5 s, or the liveness timeout). */
 enum { CASE_SECONDS = 60, RANKS = 4, CALLED = 3, LIVENESS_MS = 1000, COMPUTES_MS = 5000, BOUND_MS = 3000, FLOOD = 4300,
-       HELD = 600, FILES_MOST = COLL__GREETINGS_SPARE + 2 * RANKS + 100 };
+       HELD = 600, FILES_MOST = COLL__HANDSHAKES_SPARE + 2 * RANKS + 100 };
 
 typedef struct manner { const char *key, *security, *io; } manner;
 

@@ -54,10 +54,11 @@ static int work(coll_comm *comm, void *arg)
 /* One process of a world that has closed these. */
 static int close_and_work(int mask, int rank, const char *address)
 {
-    const bool has_hub = strcmp(world, "tcp-hub") == 0;
+    const bool has_hub = strcmp(world, "tcp-domain") == 0;
     const coll_config config = { .transport = "tcp", .rank = rank, .size = RANKS, .address = address,
                                  .tcp = { .io = strcmp(world, "tcp-uring") == 0 ? "uring" : "poll",
-                                          .hub = has_hub ? COLL_ON : COLL_OFF, .share_memory = has_hub ? COLL_ON : COLL_OFF } };
+                                          .shm_collectives = has_hub ? COLL_ON : COLL_OFF,
+                                                             .share_memory = has_hub ? COLL_ON : COLL_OFF } };
     coll_comm *comm = NULL;
 
     for (int fd = 0; fd < 3; fd++) if (mask >> fd & 1) close(fd);
@@ -157,7 +158,7 @@ static void unwritable_case(const void *arg)
 int main(void)
 {
     cases_begin();
-    for (int at = 0; (world = support_world_next("threads,tcp-poll,tcp-uring,tcp-hub", &at)) != NULL;)
+    for (int at = 0; (world = support_world_next("threads,tcp-poll,tcp-uring,tcp-domain", &at)) != NULL;)
         run_case_within(120, closed_case, NULL, "closed streams");
     world = "none";
     run_case_within(60, unwritable_case, &(bool){ false }, "standard error is a pipe without a reader");

@@ -465,13 +465,13 @@ static const coll_transport *const threads = &coll__threads_transport;
 
 static void world_run(world *w, void *(*main_of)(void *member))
 {
-    coll__hub *hub = support_need(coll__hub_open(NULL, 0, w->size, w->size > coll__processors()));
+    coll__domain *domain = support_need(coll__domain_open(NULL, 0, w->size, w->size > coll__processors()));
 
     for (int i = 0; i < w->size; i++) {
-        w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(hub, i)) };
-        hub->holders++;
+        w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(domain, i)) };
+        domain->holders++;
     }
-    coll__hub_release(hub);
+    coll__domain_release(domain);
     for (int i = 0; i < w->size; i++) CHECK(!pthread_create(&w->members[i].thread, NULL, main_of, &w->members[i]), "no thread");
     for (int i = 0; i < w->size; i++) pthread_join(w->members[i].thread, NULL);
 }
@@ -731,14 +731,14 @@ static void *memory_main(void *at)
 static void test_late(void)
 {
     static const int ranks[3] = { 3, 1, 0 };
-    coll__hub *hub = support_need(coll__hub_open(NULL, 0, 4, 4 > coll__processors()));
+    coll__domain *domain = support_need(coll__domain_open(NULL, 0, 4, 4 > coll__processors()));
     void *contexts[4], *groups[3];
     unsigned char is_late[4] = { 0 };
     run runs[3], extra;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(hub, i)), hub->holders++;
-    coll__hub_release(hub);
+    for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(domain, i)), domain->holders++;
+    coll__domain_release(domain);
     for (int i = 0; i < 3; i++) groups[i] = support_need(threads->group(contexts[ranks[i]], 1, 0, ranks, 3, i));
     const test_case c = { .salt = 9, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = 20000, .size = 3 };
     for (int i = 0; i < 3; i++) run_begin(&runs[i], &c, i, 1, groups[i]);
@@ -772,8 +772,8 @@ static void *waker(void *context)
 
 static void test_wake(void)
 {
-    coll__hub *hub = support_need(coll__hub_open(NULL, 0, 2, 2 > coll__processors()));
-    void *context = support_need(coll__thread_open(hub, 0));
+    coll__domain *domain = support_need(coll__domain_open(NULL, 0, 2, 2 > coll__processors()));
+    void *context = support_need(coll__thread_open(domain, 0));
     pthread_t thread;
     const double began = support_seconds();
 
@@ -786,9 +786,9 @@ static void test_wake(void)
         void *group = support_need(threads->group(context, 1, 0, (const int[]){ 1, 0 }, 2, 1));
         if (i < 2) threads->ungroup(context, group);
     }
-    hub->holders++;
+    domain->holders++;
     threads->close(context);
-    coll__hub_release(hub);
+    coll__domain_release(domain);
 }
 
 static void test_departures(void)

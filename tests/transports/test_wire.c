@@ -15,7 +15,7 @@
 #include "../support/inside.h"
 #endif
 #include "../support/check.h"
-#include "../support/there.h"
+#include "../support/available.h"
 
 enum { CANARY = 0x5a, SENTENCE = 160, TEXT_MOST = 63 };
 
@@ -221,14 +221,14 @@ static bool hand_has_left(const void *context, int peer) { return (void)context,
 static const coll_transport by_hand = { .name = "by hand", .send = hand_send, .recv = hand_recv, .progress = hand_progress,
                                         .close = hand_close, .has_left = hand_has_left };
 
-typedef struct desk {
+typedef struct rank_slot {
     coll_comm *comm;
     coll_request *requests[NOTE_REQUESTS];
     void *buffers[NOTE_REQUESTS];                 /* exactly as long as they may be                           */
     int count;
-} desk;
+} rank_slot;
 
-static void desk_start(desk *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
+static void desk_start(rank_slot *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
 {
     void *buffer = calloc(count, coll_type_size(type));
     const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .peer = peer,
@@ -239,9 +239,9 @@ static void desk_start(desk *d, coll_kind kind, size_t count, coll_type type, in
 }
 
 /* Rank 1 of 4: receives from 0 and 2, sends a long message to 0, and only listens to 3. */
-static void desk_open(desk *d, bool is_busy)
+static void desk_open(rank_slot *d, bool is_busy)
 {
-    *d = (desk){ .count = 0 };
+    *d = (rank_slot){ .count = 0 };
     memset(awaited, 0, sizeof awaited);
     is_leaving = false;
     (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm, NULL);
@@ -254,7 +254,7 @@ static void desk_open(desk *d, bool is_busy)
 }
 
 /* Free everything; the first thing that is wrong. */
-static const char *desk_close(desk *d)
+static const char *desk_close(rank_slot *d)
 {
     const char *problem = NULL;
     const coll_status ended = d->comm->session->failure.status;
@@ -280,7 +280,7 @@ static bool is_listening(const coll_comm *comm, int peer)
 }
 
 /* A header from `peer` arrives, followed by the body if one is expected. */
-static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
+static void desk_arrive(rank_slot *d, int peer, const unsigned char *head, int fill)
 {
     coll_xfer *x = awaited[peer];
 
@@ -299,7 +299,7 @@ static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
 }
 
 /* The stored messages must obey the rules. */
-static const char *desk_check(const desk *d)
+static const char *desk_check(const rank_slot *d)
 {
     const coll_comm *comm = d->comm;
 
@@ -324,7 +324,7 @@ static const char *desk_check(const desk *d)
 /* A sequence of notes.  Bits of the byte before each select fields that are made valid, so that deep states are reached. */
 static const char *any_notes(input *in)
 {
-    desk d;
+    rank_slot d;
     const char *problem = NULL;
 
     desk_open(&d, true);
@@ -647,7 +647,7 @@ static void note(unsigned char *head, int kind, coll_type type, int tag, uint64_
 static void test_notes_good(void)
 {
     unsigned char head[COLL_HEAD_LENGTH];
-    desk d;
+    rank_slot d;
 
     desk_open(&d, true);
     note(head, COLL__NOTE_SHORT, COLL_U8, 1, 64, 9);
@@ -677,7 +677,7 @@ static void test_notes_good(void)
 static void test_notes_credit(void)
 {
     unsigned char head[COLL_HEAD_LENGTH];
-    desk d;
+    rank_slot d;
 
     static const struct { int tag; uint64_t count; } credits[] = { { 0, 0 }, { 0, COLL__CREDIT }, { 0, UINT64_MAX }, { 2, 0 } };
     for (size_t i = 0; i < sizeof credits / sizeof *credits; i++) {
@@ -729,7 +729,7 @@ static void test_notes_wrong(void)
 
     for (size_t n = 0; n < sizeof wrongs / sizeof *wrongs; n++) {
         unsigned char head[COLL_HEAD_LENGTH];
-        desk d;
+        rank_slot d;
         if (wrongs[n].kind == COLL__NOTE_GONE && !COLL__IS_WHOLE) continue;  /* no liveness check of the peers */
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
@@ -746,7 +746,7 @@ static void test_notes_late_receive(void)
 {
     for (int is_long = 0; is_long < 2; is_long++) {
         unsigned char head[COLL_HEAD_LENGTH];
-        desk d;
+        rank_slot d;
         desk_open(&d, false);
         desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 0);
         note(head, is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, COLL_U8, 5, 16, 1);
@@ -763,7 +763,7 @@ static void test_notes_late_receive(void)
 static void test_notes_to_self(void)
 {
     for (int order = 0; order < 2; order++) {
-        desk d;
+        rank_slot d;
         desk_open(&d, false);
         desk_start(&d, order ? COLL_SEND : COLL_RECV, order ? 16 : 8, COLL_U8, NOTE_RANK, 5);
         desk_start(&d, order ? COLL_RECV : COLL_SEND, order ? 8 : 16, COLL_U8, NOTE_RANK, 5);

@@ -6,7 +6,7 @@
  */
 #include "world.h"
 #include "../support/check.h"
-#include "../support/there.h"
+#include "../support/available.h"
 #include "../support/floor.h"
 
 /* ---- >>worlds ---- */

@@ -9,7 +9,7 @@
 
 #include "../support/check.h"
 #include "numbers.h"
-#include "../support/there.h"
+#include "../support/available.h"
 
 /* ---- >>names ---- */
 

@@ -34,7 +34,8 @@ static int spawn_on(const machine *m, int size, int (*worker)(coll_comm *comm, v
 
 /* ---- >>shares ---- */
 
-/* Of each rank, by the text of the header of coll_shares.h, in doubles; gives T, in which the slowest carries a vector in 1. */
+/* Of each rank, by the text of the header of coll_uneven_split.h, in doubles; gives T, in which the slowest carries a vector in
+ * 1. */
 static double shares_of(const double *rates, int size, double *shares)
 {
     double low = 0, high = 4.0 * size, least = rates[0], all = 0;

@@ -496,7 +496,7 @@ static void test_file_over_tcp(void)
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(ranks[i].thread, NULL);
-        CHECK(ranks[i].joined == COLL_OK && ranks[i].result == 0, "rank %d over tcp", i);
+        CHECK(ranks[i].hybrid == COLL_OK && ranks[i].result == 0, "rank %d over tcp", i);
     }
     close(port);
 }

@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../../coll.h"
-#include "../../core/base/coll_parts.h"
+#include "../../core/base/coll_features.h"
 #if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then some algorithms are not used */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #include "../../core/algorithms/coll_round.h"
-#include "../../core/algorithms/coll_circulant.h"
+#include "../../core/algorithms/coll_ring_bruck.h"
 #include "../../core/algorithms/coll_tree.h"
 #include "../../core/algorithms/coll_scan.h"
 #include "../../core/algorithms/coll_blocks.h"
@@ -47,7 +47,7 @@ typedef struct cell {
     int   read_at, got_at, put_at;                /* rounds: sent or copied from; received into; copied into  */
 } cell;
 
-typedef struct message { int from, to, step, first; double arrival; } message;
+typedef struct message { int from, to, step, first; double joiners; } message;
 
 /* The world that is interpreted. */
 typedef struct world {
@@ -427,7 +427,7 @@ static int ask(world *w, int k)
 static int by_arrival(const void *a, const void *b)
 {
     const message *const x = a, *const y = b;
-    return x->arrival < y->arrival ? -1 : x->arrival > y->arrival ? 1 : x->step < y->step ? -1 : x->step > y->step;
+    return x->joiners < y->joiners ? -1 : x->joiners > y->joiners ? 1 : x->step < y->step ? -1 : x->step > y->step;
 }
 
 /* Let the messages of the round arrive, each receiver taking them one at a time. */
@@ -437,11 +437,11 @@ static void let_arrive(world *w)
     for (int i = 0; i < message_count; i++) {
         const message *m = &messages[i];
         rank_state *const r = &ranks[m->to], *const s = &ranks[m->from];
-        const double bytes = bytes_of(w, &steps[m->step].span) * w->link->per_byte, start = later(m->arrival, r->next_recv);
+        const double bytes = bytes_of(w, &steps[m->step].span) * w->link->per_byte, start = later(m->joiners, r->next_recv);
         r->next_recv = start + w->link->overhead;
         r->recv_free = later(start, r->recv_free) + bytes;
         r->ready = later(r->ready, r->recv_free);
-        s->ready = later(s->ready, m->arrival - w->link->latency + bytes);
+        s->ready = later(s->ready, m->joiners - w->link->latency + bytes);
     }
 }
 

@@ -6,7 +6,7 @@
 #ifndef COLL_MPI_FAIL_H
 #define COLL_MPI_FAIL_H
 
-enum { COLL__MPI_VERDICT_MS = 1000, COLL__MPI_CANCEL_MS = 50 };
+enum { COLL__MPI_DECISION_MS = 1000, COLL__MPI_CANCEL_MS = 50 };
 
 static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_told)
 {
@@ -67,7 +67,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     const bool is_cause = cause.status < 0 && cause.status >= COLL_ERR_FORKED && cause.rank >= -1 && cause.rank < mpi->size;
     switch (note.word) {
     case COLL__MPI_REPORT:  if (is_cause && mpi->rank == 0) coll__mpi_decide(mpi, &cause, false); break;
-    case COLL__MPI_VERDICT: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
+    case COLL__MPI_DECISION: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
     case COLL__MPI_WAITING: if (mpi->rank == 0) coll__mpi_compare(mpi, from, note.head); break;
     case COLL__MPI_BYE:     coll__mpi_bye_heard(mpi, &note, from); break;
     case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, note.counts[1], from, note.counts[0]); break;
@@ -177,7 +177,7 @@ static void coll__mpi_drop(coll__mpi *mpi)
 /* Reports a failure, and waits for the decision. */
 static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
 {
-    const int64_t deadline = coll__deadline(COLL__MPI_VERDICT_MS);
+    const int64_t deadline = coll__deadline(COLL__MPI_DECISION_MS);
 
     coll__mpi_tell(mpi, COLL__MPI_REPORT, cause, 0);
     while (mpi->failure.status == COLL_OK && !mpi->is_gone[0] && coll__now() < deadline)
@@ -209,7 +209,7 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
     if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
-    if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_VERDICT, &mpi->failure, -1);
+    if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
     mpi->is_told = true;
     coll__mpi_drop(mpi);
     return &mpi->failure;

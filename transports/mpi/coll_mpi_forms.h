@@ -155,7 +155,7 @@ enum { COLL__MPI_LONG = 64 << 10 };               /* bytes: messages of this len
 
 /* Returns whether every rank waits for every rank.  Rooted kinds and scans do if blocks are long, because a send of a long block
  * waits for its receiver.  All ranks know the length, except in v forms. */
-static bool coll__mpi_meets(const coll_call *c)
+static bool coll__mpi_finds(const coll_call *c)
 {
     if (!coll__kind_has_root(c->kind) && c->kind != COLL_SCAN && c->kind != COLL_EXSCAN) return true;
     return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
@@ -168,7 +168,7 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
 
     g->in_place = false;
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
-    if (!g->pledges || !coll__mpi_meets(task->call)) return;
+    if (!g->pledges || !coll__mpi_finds(task->call)) return;
     const bool is_pledged = task->is_blocking && !mpi->pledged;
     const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
                         | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_PLEDGED : COLL__MPI_FREE);

@@ -1,6 +1,6 @@
-/* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
- * until it is complete.  They use the blocking form if all ranks do (coll_mpi_forms.h), or if the program guarantees that this is
- * safe (COLL_MPI=blocking).
+/* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_selection.h, each started in its non-blocking form and
+ * tested until it is complete.  They use the blocking form if all ranks do (coll_mpi_forms.h), or if the program guarantees that
+ * this is safe (COLL_MPI=blocking).
  *
  * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI requires it on all ranks or none, because it may use another algorithm
  * then (Open MPI's MPI_Iallreduce does).  If a rank does not know whether all are in place, it copies the input. */

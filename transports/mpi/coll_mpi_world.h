@@ -29,7 +29,7 @@ typedef struct coll__mpi_stream {
 /* What ranks send besides messages. */
 typedef enum coll__mpi_word {
     COLL__MPI_REPORT = 1,                         /* to rank 0: this rank has failed, and why                 */
-    COLL__MPI_VERDICT,                            /* why all have failed                                      */
+    COLL__MPI_DECISION,                           /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
     COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there, and its number */

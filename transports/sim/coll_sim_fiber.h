@@ -155,7 +155,7 @@ static bool coll__sim_step(coll__sim *w)
 
 /* ---- >>running all ranks ---- */
 
-static void coll__sim_exodus_go(coll__sim *w);
+static void coll__sim_migration_go(coll__sim *w);
 
 enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
 
@@ -225,7 +225,7 @@ static void coll__sim_wind_up(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++) {
         const coll__fiber *f = &w->fibers[i];
-        if (!f->is_over && !f->exodus && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
+        if (!f->is_over && !f->migration && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
     }
 }
 
@@ -249,7 +249,7 @@ static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank)
         const uint64_t limit = UINT64_C(100000) + 100 * (uint64_t)w->live;
         if (w->failure.status != COLL_OK) {
             coll__sim_wind_up(w);
-            if (w->live > 0) coll__sim_exodus_go(w);
+            if (w->live > 0) coll__sim_migration_go(w);
         } else if (!coll__sim_step(w) || w->idle > limit) coll__sim_stuck(w);
     }
     return COLL_OK;

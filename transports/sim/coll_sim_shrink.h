@@ -11,13 +11,13 @@
 #define COLL_SIM_SHRINK_H
 
 /* A rank that waits to continue, on its own stack. */
-typedef struct coll__sim_exodus {
+typedef struct coll__sim_migration {
     coll__sim_rank *role;                         /* its rank in the world that has ended                     */
     const int      *ranks;
     int             count, me;                    /* me: its place in the list                                */
     coll_survivors *out;
     coll_failure   *failure;
-} coll__sim_exodus;
+} coll__sim_migration;
 
 static void coll__sim_rank_init(coll__sim *w, coll__sim_rank *r, int rank, int place)
 {
@@ -38,7 +38,7 @@ static void coll__sim_strikes_due(coll__sim *w)
 }
 
 /* The results for those that continue. */
-static void coll__sim_tell_survivors(coll__sim_exodus **who, int length, coll__sim_rank *fresh)
+static void coll__sim_tell_survivors(coll__sim_migration **who, int length, coll__sim_rank *fresh)
 {
     for (int i = 0, rank = 0; i < length; i++) {
         if (!who[i]) continue;
@@ -51,7 +51,7 @@ static void coll__sim_tell_survivors(coll__sim_exodus **who, int length, coll__s
 }
 
 /* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
-static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, int count, double when)
+static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
 {
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
     coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
@@ -85,7 +85,7 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, 
 }
 
 /* Marks the remaining ranks that gather at the first of them.  Returns their number. */
-static int coll__sim_gather(coll__sim *w, coll__sim_exodus **who, int length, unsigned char *is_there, double when)
+static int coll__sim_gather(coll__sim *w, coll__sim_migration **who, int length, unsigned char *is_there, double when)
 {
     int host = -1, there = 0;
 
@@ -102,7 +102,7 @@ static int coll__sim_gather(coll__sim *w, coll__sim_exodus **who, int length, un
 }
 
 /* The ranks of a list, `who`, gather.  Those with a quorum continue, the others fail. */
-static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim_exodus **chosen, unsigned char *is_there,
+static bool coll__sim_gather_all(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
                                  int length, double when)
 {
     int count = 0;
@@ -122,31 +122,31 @@ static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim
 }
 
 /* Applies a fault with a time.  Returns whether it hits a rank that waits for the others. */
-static bool coll__sim_exodus_struck(coll__sim *w, coll__sim_strike *s, double when)
+static bool coll__sim_migration_struck(coll__sim *w, coll__sim_strike *s, double when)
 {
     coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
 
     if (s->is_over || s->fault.kind > COLL_SIM_STOP || s->fault.number || when < s->fault.time || !f) return false;
     s->is_over = true;
-    if (!f->exodus) return false;
-    f->exodus->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    f->exodus = NULL;
+    if (!f->migration) return false;
+    f->migration->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+    f->migration = NULL;
     f->is_over = true;
     w->live--;
     return true;
 }
 
 /* The time at which the waiting ranks have gathered.  Ranks that die until then are detected, too. */
-static double coll__sim_exodus_time(coll__sim *w)
+static double coll__sim_migration_time(coll__sim *w)
 {
     const double miss = w->config.detection + 2 * w->config.latency;
     double when = w->now;
 
-    for (int i = 0; i < w->places; i++) if (w->fibers[i].exodus) when = coll__later(when, w->fibers[i].exodus->role->clock);
+    for (int i = 0; i < w->places; i++) if (w->fibers[i].migration) when = coll__later(when, w->fibers[i].migration->role->clock);
     when += miss;
     for (int i = 0; i < w->config.fault_count;) {
         coll__sim_strike *s = &w->strikes[i++];
-        if (!coll__sim_exodus_struck(w, s, when)) continue;
+        if (!coll__sim_migration_struck(w, s, when)) continue;
         when = coll__later(when, s->fault.time + miss);
         i = 0;                                    /* more faults are due by then                              */
     }
@@ -154,19 +154,19 @@ static double coll__sim_exodus_time(coll__sim *w)
 }
 
 /* All living ranks wait for the others: the first list continues. */
-static void coll__sim_exodus_go(coll__sim *w)
+static void coll__sim_migration_go(coll__sim *w)
 {
-    const coll__sim_exodus *lead = NULL;
-    const double when = coll__sim_exodus_time(w);
+    const coll__sim_migration *lead = NULL;
+    const double when = coll__sim_migration_time(w);
 
-    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].exodus;
+    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].migration;
     if (!lead) return;
     const size_t length = (size_t)lead->count;
-    coll__sim_exodus **who = (coll__sim_exodus **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
+    coll__sim_migration **who = (coll__sim_migration **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
     unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
     bool is_memory = who && is_there;
     for (int i = 0; i < w->places && is_memory; i++) {
-        coll__sim_exodus *e = w->fibers[i].exodus;
+        coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
         else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
@@ -175,10 +175,10 @@ static void coll__sim_exodus_go(coll__sim *w)
     coll__give(who);
     coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
-        coll__sim_exodus *e = w->fibers[i].exodus;
+        coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
         if (!is_memory) coll__blame(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
-        w->fibers[i].exodus = NULL;
+        w->fibers[i].migration = NULL;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
     }
 }
@@ -188,7 +188,7 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    coll__sim_exodus e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
+    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
 
     (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
@@ -197,7 +197,7 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
     if (r->over)
         return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
     while (ranks[e.me] != r->rank) e.me++;
-    w->fibers[r->place].exodus = &e;
+    w->fibers[r->place].migration = &e;
     coll__fiber_suspend(r);
     coll__fiber_leave(r, false);
     if (failure->status == COLL_OK) w->running = (coll__sim_rank *)out->context;

@@ -96,7 +96,7 @@ typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_o
 /* The stack of a rank, in any world. */
 typedef struct coll__fiber {
     coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank                     */
-    struct coll__sim_exodus *exodus;              /* it waits to continue (coll_sim_shrink.h)                 */
+    struct coll__sim_migration *migration;        /* it waits to continue (coll_sim_shrink.h)                 */
     bool       is_over;                           /* finished, killed or stopped                              */
 #if defined(COLL__SIM_FIBERS)
     ucontext_t context;

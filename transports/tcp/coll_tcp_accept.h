@@ -1,8 +1,8 @@
 /* coll_tcp_accept.h - opening data connections: connecting to higher ranks, and accepting connections.
  *
  * Any process that reaches the port can connect, so work and memory for handshakes are bounded.  The table of handshakes has
- * room for all connections of the other ranks and COLL__GREETINGS_SPARE more, up to COLL__GREETINGS_MOST.  A handshake reads
- * 128 bytes, and 32 more after a valid hello.  During the start, a handshake may take COLL__GREETING_MS.  After the start,
+ * room for all connections of the other ranks and COLL__HANDSHAKES_SPARE more, up to COLL__HANDSHAKES_MOST.  A handshake reads
+ * 128 bytes, and 32 more after a valid hello.  During the start, a handshake may take COLL__HANDSHAKE_MS.  After the start,
  * only handshakes without a valid hello have this limit: a rank that connects may compute for minutes before it continues.  If
  * the table is full, the handshake with the least progress is evicted, the oldest first.  A complete handshake, or one younger
  * than COLL__YOUNG_MS, stays.  Silent connections therefore cannot keep a rank out, and an evicted rank connects again.
@@ -28,9 +28,9 @@ static size_t coll__ring_length(const coll__tcp *tcp)
 /* Use a single connection: between ranks of one host, whose bytes may go through memory.  The connecting rank decides. */
 static void coll__stream_needs_one(coll__stream *s)
 {
-    if (!coll__bundle_of(s) || coll__bundle_of(s)->open > 0) return;
-    coll__bundle_free(coll__bundle_of(s));
-    s->bundle = NULL;
+    if (!coll__stripe_set_of(s) || coll__stripe_set_of(s)->open > 0) return;
+    coll__stripe_set_free(coll__stripe_set_of(s));
+    s->stripe_set = NULL;
 }
 
 /* The handshake of one lane is complete.  The stream is open when all its lanes are.  Between ranks of one host, bytes may go
@@ -41,7 +41,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
@@ -96,12 +96,13 @@ static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error
 
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
-    coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
+    coll__io_watch(&tcp->io, s->handshake->pipe.fd, want,
+                   coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
 
 /* How long a missing answer is not an error.  Each attempt is short: the kernel repeats its SYN after 1 s, then ever more
  * rarely. */
-static int64_t coll__dial_patience(const coll__heartbeat *p)
+static int64_t coll__dial_timeout(const coll__heartbeat *p)
 {
     enum { LEAST_MS = 4000 };
     const int64_t ms = p->liveness_ms > 0 ? 4 * (int64_t)p->liveness_ms : COLL__DIAL_MS;
@@ -124,31 +125,31 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
-    const coll__bundle *const lanes = coll__bundle_of(s);
+    const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
-    const int patience = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
+    const int timeout = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
     s->dial_at = 0;
-    if (!s->dial_until) s->dial_until = coll__now() + coll__dial_patience(&tcp->heartbeat);
+    if (!s->dial_until) s->dial_until = coll__now() + coll__dial_timeout(&tcp->heartbeat);
     if (tcp->endpoints[s->peer].count == 0) {
         coll__stream_unreachable(tcp, s, 0);
         return;
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
     const int fd = coll__dial(&a);
-    s->greet = fd < 0 ? NULL : (coll__greet *)coll__take(coll__like(tcp), sizeof *s->greet);
-    if (!s->greet) {
+    s->handshake = fd < 0 ? NULL : (coll__handshake *)coll__take(coll__like(tcp), sizeof *s->handshake);
+    if (!s->handshake) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
         if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
         else coll__stream_unreachable(tcp, s, error);
         return;
     }
-    coll__patience_of(fd, patience);
-    coll__greet_call(s->greet, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
+    coll__user_timeout(fd, timeout);
+    coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
@@ -185,22 +186,22 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
  * is not sent: a refusal might already be on the way, and the first bytes of the stream would be lost. */
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
-    coll__greet *g = s->greet;
+    coll__handshake *g = s->handshake;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
-    const bool has_said_nothing = g->step == COLL__GREET_SAY && g->length == 0;
+    const bool has_said_nothing = g->step == COLL__HANDSHAKE_SAY && g->length == 0;
     const bool is_refused = error && error != ECONNRESET && has_said_nothing;
-    const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__GREETING_MS / 2) * (int64_t)COLL__MS;
+    const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
     const bool is_late = has_said_nothing && coll__now() > said_by;
-    coll_status status = error || is_late ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
+    coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
     if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
     }
-    s->greet = NULL;
+    s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
@@ -208,7 +209,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
-        coll__patience_of(g->pipe.fd, 0);         /* the system's default again                               */
+        coll__user_timeout(g->pipe.fd, 0);        /* the system's default again                               */
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
@@ -225,7 +226,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 {
     const coll_xfer *x = s->in.first;
-    coll__strand *const lane = coll__bundle_of(s) ? coll__bundle_of(s)->refuser : NULL;
+    coll__stripe *const lane = coll__stripe_set_of(s) ? coll__stripe_set_of(s)->refuser : NULL;
     unsigned char bytes[COLL__CONTROL_LENGTH] = { 0 };
     size_t length = lane ? sizeof lane->bytes : coll__least(x->moved, sizeof bytes);
     coll__control control;
@@ -244,9 +245,9 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 /* ---- >>accepting ---- */
 
 /* Is it a rank of this job that is one coll_shrink ahead of this rank or behind it? */
-static bool coll__greet_is_near(const coll__greet *g, const coll__identity *us)
+static bool coll__handshake_is_near(const coll__handshake *g, const coll__identity *us)
 {
-    const bool is_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH
+    const bool is_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH
                        && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
     const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
 
@@ -255,14 +256,14 @@ static bool coll__greet_is_near(const coll__greet *g, const coll__identity *us)
 
 /* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
  * with a key ignores unauthenticated refusals and retries. */
-static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, const coll__address *from, const char *reason)
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, const coll__address *from, const char *reason)
 {
     const coll__address host = coll__with_port(*from, 0);
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
     unsigned char like[16];
 
-    if (g && coll__greet_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
+    if (g && coll__handshake_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
     coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
     coll__digest(like, text);
     const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
@@ -274,7 +275,8 @@ static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, 
 
 /* Refuse a connection and send the reason.  g: the handshake that failed; NULL: it was complete.  Received bytes are read
  * before the close: otherwise a reset could discard the reason. */
-static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__greet *g, coll_status status, const char *reason)
+static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll__handshake *g, coll_status status,
+                                   const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);
     unsigned char note[COLL__CONTROL_LENGTH];
@@ -294,7 +296,7 @@ static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__
 
 static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
 {
-    coll__refuse_greeting(tcp, pipe, NULL, status, reason);
+    coll__refuse_handshake(tcp, pipe, NULL, status, reason);
 }
 
 static void coll__control_event(coll__tcp *tcp, int index);
@@ -347,7 +349,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
     if (!tcp->is_bootstrapping && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
     if (tcp->is_bootstrapping || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
-        || (hello->more_lanes > 0) != (coll__bundle_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
+        || (hello->more_lanes > 0) != (coll__stripe_set_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
     }
@@ -355,13 +357,13 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g);
+static bool coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
 
 /* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
  * it does not run this during an agreement. */
-static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
+static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
 {
-    const coll_status status = coll__greet_advance(g, tcp->greets_as);
+    const coll_status status = coll__handshake_advance(g, tcp->greets_as);
 
     if (status == COLL_PENDING) return false;
     if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
@@ -375,32 +377,32 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
-    else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);
+    else coll__refuse_handshake(tcp, &g->pipe, g, status, g->why);
     return true;
 }
 
-static void coll__greeting_close(coll__tcp *tcp, int index)
+static void coll__handshake_close(coll__tcp *tcp, int index)
 {
-    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* has a new owner, or is closed            */
-    while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].pipe.fd < 0) tcp->greeting_count--;
+    tcp->handshakes[index].pipe = (coll__pipe){ .fd = -1 };       /* has a new owner, or is closed            */
+    while (tcp->handshake_count > 0 && tcp->handshakes[tcp->handshake_count - 1].pipe.fd < 0) tcp->handshake_count--;
 }
 
-static void coll__greeting_event(coll__tcp *tcp, int index)
+static void coll__handshake_event(coll__tcp *tcp, int index)
 {
-    coll__greet *g = &tcp->greetings[index];
+    coll__handshake *g = &tcp->handshakes[index];
 
     if (g->pipe.fd < 0) return;
     const short wanted = g->want;
-    if (coll__greeting_go_on(tcp, g)) {
-        coll__greeting_close(tcp, index);
+    if (coll__handshake_go_on(tcp, g)) {
+        coll__handshake_close(tcp, index);
     } else if (g->want != wanted) {
         coll__io_forget(&tcp->io, g->pipe.fd);
-        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, g->want, coll__tag(COLL__EVENT_GREETING, index));
+        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, g->want, coll__tag(COLL__EVENT_HANDSHAKE, index));
     }
 }
 
 /* Is a connection with this hello expected? */
-static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *hello)
+static bool coll__handshake_is_expected(const coll__tcp *tcp, const coll__hello *hello)
 {
     if (hello->purpose == COLL__PURPOSE_JOIN) return tcp->is_bootstrapping && tcp->controls[hello->rank].pipe.fd < 0;
     return hello->purpose == COLL__PURPOSE_PROBE
@@ -408,59 +410,59 @@ static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *
 }
 
 /* The next handshake that waits for the budget: expected ranks first, then the oldest; -1: none waits. */
-static int coll__greeting_first(const coll__tcp *tcp)
+static int coll__handshake_first(const coll__tcp *tcp)
 {
     int first = -1;
 
     for (int pass = 0; pass < 2 && first < 0; pass++)
-        for (int i = 0; i < tcp->greeting_count; i++) {
-            const coll__greet *g = &tcp->greetings[i];
+        for (int i = 0; i < tcp->handshake_count; i++) {
+            const coll__handshake *g = &tcp->handshakes[i];
             if (g->pipe.fd < 0 || !g->is_waiting) continue;
-            if (coll__greeting_is_expected(tcp, &g->hello) != (pass == 0)) continue;
-            if (first < 0 || g->deadline < tcp->greetings[first].deadline) first = i;
+            if (coll__handshake_is_expected(tcp, &g->hello) != (pass == 0)) continue;
+            if (first < 0 || g->deadline < tcp->handshakes[first].deadline) first = i;
         }
     return first;
 }
 
 /* The budget may have been refilled. */
-static void coll__greetings_spend(coll__tcp *tcp)
+static void coll__handshakes_spend(coll__tcp *tcp)
 {
     int first = -1, before;
 
     do {
-        before = first, first = coll__greeting_first(tcp);
+        before = first, first = coll__handshake_first(tcp);
         __atomic_store_n(&tcp->budget.is_awaited, false, __ATOMIC_RELAXED);
-        if (first >= 0) coll__greeting_event(tcp, first);
+        if (first >= 0) coll__handshake_event(tcp, first);
     } while (first >= 0 && first != before);
 }
 
 /* Continue all handshakes; closed connections free their slots. */
-static void coll__greetings_go_on(coll__tcp *tcp)
+static void coll__handshakes_go_on(coll__tcp *tcp)
 {
-    for (int i = 0; i < tcp->greeting_count; i++) coll__greeting_event(tcp, i);
+    for (int i = 0; i < tcp->handshake_count; i++) coll__handshake_event(tcp, i);
 }
 
 /* The handshake with the least progress, and of these the oldest. */
-static int coll__greeting_least(const coll__tcp *tcp)
+static int coll__handshake_least(const coll__tcp *tcp)
 {
-    const coll__greet *least = NULL;
+    const coll__handshake *least = NULL;
 
-    for (int i = 0; i < tcp->greeting_count; i++) {
-        const coll__greet *g = &tcp->greetings[i];
+    for (int i = 0; i < tcp->handshake_count; i++) {
+        const coll__handshake *g = &tcp->handshakes[i];
         if (g->pipe.fd < 0) continue;
         const bool is_less = !least || g->step < least->step || (g->step == least->step && g->length < least->length);
         const bool is_like = least && g->step == least->step && g->length == least->length;
         if (is_less || (is_like && g->deadline < least->deadline)) least = g;
     }
-    return least ? (int)(least - tcp->greetings) : 0;
+    return least ? (int)(least - tcp->handshakes) : 0;
 }
 
 /* Evict a handshake without a refusal.  The log says so at most once a second. */
-static void coll__greeting_drop(coll__tcp *tcp, int index)
+static void coll__handshake_drop(coll__tcp *tcp, int index)
 {
-    coll__io_forget(&tcp->io, tcp->greetings[index].pipe.fd);
-    coll__pipe_close(&tcp->greetings[index].pipe);
-    coll__greeting_close(tcp, index);
+    coll__io_forget(&tcp->io, tcp->handshakes[index].pipe.fd);
+    coll__pipe_close(&tcp->handshakes[index].pipe);
+    coll__handshake_close(tcp, index);
     tcp->dropped++;
     if (tcp->is_heartbeat_there || coll__now() < tcp->dropped_at + (int64_t)1000 * COLL__MS) return;
     coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has many connections that do not say who they are; %d had to make room for "
@@ -488,9 +490,9 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
     if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
     tcp->short_at = now;
     tcp->short_of = error;
-    for (int i = 0; i < tcp->greeting_count; i++) has_any = has_any || tcp->greetings[i].pipe.fd >= 0;
+    for (int i = 0; i < tcp->handshake_count; i++) has_any = has_any || tcp->handshakes[i].pipe.fd >= 0;
     if (has_any) {
-        coll__greeting_drop(tcp, coll__greeting_least(tcp));
+        coll__handshake_drop(tcp, coll__handshake_least(tcp));
     } else {
         coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
     }
@@ -499,7 +501,7 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
 
 /* Resume accepting after a pause.  Existing connections are not affected.  The log says that new ones cannot be accepted;
  * during the start, the final error says it (coll_tcp_bootstrap.h). */
-static void coll__shortage_attend(coll__tcp *tcp)
+static void coll__shortage_serve(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
     const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
@@ -518,21 +520,21 @@ static void coll__shortage_attend(coll__tcp *tcp)
 
 /* A free slot for a handshake; -1: none for now.  A candidate for eviction is read once more first, for its hello may have
  * arrived. */
-static int coll__greeting_place(coll__tcp *tcp)
+static int coll__handshake_place(coll__tcp *tcp)
 {
-    for (int n = 0; n < tcp->greeting_room; n++) {
+    for (int n = 0; n < tcp->handshake_room; n++) {
         int i = 0;
-        while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
-        if (i < tcp->greeting_room) return i;
-        i = coll__greeting_least(tcp);
-        const coll__greet *g = &tcp->greetings[i];
-        const coll__greet_step step = g->step;
+        while (i < tcp->handshake_count && tcp->handshakes[i].pipe.fd >= 0) i++;
+        if (i < tcp->handshake_room) return i;
+        i = coll__handshake_least(tcp);
+        const coll__handshake *g = &tcp->handshakes[i];
+        const coll__handshake_step step = g->step;
         const size_t length = g->length;
-        coll__greeting_event(tcp, i);
+        coll__handshake_event(tcp, i);
         if (g->pipe.fd < 0 || g->step != step || g->length != length) continue;
-        const int64_t came_at = g->deadline - COLL__GREETING_MS * (int64_t)COLL__MS;
-        if (step == COLL__GREET_OVER || coll__now() < came_at + COLL__YOUNG_MS * (int64_t)COLL__MS) return -1;
-        coll__greeting_drop(tcp, i);
+        const int64_t came_at = g->deadline - COLL__HANDSHAKE_MS * (int64_t)COLL__MS;
+        if (step == COLL__HANDSHAKE_OVER || coll__now() < came_at + COLL__YOUNG_MS * (int64_t)COLL__MS) return -1;
+        coll__handshake_drop(tcp, i);
     }
     return -1;
 }
@@ -541,36 +543,36 @@ static int coll__greeting_place(coll__tcp *tcp)
 static bool coll__accept_all(coll__tcp *tcp)
 {
     for (int n = 0; n < COLL__ACCEPTS_AT_ONCE; n++) {
-        const int i = coll__greeting_place(tcp), fd = i < 0 ? -1 : coll__accept(tcp->listener), error = errno;
+        const int i = coll__handshake_place(tcp), fd = i < 0 ? -1 : coll__accept(tcp->listener), error = errno;
         if (i < 0) coll__accept_pause(tcp, COLL__YOUNG_MS);
         if (i < 0) return false;
         if (fd < 0 && error != ECONNABORTED && !coll__shortage_eased(tcp, error)) return error == EAGAIN;
         if (fd < 0) continue;
         coll__congest_accepted(fd);
-        if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
-        coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
-        tcp->greetings[i].budget = &tcp->budget;
-        coll__io_watch(&tcp->io, fd, POLLIN, coll__tag(COLL__EVENT_GREETING, i));
-        coll__greeting_event(tcp, i);
+        if (i >= tcp->handshake_count) tcp->handshake_count = i + 1;
+        coll__handshake_answer(&tcp->handshakes[i], fd, coll__deadline(COLL__HANDSHAKE_MS));
+        tcp->handshakes[i].budget = &tcp->budget;
+        coll__io_watch(&tcp->io, fd, POLLIN, coll__tag(COLL__EVENT_HANDSHAKE, i));
+        coll__handshake_event(tcp, i);
     }
     return false;
 }
 
 /* End handshakes that exceed their time limit, after a last read: the hello may have arrived unread.  The heartbeat thread
  * sends no reasons, for it writes no log. */
-static void coll__greetings_expire(coll__tcp *tcp)
+static void coll__handshakes_expire(coll__tcp *tcp)
 {
-    for (int i = 0; i < tcp->greeting_count; i++) {
-        coll__greet *g = &tcp->greetings[i];
-        const bool may_stay = !tcp->is_bootstrapping && !tcp->agreement && g->step > COLL__GREET_HEAR;
+    for (int i = 0; i < tcp->handshake_count; i++) {
+        coll__handshake *g = &tcp->handshakes[i];
+        const bool may_stay = !tcp->is_bootstrapping && !tcp->agreement && g->step > COLL__HANDSHAKE_HEAR;
         if (g->pipe.fd < 0 || coll__now() < g->deadline || may_stay) continue;
-        const coll__greet_step step = g->step;
-        coll__greeting_event(tcp, i);
+        const coll__handshake_step step = g->step;
+        coll__handshake_event(tcp, i);
         if (g->pipe.fd < 0 || g->step != step) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
-        if (tcp->is_heartbeat_there || g->step == COLL__GREET_OVER) coll__pipe_close(&g->pipe);
+        if (tcp->is_heartbeat_there || g->step == COLL__HANDSHAKE_OVER) coll__pipe_close(&g->pipe);
         else coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
-        coll__greeting_close(tcp, i);
+        coll__handshake_close(tcp, i);
     }
 }
 
@@ -579,8 +581,8 @@ static bool coll__accept_event(coll__tcp *tcp, int index)
 {
     pthread_mutex_lock(&tcp->accept_lock);
     const bool is_drained = index < 0 && coll__accept_all(tcp);
-    if (index >= 0) coll__greeting_event(tcp, index);
-    const bool is_empty = is_drained && tcp->greeting_count == 0;
+    if (index >= 0) coll__handshake_event(tcp, index);
+    const bool is_empty = is_drained && tcp->handshake_count == 0;
     pthread_mutex_unlock(&tcp->accept_lock);
     return is_empty;
 }
@@ -589,11 +591,11 @@ static bool coll__accept_event(coll__tcp *tcp, int index)
 static void coll__accept_tidy(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
-    if (tcp->has_deferred) coll__greetings_go_on(tcp);
+    if (tcp->has_deferred) coll__handshakes_go_on(tcp);
     tcp->has_deferred = false;
-    if (tcp->budget.is_awaited) coll__greetings_spend(tcp);
-    if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
-    if (tcp->is_deaf) coll__shortage_attend(tcp);
+    if (tcp->budget.is_awaited) coll__handshakes_spend(tcp);
+    if (tcp->handshake_count > 0) coll__handshakes_expire(tcp);
+    if (tcp->is_deaf) coll__shortage_serve(tcp);
     pthread_mutex_unlock(&tcp->accept_lock);
 }
 
@@ -609,15 +611,15 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     if (!tcp->agreement) {
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_heartbeat_there = true;
-        coll__greetings_expire(tcp);
-        if (tcp->budget.is_awaited) coll__greetings_spend(tcp);
+        coll__handshakes_expire(tcp);
+        if (tcp->budget.is_awaited) coll__handshakes_spend(tcp);
         tcp->is_heartbeat_there = false;
         const int64_t soon = coll__deadline(COLL__REDIAL_LEAST_MS);
         if (tcp->budget.is_awaited && soon < *next) *next = soon;
         if (is_deaf && tcp->deaf_until < *next) *next = tcp->deaf_until;
         fds[n++] = (struct pollfd){ .fd = is_deaf ? -1 : tcp->listener, .events = POLLIN };
-        for (int i = 0; i < tcp->greeting_count; i++) {
-            const coll__greet *g = &tcp->greetings[i];
+        for (int i = 0; i < tcp->handshake_count; i++) {
+            const coll__handshake *g = &tcp->handshakes[i];
             if (g->pipe.fd >= 0 && g->want) fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
         }
     }
@@ -626,7 +628,7 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
 }
 
 /* After poll: continue handshakes that have data, and accept connections. */
-static void coll__accept_attend(coll__tcp *tcp, const struct pollfd *fds, int count)
+static void coll__accept_serve(coll__tcp *tcp, const struct pollfd *fds, int count)
 {
     bool is_any = false, has_deferred = false;
 
@@ -634,9 +636,9 @@ static void coll__accept_attend(coll__tcp *tcp, const struct pollfd *fds, int co
     if (!is_any || pthread_mutex_trylock(&tcp->accept_lock)) return;
     if (!tcp->agreement) {
         tcp->is_heartbeat_there = true;
-        for (int i = 0, k = 1; i < tcp->greeting_count && k < count; i++) {
-            if (tcp->greetings[i].pipe.fd != fds[k].fd) continue;
-            if (fds[k++].revents) coll__greeting_event(tcp, i);
+        for (int i = 0, k = 1; i < tcp->handshake_count && k < count; i++) {
+            if (tcp->handshakes[i].pipe.fd != fds[k].fd) continue;
+            if (fds[k++].revents) coll__handshake_event(tcp, i);
         }
         if (fds[0].revents) coll__accept_all(tcp);
         tcp->is_heartbeat_there = false;

@@ -159,10 +159,10 @@ static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t be
 /* The rank that was connected and has been away for too long; -1: none. */
 static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
 {
-    const int64_t patience = (int64_t)coll__most((size_t)liveness_ms, COLL__BACK_MS) * COLL__MS;
+    const int64_t timeout = (int64_t)coll__most((size_t)liveness_ms, COLL__BACK_MS) * COLL__MS;
 
     for (int i = 1; i < tcp->size && liveness_ms > 0; i++)
-        if (tcp->controls[i].lost_at && now - tcp->controls[i].lost_at > patience) return i;
+        if (tcp->controls[i].lost_at && now - tcp->controls[i].lost_at > timeout) return i;
     return -1;
 }
 
@@ -350,14 +350,14 @@ static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts
 
 /* Handshake with rank 0, and wait for its welcome.  COLL_OK: g->pipe is ready.  COLL_ERR_PEER, COLL_ERR_TIMEOUT: failed, see
  * g->why.  Other errors: do not retry. */
-static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__greet *g)
+static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__handshake *g)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
     unsigned char bytes[COLL__CONTROL_LENGTH];
     coll__control control;
 
-    coll__greet_call(g, &tcp->us, fd, hello, limit);
-    const coll_status greeted = coll__greet_finish(g, &tcp->us);
+    coll__handshake_call(g, &tcp->us, fd, hello, limit);
+    const coll_status greeted = coll__handshake_finish(g, &tcp->us);
     if (greeted < 0) return greeted;
     const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
     if (error) {
@@ -377,7 +377,7 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
  * error if retrying is useless, COLL_PENDING after an unauthenticated refusal. */
 static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
 {
-    coll__greet g;
+    coll__handshake g;
     int at;
 
     for (int64_t soon = coll__deadline(COLL__ANSWER_MS); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
@@ -613,9 +613,9 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->room.fd >= 0, &log);
+    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->segment.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
-    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
     coll__offer_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);

@@ -48,8 +48,8 @@ static void coll__control_listen(coll__tcp *tcp)
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
-    if (tcp->failure.status == COLL_OK) tcp->failure = p->verdict;
-    p->is_taken = p->verdict.status != COLL_OK;
+    if (tcp->failure.status == COLL_OK) tcp->failure = p->decision;
+    p->is_taken = p->decision.status != COLL_OK;
     for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
 }
@@ -61,7 +61,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
-    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.bell);
+    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.doorbell);
     if (error)
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
                   "noticed", tcp->rank, strerror(error));
@@ -141,10 +141,10 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
     quiet->turn = beat.turn;
-    quiet->own_turn = p->session->comms_turn;
+    quiet->own_version = p->session->comms_version;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
-    if (last.received != quiet->received || last.turn != quiet->turn || last.own_turn != quiet->own_turn)
+    if (last.received != quiet->received || last.turn != quiet->turn || last.own_version != quiet->own_version)
         quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
         && coll__now() - quiet->since >= coll__liveness(p);
@@ -163,10 +163,10 @@ static void coll__events(coll__tcp *tcp)
         const int index = (int)(tags[i] & 0xffffffff);
         switch ((coll__event)(tags[i] >> 32)) {
         case COLL__EVENT_LISTENER: coll__accept_event(tcp, -1); break;
-        case COLL__EVENT_GREETING: coll__accept_event(tcp, index); break;
+        case COLL__EVENT_HANDSHAKE: coll__accept_event(tcp, index); break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
-        case COLL__EVENT_BELL: coll__bell_hear(&tcp->io.bell); break;
+        case COLL__EVENT_DOORBELL: coll__doorbell_clear(&tcp->io.doorbell); break;
         }
     }
     coll__accept_tidy(tcp);

@@ -8,30 +8,31 @@
 #define COLL_TCP_FAIL_H
 
 enum {
-    COLL__VERDICT_MS = 1000,
+    COLL__DECISION_MS = 1000,
     COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
 /* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the blamed rank may: it may have
  * failed, and be about to send the reason. */
-static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
+static int64_t coll__wait_for_decision(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    const bool has_judge = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
+    const bool has_detector = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
     const bool may_tell = coll__is_orphan(p) && p->has_thread && blamed > 0 && blamed != tcp->rank && !p->has_left[blamed]
                        && !p->is_dead[blamed];
     pthread_mutex_unlock(&p->lock);
-    return has_judge ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
+    return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
 
 /* Report, and wait for the decision.  `is_suspicion`: the text only says what is wrong with the blamed rank. */
-static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
     coll__heartbeat *p = &tcp->heartbeat;
-    const int64_t began = coll__now(), deadline = coll__deadline(COLL__VERDICT_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
-    const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
+    const int64_t began = coll__now(),
+                          deadline = coll__deadline(COLL__DECISION_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
+    const bool is_detector_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
     int64_t until;
 
     coll__events(tcp);
@@ -42,9 +43,9 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
-    while (tcp->failure.status == COLL_OK && !is_judge_late
-           && coll__now() < (until = coll__wait_for_verdict(tcp, cause->rank, began, deadline))) {
-        coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__VERDICT_MS));
+    while (tcp->failure.status == COLL_OK && !is_detector_late
+           && coll__now() < (until = coll__wait_for_decision(tcp, cause->rank, began, deadline))) {
+        coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__DECISION_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
@@ -60,7 +61,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
 {
     const coll_failure own = *cause;
 
-    if (tcp->failure.status == COLL_OK) coll__ask_for_verdict(tcp, &own, is_suspicion);
+    if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own, is_suspicion);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }
 
@@ -147,7 +148,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     coll__heartbeat_tell(p);
     while (coll__is_telling(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
-        if (poll(&news, 1, 10) > 0) coll__bell_hear(&p->ring);
+        if (poll(&news, 1, 10) > 0) coll__doorbell_clear(&p->ring);
         pthread_mutex_lock(&p->lock);
     }
     for (int i = 0; i < p->line_count; i++) {
@@ -170,7 +171,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {
     enum { MOST_MS = 10000 };                     /* documented for coll_free                                 */
-    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
+    const int64_t dial = coll__now() + coll__dial_timeout(&tcp->heartbeat), most = coll__deadline(MOST_MS);
     const int64_t late = dial < most ? dial : most;
 
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
@@ -186,10 +187,10 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
 {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-    if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
-    if (p->verdict.status == COLL_ERR_MISMATCH) *failure = p->verdict;
-    else if (p->rank != 0 && coll__heads_disagree(p->judge_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
-        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->judge_made + COLL_HEAD_LENGTH, 0);
+    if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
+    if (p->decision.status == COLL_ERR_MISMATCH) *failure = p->decision;
+    else if (p->rank != 0 && coll__heads_disagree(p->detector_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
+        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
     pthread_mutex_unlock(&p->lock);
     return failure->status;
 }

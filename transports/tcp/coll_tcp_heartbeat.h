@@ -23,12 +23,12 @@
 enum {
     COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* per liveness_timeout_ms                  */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* handshakes at the same time; those beyond the ranks' own */
+    COLL__HANDSHAKES_MOST = 4096, COLL__HANDSHAKES_SPARE = 240    /* handshakes at the same time; those beyond the ranks' own */
 };
 
 typedef struct coll__control_line {
     coll__pipe    pipe;
-    struct coll__greet *greet;                    /* while connecting; NULL on rank 0                         */
+    struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
     bool          is_wanted;                      /* connect, not before call_at                              */
     bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
@@ -55,8 +55,8 @@ typedef struct coll__heartbeat {
     struct coll__tcp *tcp;
     coll__control_line *lines;                    /* rank 0: one for each rank; others: [0], to rank 0        */
     int  line_count;                              /* other ranks: 1, or 2 * size (coll_tcp_probe.h)           */
-    coll__bell ring;                              /* wakes the calling thread, which owns it                  */
-    coll__bell bell;                              /* wakes the heartbeat thread                               */
+    coll__doorbell ring;                          /* wakes the calling thread, which owns it                  */
+    coll__doorbell doorbell;                      /* wakes the heartbeat thread                               */
     bool has_lock, has_thread;
     pthread_t thread;
     struct pollfd *fds;
@@ -64,7 +64,7 @@ typedef struct coll__heartbeat {
     unsigned    news, is_stopping;                /* atomic                                                   */
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the control connections             */
-    coll_failure verdict, report;                 /* report: sent to rank 0                                   */
+    coll_failure decision, report;                /* report: sent to rank 0                                   */
     bool    is_leaving;                           /* leave messages are being sent                            */
     bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
     bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
@@ -78,19 +78,19 @@ typedef struct coll__heartbeat {
     unsigned char *reports;                       /* rank 0: calls in which each rank waits                   */
     unsigned char  waiting[COLL__REPORT_LENGTH];
     unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
-    unsigned char  judge_made[COLL__REPORT_LENGTH];          /* of rank 0, once it has left                   */
+    unsigned char  detector_made[COLL__REPORT_LENGTH];       /* of rank 0, once it has left                   */
     coll__beat  own, *beats;                      /* of this rank; last heartbeat of each rank                */
     coll__session *session;                       /* NULL: not known yet                                      */
-    uint64_t doing_turn;
-    int64_t  doing_since;
+    uint64_t activity_count;
+    int64_t  activity_since;
     coll__path *paths;
     int      path_count, path_room;
 } coll__heartbeat;
 
 /* How many handshakes a rank may have at the same time. */
-static inline int coll__greeting_room(int size, int lanes)
+static inline int coll__handshake_room(int size, int lanes)
 {
-    return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__GREETINGS_SPARE, COLL__GREETINGS_MOST);
+    return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__HANDSHAKES_SPARE, COLL__HANDSHAKES_MOST);
 }
 
 static inline int64_t coll__liveness(const coll__heartbeat *p) { return (int64_t)p->liveness_ms * COLL__MS; }
@@ -118,7 +118,7 @@ static inline bool coll__is_orphan(const coll__heartbeat *p) { return p->rank !=
 static void coll__heartbeat_news(coll__heartbeat *p)
 {
     __atomic_store_n(&p->news, 1, __ATOMIC_RELEASE);
-    coll__bell_ring(&p->ring);
+    coll__doorbell_ring(&p->ring);
 }
 
 /* ---- >>sending ---- */
@@ -138,7 +138,7 @@ static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned 
 static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int index)
 {
     const unsigned all = line->wants;
-    const coll_failure *what = p->verdict.status != COLL_OK ? &p->verdict : &p->report;
+    const coll_failure *what = p->decision.status != COLL_OK ? &p->decision : &p->report;
     coll__control_note note = COLL__CONTROL_HEARTBEAT;
 
     while (p->rank == 0 && line->byes_told < p->departed_count && p->departed[line->byes_told] == index) line->byes_told++;
@@ -148,7 +148,7 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
         note = COLL__CONTROL_FAIL;
         const bool is_suspicion = what == &p->report && p->is_suspicion;
         coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
-    } else if (p->rank == 0 && p->verdict.status != COLL_OK && line->deaths_told < p->dead_count) {
+    } else if (p->rank == 0 && p->decision.status != COLL_OK && line->deaths_told < p->dead_count) {
         note = COLL__CONTROL_FAIL;                /* died after the decision                                  */
         coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
@@ -226,12 +226,12 @@ static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
 static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
-    const bool is_first = p->verdict.status == COLL_OK || is_given_up;
+    const bool is_first = p->decision.status == COLL_OK || is_given_up;
     const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
 
     if (is_death && (is_first || is_told)) coll__heartbeat_dies(p, failure->rank);
     if (!is_first) return;
-    p->verdict = *failure;
+    p->decision = *failure;
     if (!is_told) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
 }
@@ -250,12 +250,12 @@ static void coll__heartbeat_blame(coll__heartbeat *p, coll_status status, int ra
  * the first report counts. */
 static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause, bool is_suspicion)
 {
-    const bool is_judge = p->rank == 0 || p->has_left[0];
+    const bool is_detector = p->rank == 0 || p->has_left[0];
 
-    if (p->verdict.status != COLL_OK) return;
-    if (is_judge && is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
-    else if (is_judge) coll__heartbeat_decide(p, cause, false);
-    if (is_judge || p->report.status != COLL_OK) return;
+    if (p->decision.status != COLL_OK) return;
+    if (is_detector && is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    else if (is_detector) coll__heartbeat_decide(p, cause, false);
+    if (is_detector || p->report.status != COLL_OK) return;
     p->report = *cause;
     p->is_suspicion = is_suspicion;
     coll__heartbeat_want(p, COLL__CONTROL_FAIL);
@@ -298,7 +298,7 @@ static void coll__blame_link(const coll__heartbeat *p, coll_failure *failure, in
 
 /* Declare ranks dead that exceeded the silence limit.  Heartbeats are periodic: ranks that failed together exceed it at
  * different times, so ranks silent for liveness_timeout_ms are included.  If these are most of the job, rank 0 is cut off. */
-static void coll__judge_silence(coll__heartbeat *p, int64_t now)
+static void coll__check_silence(coll__heartbeat *p, int64_t now)
 {
     char what[160], others[80] = "", rest[100] = "";
     const int first = coll__first_silent(p, now);
@@ -306,7 +306,7 @@ static void coll__judge_silence(coll__heartbeat *p, int64_t now)
     int count = 0;
 
     if (first < 0) return;
-    if (p->verdict.status != COLL_OK) {
+    if (p->decision.status != COLL_OK) {
         coll__heartbeat_dies(p, first);
         return;
     }
@@ -344,11 +344,11 @@ static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
 
 /* A data connection to a rank with a watched control connection is skipped.  If that is silent too, all ranks report the same.
  * If it is not, the link works and the peer only reads slowly: its kernel may drop data without an answer. */
-static void coll__judge_paths(coll__heartbeat *p, int64_t now)
+static void coll__check_paths(coll__heartbeat *p, int64_t now)
 {
     coll_failure cause = { COLL_OK, -1, "" };
 
-    for (int i = 0; i < p->path_count && p->report.status == COLL_OK && p->verdict.status == COLL_OK; i++) {
+    for (int i = 0; i < p->path_count && p->report.status == COLL_OK && p->decision.status == COLL_OK; i++) {
         coll__path *path = &p->paths[i];
         path->unanswered_at = coll__path_unanswered(path, now);
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
@@ -421,17 +421,17 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         coll__line_closed(p, index, EPROTO);
         return;
     }
-    const bool is_of_judge = p->rank != 0 && index == 0;                  /* only rank 0 reports about others */
-    const int rank = is_of_judge ? control.what.rank : index % p->size;
+    const bool is_of_detector = p->rank != 0 && index == 0;               /* only rank 0 reports about others */
+    const int rank = is_of_detector ? control.what.rank : index % p->size;
     line->is_met = true;
     switch (control.note) {
     case COLL__CONTROL_BYE:
-        if (is_of_judge && rank == 0) memcpy(p->judge_made, bytes + COLL__CONTROL_TEXT, sizeof p->judge_made);
-        if (p->rank == 0 && p->verdict.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
+        if (is_of_detector && rank == 0) memcpy(p->detector_made, bytes + COLL__CONTROL_TEXT, sizeof p->detector_made);
+        if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
         coll__bye_heard(p, rank);
         break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
-    case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_judge); break;
+    case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_detector); break;
     case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__heartbeat_report(p, &control.what, true); break;
     case COLL__CONTROL_WAITING: if (p->rank == 0) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
     case COLL__CONTROL_WHERE:
@@ -469,7 +469,7 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank);
 static void coll__probe_ends(coll__control_line *line);
 /* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
-static void coll__accept_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
+static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
 /* Read the activity of this rank. */
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
@@ -477,18 +477,18 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
     uint64_t words[COLL_HEAD_LENGTH / 8];
 
     if (!p->session) return;
-    const coll__doing *const d = &p->session->doing;
+    const coll__activity *const d = &p->session->activity;
     const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
-    if (turn != p->doing_turn) {
-        p->doing_turn = turn;
-        p->doing_since = now;
+    if (turn != p->activity_count) {
+        p->activity_count = turn;
+        p->activity_since = now;
         p->own.is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
         memcpy(p->own.now, words, sizeof words);
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
         memcpy(p->own.last, words, sizeof words);
     }
-    p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
+    p->own.since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
     coll__beat_fill(&p->own, p->session);
 }
 
@@ -520,13 +520,13 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
         p->beat_at = now + coll__beat_interval(p);
         coll__heartbeat_look(p, now);
         coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
-        if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
+        if (p->decision.status == COLL_OK) coll__check_paths(p, now);
     }
     if (coll__first_silent(p, now) >= 0) {
         for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-        coll__judge_silence(p, now);
+        coll__check_silence(p, now);
     }
-    if (p->verdict.status == COLL_OK || p->is_leaving) coll__probe_due(p, now);
+    if (p->decision.status == COLL_OK || p->is_leaving) coll__probe_due(p, now);
     coll__heartbeat_flush(p);
     next = p->beat_at;
     for (int i = 0; i < p->line_count; i++)
@@ -538,10 +538,10 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
 /* Fill `fds`: the doorbell, then one entry for each control connection. */
 static void coll__heartbeat_watch(coll__heartbeat *p)
 {
-    p->fds[0] = (struct pollfd){ .fd = p->bell.fd, .events = POLLIN };
+    p->fds[0] = (struct pollfd){ .fd = p->doorbell.fd, .events = POLLIN };
     for (int i = 0; i < p->line_count; i++) {
         coll__pipe *pipe = &p->lines[i].pipe;
-        const coll__greet *g = p->lines[i].greet;
+        const coll__handshake *g = p->lines[i].handshake;
         const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
         p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
         if (g) p->fds[1 + i] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
@@ -560,12 +560,12 @@ static void *coll__heartbeat_main(void *at)
         pthread_mutex_unlock(&p->lock);
         const int accepted = coll__accept_watch(p->tcp, p->fds + 1 + count, &next);
         (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
-        coll__accept_attend(p->tcp, p->fds + 1 + count, accepted);
+        coll__accept_serve(p->tcp, p->fds + 1 + count, accepted);
         pthread_mutex_lock(&p->lock);
-        if (p->fds[0].revents) coll__bell_hear(&p->bell);
+        if (p->fds[0].revents) coll__doorbell_clear(&p->doorbell);
         for (int i = 0; i < count; i++) {
             const coll__control_line *line = &p->lines[i];
-            if (line->greet && p->fds[1 + i].revents) coll__probe_go_on(p, i);
+            if (line->handshake && p->fds[1 + i].revents) coll__probe_go_on(p, i);
             else if (line->pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
         }
     }
@@ -578,7 +578,7 @@ static void *coll__heartbeat_main(void *at)
 /* Async-signal-safe. */
 static void coll__heartbeat_wake(coll__heartbeat *p)
 {
-    coll__bell_ring(&p->bell);
+    coll__doorbell_ring(&p->doorbell);
 }
 
 /* Send what the calling thread has set; the heartbeat thread sends what a connection does not take now. */
@@ -612,7 +612,7 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
 /* ---- >>open, close ---- */
 
 /* false: out of memory. */
-static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int greetings, coll__control_line *lines,
+static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int handshakes, coll__control_line *lines,
                              const coll__endpoint *endpoints)
 {
     const size_t n = (size_t)size;
@@ -622,8 +622,8 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->endpoints = endpoints;
     p->lines = lines;
     p->line_count = rank == 0 ? size : 1;
-    p->bell = p->ring = coll__no_bell;
-    p->verdict.rank = p->report.rank = -1;
+    p->doorbell = p->ring = coll__no_doorbell;
+    p->decision.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     if (!lines) return false;
     p->departed = (int *)coll__allocate(coll__like(p->lines), 2 * n * sizeof *p->departed);
@@ -634,7 +634,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
-                                             ((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
+                                             ((rank == 0 ? n : 2 * n) + 2 + (size_t)handshakes) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
@@ -642,19 +642,19 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
 
 /* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start; then no silence is
  * detected. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__bell ring)
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__doorbell ring)
 {
     int error = 0;
 
     p->liveness_ms = liveness_ms;
     p->ring = ring;
-    p->turned_at = p->doing_since = coll__now();
+    p->turned_at = p->activity_since = coll__now();
     p->beat_at = p->turned_at;
     for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = are_met;
     coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* identify this rank early: one may die soon           */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;
-    error = coll__bell_open(&p->bell);
+    error = coll__doorbell_open(&p->doorbell);
     if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
     p->has_thread = error == 0;
     if (error) p->liveness_ms = 0;
@@ -674,7 +674,7 @@ static void coll__heartbeat_stop(coll__heartbeat *p)
 static void coll__heartbeat_close(coll__heartbeat *p)
 {
     coll__heartbeat_stop(p);
-    coll__bell_close(&p->bell);
+    coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
         coll__probe_ends(&p->lines[i]);
         coll__pipe_close(&p->lines[i].pipe);

@@ -49,7 +49,7 @@ typedef struct coll__io {
     bool is_uring;
     int  refusal;                                 /* negative errno of a failed open; 0: none                 */
     coll__watched events;                           /* all but the transfers                                  */
-    coll__bell bell;                              /* rung by other threads; one of the events                 */
+    coll__doorbell doorbell;                      /* rung by other threads; one of the events                 */
     struct pollfd *fds;                           /* poll: for all streams and the events                     */
     int  posted;                                  /* io_uring: requests in flight                             */
     bool is_events_posted;
@@ -82,10 +82,10 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        coll__bundle *const lanes = coll__bundle_of(s);
+        coll__stripe_set *const lanes = coll__stripe_set_of(s);
         for (int k = 0; lanes && k < lanes->count; k++) {
-            coll__strand *l = &lanes->strands[k];
-            if (!coll__poll_add(io, &n, l->pipe, coll__strand_query(l))) wait_ms = 0;
+            coll__stripe *l = &lanes->stripes[k];
+            if (!coll__poll_add(io, &n, l->pipe, coll__stripe_query(l))) wait_ms = 0;
         }
         if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
@@ -190,16 +190,16 @@ enum {
     COLL__RING_MASK = 7
 };
 
-static void coll__uring_lane_completed(coll__strand *l, int what, size_t moved)
+static void coll__uring_lane_completed(coll__stripe *l, int what, size_t moved)
 {
     if (what == COLL__RING_EVENTS) {
         l->is_watched = false;
     } else if (what == COLL__RING_PULL) {
         l->is_pull_posted = false;
-        if (moved) coll__strand_pulled(l, moved);
+        if (moved) coll__stripe_pulled(l, moved);
     } else {
         l->is_push_posted = false;
-        if (moved) coll__strand_pushed(l, moved);
+        if (moved) coll__stripe_pushed(l, moved);
     }
 }
 
@@ -213,7 +213,7 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
     io->posted--;
     if (tag & COLL__RING_LANE) {
-        coll__uring_lane_completed((coll__strand *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
+        coll__uring_lane_completed((coll__stripe *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
         return;
     }
     switch (tag & COLL__RING_MASK) {
@@ -283,9 +283,9 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
     if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
     if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
-    const coll__bundle *const lanes = coll__bundle_of(s);
+    const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     for (int k = 0; lanes && k < lanes->count; k++) {
-        const coll__strand *l = &lanes->strands[k];
+        const coll__stripe *l = &lanes->stripes[k];
         const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
         if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
         if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
@@ -308,26 +308,26 @@ static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool 
 }
 
 /* Submit at most one transfer per direction for each lane.  false: a lane is ready now. */
-static bool coll__uring_lanes(coll__io *io, coll__bundle *b)
+static bool coll__uring_lanes(coll__io *io, coll__stripe_set *b)
 {
     bool may_wait = true;
 
     for (int k = 0; k < b->count; k++) {
-        coll__strand *l = &b->strands[k];
+        coll__stripe *l = &b->stripes[k];
         const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
         struct io_uring_sqe *sqe;
         if (!coll__pipe_is_plain(l->pipe)) {
-            may_wait = coll__uring_watch(io, l->pipe, coll__strand_query(l), &l->is_watched, tag) && may_wait;
+            may_wait = coll__uring_watch(io, l->pipe, coll__stripe_query(l), &l->is_watched, tag) && may_wait;
             continue;
         }
-        struct msghdr *m = l->is_pull_posted ? NULL : coll__strand_pull_message(l, true);
+        struct msghdr *m = l->is_pull_posted ? NULL : coll__stripe_pull_message(l, true);
         if (m && (sqe = coll__uring_request(io))) {
             io_uring_prep_recvmsg(sqe, l->pipe->fd, m, l->step == COLL__LAND_BODY ? MSG_WAITALL : 0);
             io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PULL));
             l->is_pull_posted = true;
         }
         if (coll__outgoing_is_due(&l->out) && !l->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, l->pipe->fd, coll__strand_push_message(l), MSG_WAITALL | MSG_NOSIGNAL);
+            io_uring_prep_sendmsg(sqe, l->pipe->fd, coll__stripe_push_message(l), MSG_WAITALL | MSG_NOSIGNAL);
             io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PUSH));
             l->is_push_posted = true;
         }
@@ -351,8 +351,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        if (coll__bundle_of(s)) {
-            if (!coll__uring_lanes(io, coll__bundle_of(s))) t = (struct __kernel_timespec){ 0, 0 };
+        if (coll__stripe_set_of(s)) {
+            if (!coll__uring_lanes(io, coll__stripe_set_of(s))) t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }
         if (!coll__pipe_is_plain(&s->pipe)) {
@@ -385,7 +385,7 @@ static void coll__io_init(coll__io *io)
 {
     memset(io, 0, sizeof *io);
     io->events = coll__none_watched;
-    io->bell = coll__no_bell;
+    io->doorbell = coll__no_doorbell;
 }
 
 /* `mode`: auto, uring or poll.  `streams`: most connections.  `is_heard`: other processes ring the doorbell. */
@@ -394,11 +394,11 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
 {
     coll__io_init(io);
     const int watch = coll__watched_open(&io->events, memory);
-    const int bell = is_heard ? coll__bell_open_pipe(&io->bell) : coll__bell_open(&io->bell);
+    const int doorbell = is_heard ? coll__doorbell_open_pipe(&io->doorbell) : coll__doorbell_open(&io->doorbell);
     io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
-    if (watch || bell || !io->fds)
+    if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
-                                  strerror(watch ? watch : bell ? bell : ENOMEM));
+                                  strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
     if (!strcmp(mode, "poll")) return COLL_OK;
     io->refusal = coll__uring_open(io);
     io->is_uring = io->refusal == 0;
@@ -442,7 +442,7 @@ static void coll__io_close(coll__io *io)
 {
     if (io->is_uring) coll__uring_close(io);
     coll__watched_close(&io->events);
-    coll__bell_close(&io->bell);
+    coll__doorbell_close(&io->doorbell);
     coll__give(io->fds);
 }
 

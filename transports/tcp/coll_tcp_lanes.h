@@ -47,7 +47,7 @@ typedef enum coll__landing_step {
     COLL__LAND_OVER                               /* nothing more                                             */
 } coll__landing_step;
 
-typedef struct coll__strand {
+typedef struct coll__stripe {
     struct coll__stream *stream;
     int   index;
     coll__pipe own, *pipe;                        /* lane 0 uses the stream's pipe                            */
@@ -62,7 +62,7 @@ typedef struct coll__strand {
     coll_xfer *xfer;
     struct iovec  push_vector[2], pull_vector[2];
     struct msghdr push_message, pull_message;
-} coll__strand;
+} coll__stripe;
 
 /* A long message being received. */
 typedef struct coll__inbound {
@@ -72,33 +72,33 @@ typedef struct coll__inbound {
 } coll__inbound;
 
 /* The lanes of a stream. */
-typedef struct coll__bundle {
+typedef struct coll__stripe_set {
     int        count, open;                       /* open: connected lanes                                    */
     uint32_t   out_number, in_number;             /* of the last long message begun                           */
     coll_xfer *cutting;                           /* the message being cut; NULL: none                        */
     size_t     cut, chunk;                        /* bytes of it assigned; bytes of a chunk                   */
     bool       owes_end;                          /* lane 0 must still send its end mark                      */
-    int        arrivals;
-    coll__inbound arrival[COLL__LONG_MOST];       /* by number                                                */
-    coll__strand *refuser;                        /* the lane that received a refusal                         */
-    coll__strand strands[];
-} coll__bundle;
+    int        inbound_count;
+    coll__inbound inbound[COLL__LONG_MOST];       /* by number                                                */
+    coll__stripe *refuser;                        /* the lane that received a refusal                         */
+    coll__stripe stripes[];
+} coll__stripe_set;
 
 /* NULL: the stream is one connection. */
-static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->bundle : NULL; }
+static inline coll__stripe_set *coll__stripe_set_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->stripe_set : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* The lanes of a stream, not connected.  NULL: out of memory. */
-static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
+static coll__stripe_set *coll__stripe_set_new(const coll_allocator *memory, coll__stream *s, int count)
 {
-    coll__bundle *b = !COLL__IS_WHOLE ? NULL
-                    : (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
+    coll__stripe_set *b = !COLL__IS_WHOLE ? NULL
+                        : (coll__stripe_set *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->stripes);
 
     if (!b) return NULL;
     b->count = count;
     for (int k = 0; k < count; k++) {
-        coll__strand *l = &b->strands[k];
+        coll__stripe *l = &b->stripes[k];
         l->stream = s;
         l->index = k;
         l->own.fd = -1;
@@ -108,17 +108,17 @@ static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream
     return b;
 }
 
-static void coll__bundle_free(coll__bundle *b)
+static void coll__stripe_set_free(coll__stripe_set *b)
 {
     if (!COLL__IS_WHOLE) return;
-    for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
+    for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->stripes[k].own);
     coll__give(b);
 }
 
 /* The pipe of a lane, or of the only connection. */
 static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 {
-    return coll__bundle_of(s) ? s->bundle->strands[lane].pipe : &s->pipe;
+    return coll__stripe_set_of(s) ? s->stripe_set->stripes[lane].pipe : &s->pipe;
 }
 
 /* Store a lane's connection.  true: all are connected. */
@@ -127,11 +127,11 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
-    if (!coll__bundle_of(s)) return true;
+    if (!coll__stripe_set_of(s)) return true;
     coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would buffer megabytes                */
-    COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
-                 s->bundle->open, s->bundle->count);
-    return ++s->bundle->open == s->bundle->count;
+    COLL__ASSERT(s->stripe_set->open < s->stripe_set->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
+                 s->stripe_set->open, s->stripe_set->count);
+    return ++s->stripe_set->open == s->stripe_set->count;
 }
 
 static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
@@ -172,7 +172,7 @@ static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length
 }
 
 /* The next chunk of the message that is being cut. */
-static void coll__outgoing_cut(coll__bundle *b, coll__outgoing *p)
+static void coll__outgoing_cut(coll__stripe_set *b, coll__outgoing *p)
 {
     coll_xfer *x = b->cutting;
 
@@ -185,7 +185,7 @@ static void coll__outgoing_cut(coll__bundle *b, coll__outgoing *p)
 }
 
 /* Assign the next piece to a lane.  false: there is none. */
-static bool coll__strand_take(coll__bundle *b, coll__strand *l)
+static bool coll__stripe_take(coll__stripe_set *b, coll__stripe *l)
 {
     coll__outgoing *p = &l->out;
     coll_xfer *x = l->stream->out.first;
@@ -217,7 +217,7 @@ static bool coll__strand_take(coll__bundle *b, coll__strand *l)
     return true;
 }
 
-static struct msghdr *coll__strand_push_message(coll__strand *l)
+static struct msghdr *coll__stripe_push_message(coll__stripe *l)
 {
     const coll__outgoing *p = &l->out;
     const size_t body = p->moved > p->head ? p->moved - p->head : 0;
@@ -229,7 +229,7 @@ static struct msghdr *coll__strand_push_message(coll__strand *l)
     return &l->push_message;
 }
 
-static void coll__strand_pushed(coll__strand *l, size_t moved)
+static void coll__stripe_pushed(coll__stripe *l, size_t moved)
 {
     coll__outgoing *p = &l->out;
     coll_xfer *x = p->xfer;
@@ -244,24 +244,24 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
 }
 
 /* As coll__stream_push; one call per lane in turn. */
-static size_t coll__bundle_push(coll__stream *s, int *error)
+static size_t coll__stripe_set_push(coll__stream *s, int *error)
 {
-    coll__bundle *b = coll__bundle_of(s);
+    coll__stripe_set *b = coll__stripe_set_of(s);
     size_t total = 0, before;
 
     do {
         before = total;
         for (int k = 0; k < b->count && s->out.first; k++) {
-            coll__strand *l = &b->strands[k];
-            if (l->is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__strand_take(b, l))) continue;
-            const ssize_t n = coll__pipe_send(l->pipe, coll__strand_push_message(l));
+            coll__stripe *l = &b->stripes[k];
+            if (l->is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
+            const ssize_t n = coll__pipe_send(l->pipe, coll__stripe_push_message(l));
             if (n < 0 && errno != EAGAIN && errno != EINTR) {
                 *error = errno;
                 return total;
             }
             if (n <= 0) continue;
             total += (size_t)n;
-            coll__strand_pushed(l, (size_t)n);
+            coll__stripe_pushed(l, (size_t)n);
         }
     } while (total > before);
     return total;
@@ -270,20 +270,20 @@ static size_t coll__bundle_push(coll__stream *s, int *error)
 /* ---- >>receiving ---- */
 
 /* The receive whose head is next on lane 0.  NULL: none, or all long slots are in use. */
-static coll_xfer *coll__bundle_next(const coll__bundle *b, const coll__stream *s)
+static coll_xfer *coll__stripe_set_next(const coll__stripe_set *b, const coll__stream *s)
 {
     coll_xfer *x = s->in.first;
 
     while (x && x->moved >= COLL_HEAD_LENGTH) x = x->next;
-    return x && coll__is_long(x) && b->arrival[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
+    return x && coll__is_long(x) && b->inbound[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
 }
 
 /* Where to read to; NULL: nothing to read.  A short item that follows is read in the same call, unless the kernel waits for
  * all bytes.  Nothing else is read with the first head, for it may be a refusal. */
-static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted)
+static struct msghdr *coll__stripe_pull_message(coll__stripe *l, bool is_posted)
 {
     coll__stream *s = l->stream;
-    coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__bundle_next(s->bundle, s) : NULL;
+    coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : NULL;
     const struct iovec head = { l->bytes + l->got, COLL__CHUNK_HEAD - l->got };
     int n = 0;
 
@@ -303,7 +303,7 @@ static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted)
     return n > 0 ? &l->pull_message : NULL;
 }
 
-static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size_t length)
+static void coll__stripe_land(coll__stripe *l, coll_xfer *x, size_t offset, size_t length)
 {
     l->xfer = x;
     l->body = (unsigned char *)x->buffer + offset;
@@ -312,10 +312,10 @@ static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size
 }
 
 /* A message's head has arrived.  false: it is not the expected one. */
-static bool coll__strand_head(coll__strand *l, coll_xfer *x)
+static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = coll__bundle_of(s);
+    coll__stripe_set *b = coll__stripe_set_of(s);
 
     if (!l->has_heard && coll__begins_refusal(x->head)) {
         s->state = COLL__STREAM_REFUSED;
@@ -330,11 +330,11 @@ static bool coll__strand_head(coll__strand *l, coll_xfer *x)
     }
     if (coll__is_long(x)) {
         b->in_number++;
-        b->arrival[b->in_number % COLL__LONG_MOST] = (coll__inbound){ .xfer = x, .number = b->in_number };
-        b->arrivals++;
+        b->inbound[b->in_number % COLL__LONG_MOST] = (coll__inbound){ .xfer = x, .number = b->in_number };
+        b->inbound_count++;
         l->step = COLL__LAND_CHUNK;
     } else if (x->length > 0) {
-        coll__strand_land(l, x, 0, x->length);
+        coll__stripe_land(l, x, 0, x->length);
     } else {
         coll__chain_take(&s->in, x, COLL_OK);
     }
@@ -342,12 +342,12 @@ static bool coll__strand_head(coll__strand *l, coll_xfer *x)
 }
 
 /* A chunk's head has arrived.  false: invalid. */
-static bool coll__strand_chunk(coll__strand *l)
+static bool coll__stripe_chunk(coll__stripe *l)
 {
-    coll__bundle *b = l->stream->bundle;
+    coll__stripe_set *b = l->stream->stripe_set;
     const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
     const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
-    coll__inbound *a = &b->arrival[number % COLL__LONG_MOST];
+    coll__inbound *a = &b->inbound[number % COLL__LONG_MOST];
 
     if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
         b->refuser = l;
@@ -368,117 +368,117 @@ static bool coll__strand_chunk(coll__strand *l)
         || length > a->xfer->length - offset || length > a->xfer->length - a->announced) return false;
     l->got = 0;
     a->announced += length;
-    coll__strand_land(l, a->xfer, (size_t)offset, length);
+    coll__stripe_land(l, a->xfer, (size_t)offset, length);
     return true;
 }
 
 /* The assigned body bytes of a lane have all arrived. */
-static void coll__strand_landed(coll__strand *l)
+static void coll__stripe_landed(coll__stripe *l)
 {
     coll__stream *s = l->stream;
-    coll__bundle *b = coll__bundle_of(s);
+    coll__stripe_set *b = coll__stripe_set_of(s);
     coll_xfer *x = l->xfer;
 
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
     l->xfer = NULL;
     if (x->moved < COLL_HEAD_LENGTH + x->length) return;
-    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && b->arrivals >= coll__is_long(x),
+    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && b->inbound_count >= coll__is_long(x),
                  "%zu bytes of a message of %zu from rank %d are here, one of %d long ones", x->moved,
-                 COLL_HEAD_LENGTH + x->length, s->peer, b->arrivals);
+                 COLL_HEAD_LENGTH + x->length, s->peer, b->inbound_count);
     for (int i = 0; i < COLL__LONG_MOST; i++)
-        if (b->arrival[i].xfer == x) b->arrival[i].xfer = NULL, b->arrivals--;
+        if (b->inbound[i].xfer == x) b->inbound[i].xfer = NULL, b->inbound_count--;
     coll__chain_take(&s->in, x, COLL_OK);
 }
 
-/* Account for `moved` bytes, stored as coll__strand_pull_message said. */
-static void coll__strand_pulled(coll__strand *l, size_t moved)
+/* Account for `moved` bytes, stored as coll__stripe_pull_message said. */
+static void coll__stripe_pulled(coll__stripe *l, size_t moved)
 {
     coll__stream *s = l->stream;
 
     coll__tally(&s->received, moved);
     while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
-        coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__bundle_next(s->bundle, s) : l->xfer;
+        coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : l->xfer;
         const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved
                           : l->step == COLL__LAND_CHUNK ? COLL__CHUNK_HEAD - l->got : l->left;
         const size_t part = coll__least(left, moved);
         moved -= part;
         if (l->step == COLL__LAND_CHUNK) {
             l->got += part;
-            if (part == left) l->is_wrong = !coll__strand_chunk(l);
+            if (part == left) l->is_wrong = !coll__stripe_chunk(l);
             continue;
         }
         x->moved += part;
         if (l->step == COLL__LAND_HEAD) {
-            if (part == left && !coll__strand_head(l, x) && s->state == COLL__STREAM_REFUSED) x->moved += moved;
+            if (part == left && !coll__stripe_head(l, x) && s->state == COLL__STREAM_REFUSED) x->moved += moved;
             continue;
         }
         l->body += part;
         l->left -= part;
-        if (part == left) coll__strand_landed(l);
+        if (part == left) coll__stripe_landed(l);
     }
 }
 
 /* A lane is closed.  Is the stream closed?  Not if only lane 0 is, after its last data, and chunks are still arriving. */
-static bool coll__strand_closed(coll__strand *l)
+static bool coll__stripe_closed(coll__stripe *l)
 {
-    const coll__bundle *b = l->stream->bundle;
-    const coll_xfer *x = coll__bundle_next(b, l->stream);
+    const coll__stripe_set *b = l->stream->stripe_set;
+    const coll_xfer *x = coll__stripe_set_next(b, l->stream);
 
-    if (l->index > 0 || l->step != COLL__LAND_HEAD || b->arrivals == 0 || (x && x->moved > 0)) return true;
+    if (l->index > 0 || l->step != COLL__LAND_HEAD || b->inbound_count == 0 || (x && x->moved > 0)) return true;
     l->step = COLL__LAND_OVER;
     return false;
 }
 
 /* Read once from a lane; returns the bytes.  *error as in coll__stream_pull; EBADMSG: invalid data. */
-static size_t coll__strand_pull(coll__strand *l, int *error)
+static size_t coll__stripe_pull(coll__stripe *l, int *error)
 {
     if (l->is_pull_posted) return 0;
-    if (l->step == COLL__LAND_HELD && !coll__strand_chunk(l)) l->is_wrong = true;
-    struct msghdr *m = l->is_wrong ? NULL : coll__strand_pull_message(l, false);
+    if (l->step == COLL__LAND_HELD && !coll__stripe_chunk(l)) l->is_wrong = true;
+    struct msghdr *m = l->is_wrong ? NULL : coll__stripe_pull_message(l, false);
     const ssize_t n = m ? coll__pipe_recv(l->pipe, m) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
-    if (m && n == 0 && coll__strand_closed(l)) *error = 0;
-    if (n > 0) coll__strand_pulled(l, (size_t)n);
+    if (m && n == 0 && coll__stripe_closed(l)) *error = 0;
+    if (n > 0) coll__stripe_pulled(l, (size_t)n);
     if (l->is_wrong) *error = EBADMSG;
     return n > 0 ? (size_t)n : 0;
 }
 
 /* As coll__stream_pull. */
-static size_t coll__bundle_pull(coll__stream *s, int *error)
+static size_t coll__stripe_set_pull(coll__stream *s, int *error)
 {
-    coll__bundle *b = coll__bundle_of(s);
+    coll__stripe_set *b = coll__stripe_set_of(s);
     size_t total = 0, before;
 
     do {
         before = total;
         for (int k = 0; k < b->count && s->state == COLL__STREAM_OPEN && *error < 0; k++)
-            total += coll__strand_pull(&b->strands[k], error);
+            total += coll__stripe_pull(&b->stripes[k], error);
     } while (total > before && *error < 0);
-    if (*error < 0 && b->strands[0].step == COLL__LAND_OVER && b->arrivals == 0) *error = 0;
+    if (*error < 0 && b->stripes[0].step == COLL__LAND_OVER && b->inbound_count == 0) *error = 0;
     return total;
 }
 
 /* ---- >>waiting and leaving ---- */
 
 /* Poll events of a lane. */
-static short coll__strand_query(coll__strand *l)
+static short coll__stripe_query(coll__stripe *l)
 {
-    return (short)((coll__strand_pull_message(l, true) ? POLLIN : 0) | (coll__outgoing_is_due(&l->out) ? POLLOUT : 0));
+    return (short)((coll__stripe_pull_message(l, true) ? POLLIN : 0) | (coll__outgoing_is_due(&l->out) ? POLLOUT : 0));
 }
 
 /* Send an end mark on every lane, so that a close is not taken for a cut. */
-static void coll__bundle_leave(coll__stream *s, int64_t deadline)
+static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
 {
-    coll__bundle *b = coll__bundle_of(s);
+    coll__stripe_set *b = coll__stripe_set_of(s);
     unsigned char end[COLL__CHUNK_HEAD] = { 0 };
 
     for (int k = 0; k < b->count; k++) {
-        coll__strand *l = &b->strands[k];
+        coll__stripe *l = &b->stripes[k];
         if (!coll__outgoing_is_due(&l->out) && (k > 0 || b->owes_end))
             (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
     }
 }
 
-static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_of(s) ? coll__bundle_of(s)->count : 1; }
+static inline int coll__lane_count(const coll__stream *s) { return coll__stripe_set_of(s) ? coll__stripe_set_of(s)->count : 1; }
 
 #endif /* COLL_TCP_LANES_H */

@@ -32,7 +32,7 @@ static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
 
     line->pipe = coll__pipe_take(pipe);
     line->length = line->unsent = 0;
-    line->wants = coll__bit_of(COLL__CONTROL_HEARTBEAT) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
+    line->wants = coll__bit_of(COLL__CONTROL_HEARTBEAT) | (p->decision.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
                 | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);
     coll__line_flush(p, index);
 }
@@ -50,7 +50,7 @@ static bool coll__probe_wants(coll__tcp *tcp, int rank)
 {
     coll__control_line *line = &tcp->heartbeat.lines[rank];
 
-    if (tcp->presence[rank] != COLL__PRESENT || line->is_wanted || line->greet || line->pipe.fd >= 0) return false;
+    if (tcp->presence[rank] != COLL__PRESENT || line->is_wanted || line->handshake || line->pipe.fd >= 0) return false;
     return line->is_wanted = true;
 }
 
@@ -89,7 +89,7 @@ static void coll__probe_to_tell(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
 
-    if (!coll__is_orphan(p) || p->verdict.status == COLL_OK || !p->has_thread) return;
+    if (!coll__is_orphan(p) || p->decision.status == COLL_OK || !p->has_thread) return;
     coll__lines_widen(p);
     for (int i = 1; i < tcp->size; i++) p->lines[i].is_wanted = false;
     for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
@@ -107,18 +107,18 @@ static void coll__probe_to_tell(coll__tcp *tcp)
 /* Are such connects still in progress? */
 static bool coll__is_telling(const coll__heartbeat *p)
 {
-    for (int i = 1; p->rank != 0 && p->verdict.status != COLL_OK && i < p->line_count && i < p->size; i++)
-        if (p->lines[i].is_wanted || p->lines[i].greet) return true;
+    for (int i = 1; p->rank != 0 && p->decision.status != COLL_OK && i < p->line_count && i < p->size; i++)
+        if (p->lines[i].is_wanted || p->lines[i].handshake) return true;
     return false;
 }
 
 /* Drop a connection attempt. */
 static void coll__probe_ends(coll__control_line *line)
 {
-    if (!line->greet) return;
-    coll__pipe_close(&line->greet->pipe);
-    coll__give(line->greet);
-    line->greet = NULL;
+    if (!line->handshake) return;
+    coll__pipe_close(&line->handshake->pipe);
+    coll__give(line->handshake);
+    line->handshake = NULL;
     line->is_reached = false;
 }
 
@@ -150,8 +150,8 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     const int fd = coll__dial(&a);
     if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
     if (fd < 0) return;
-    line->greet = (coll__greet *)coll__take(coll__like(p->lines), sizeof *line->greet);
-    if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
+    line->handshake = (coll__handshake *)coll__take(coll__like(p->lines), sizeof *line->handshake);
+    if (line->handshake) coll__handshake_call(line->handshake, &p->tcp->us, fd, hello, coll__never);
     else close(fd);
     line->heard_at = now;
 }
@@ -161,11 +161,11 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
         coll__control_line *line = &p->lines[i];
-        if (line->greet && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+        if (line->handshake && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
             coll__probe_answered(p, i, false, now);
             coll__probe_ends(line);
         }
-        if (line->is_wanted && !line->greet && now >= line->call_at) coll__probe_call(p, i, now);
+        if (line->is_wanted && !line->handshake && now >= line->call_at) coll__probe_call(p, i, now);
     }
 }
 
@@ -173,7 +173,7 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
 static void coll__probe_go_on(coll__heartbeat *p, int rank)
 {
     coll__control_line *line = &p->lines[rank];
-    coll__greet *g = line->greet;
+    coll__handshake *g = line->handshake;
 
     const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
     if (!line->is_reached) coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
@@ -181,11 +181,11 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
         line->is_reached = true;
         line->heard_at = coll__now();
     }
-    const coll_status status = line->is_reached ? coll__greet_advance(g, &p->tcp->us) : COLL_ERR_PEER;
+    const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) {
         coll__line_open(p, rank, &g->pipe);
         coll__give(g);
-        line->greet = NULL;
+        line->handshake = NULL;
     } else if (status != COLL_PENDING) {
         coll__probe_ends(line);
     }

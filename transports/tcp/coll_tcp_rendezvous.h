@@ -107,7 +107,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     memset(rendezvous, 0, sizeof *rendezvous);
     coll__rendezvous_nonce(rendezvous->nonce);
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
-    coll__host_room_sign(&tcp->room, tcp->rank, tcp->us.world);
+    coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     for (int i = 0; i < tcp->endpoints[0].count; i++)
         rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
     const int error = coll__rendezvous_write(path, rendezvous);
@@ -124,7 +124,7 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
     if (error) return false;
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
-    coll__host_room_sign(&tcp->room, tcp->rank, tcp->us.world);
+    coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
     return true;
 }

@@ -1,6 +1,6 @@
 /* coll_tcp_shrink.h - after a failure: the surviving ranks form a new job.
  *
- * They have agreed on the members (coll_tcp_agree.h).  The new job keeps the listener, and the connections to the proposer,
+ * They have agreed on the members (coll_tcp_consensus.h).  The new job keeps the listener, and the connections to the proposer,
  * which becomes rank 0.  Its world id is a hash of the agreement's id and the members: so late connections for the old job, or
  * for another agreement, are refused. */
 #ifndef COLL_TCP_SHRINK_H
@@ -17,12 +17,12 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
     pthread_mutex_lock(&tcp->accept_lock);
     tcp->agreement = is_open ? h : NULL;
     tcp->greets_as = is_open ? &h->us : &tcp->us;
-    for (int i = tcp->greeting_count - 1; i >= 0; i--) {
-        coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd < 0 || (is_open && g->step == COLL__GREET_HEAR)) continue;
+    for (int i = tcp->handshake_count - 1; i >= 0; i--) {
+        coll__handshake *g = &tcp->handshakes[i];
+        if (g->pipe.fd < 0 || (is_open && g->step == COLL__HANDSHAKE_HEAR)) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
         coll__pipe_close(&g->pipe);
-        coll__greeting_close(tcp, i);
+        coll__handshake_close(tcp, i);
     }
     pthread_mutex_unlock(&tcp->accept_lock);
 }
@@ -38,7 +38,7 @@ static bool coll__agreement_open(coll__agreement *h)
     h->table = h->own ? h->own->table : NULL;
     h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
     for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
@@ -117,7 +117,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
                                     .is_open = old->is_open };
-    if (old->room.fd < 0) settings.config.tcp.hub = COLL_OFF; /* no segment was possible                      */
+    if (old->segment.fd < 0) settings.config.tcp.shm_collectives = COLL_OFF; /* no segment was possible                      */
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
@@ -127,17 +127,17 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         return NULL;
     }
     tcp->us = h->us;
-    tcp->us.seal = coll__seal_share(old->us.seal);
+    tcp->us.tls = coll__tls_share(old->us.tls);
     tcp->us.past = past;
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
-    coll__host_room_sign(&tcp->room, out->rank, tcp->us.world);
-    coll__host_room_follow(&tcp->room, &old->room);
+    coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
+    coll__shm_segment_follow(&tcp->segment, &old->segment);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
-                      tcp->room.fd >= 0, &old->log) < 0) {
+                      tcp->segment.fd >= 0, &old->log) < 0) {
         coll__tcp_free(tcp);
         return NULL;
     }
@@ -151,7 +151,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
-    coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
     coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     coll__agreement_lines(h, tcp);
     return tcp;

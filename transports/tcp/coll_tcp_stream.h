@@ -29,8 +29,8 @@ typedef struct coll__stream {
     int   peer, channel;
     int   tried;                                  /* connecting: index of the peer's address                  */
     coll__stream_state state;
-    struct coll__bundle *bundle;                  /* its lanes (coll_tcp_lanes.h); NULL: one connection       */
-    struct coll__greet *greet;                    /* while connecting                                         */
+    struct coll__stripe_set *stripe_set;          /* its lanes (coll_tcp_lanes.h); NULL: one connection       */
+    struct coll__handshake *handshake;            /* while connecting                                         */
     int64_t dial_at;                              /* do not connect earlier, after a failed attempt           */
     int64_t dial_until;                           /* no answer is no error before; 0: not connecting          */
     bool  is_unanswered;                          /* an address has not answered                              */
@@ -86,9 +86,9 @@ static inline short coll__stream_query(const coll__stream *s)
 
 static void coll__stream_close(coll__stream *s)
 {
-    if (s->greet) coll__pipe_close(&s->greet->pipe);
-    coll__give(s->greet);
-    s->greet = NULL;
+    if (s->handshake) coll__pipe_close(&s->handshake->pipe);
+    coll__give(s->handshake);
+    s->handshake = NULL;
     coll__pipe_close(&s->pipe);
 }
 

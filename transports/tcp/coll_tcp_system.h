@@ -69,7 +69,7 @@ static int coll__accept(int listener)
 }
 
 /* End the connection if sent data is not acknowledged within `ms`; 0: the kernel's default. */
-static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
+static void coll__user_timeout(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
 
 /* Limit the interval of retransmissions. */
 static void coll__ask_again_within(int fd, int ms)
@@ -210,7 +210,7 @@ static int coll__socket_kept(int made, bool waits)
 static int coll__socket(int family, int kind, bool waits) { return coll__socket_kept(socket(family, kind, 0), waits); }
 static int coll__accept(int listener) { return coll__socket_kept(accept(listener, NULL, NULL), true); }
 
-static void coll__patience_of(int fd, int ms) { (void)fd, (void)ms; }
+static void coll__user_timeout(int fd, int ms) { (void)fd, (void)ms; }
 static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
 static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
 static int coll__process_behind(int fd) { return (void)fd, 0; }

@@ -129,7 +129,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a
  *                                                                        heartbeat, or u64 ballot, u64 promise
  *
- * With a key, a refusal of a hello has a shorter text, and proof[32] at 224 (coll_tcp_greet.h). */
+ * With a key, a refusal of a hello has a shorter text, and proof[32] at 224 (coll_tcp_handshake.h). */
 
 typedef enum coll__control_note {
     COLL__CONTROL_WELCOME = 1,                    /* hello accepted; the table follows once it is complete    */
@@ -241,7 +241,7 @@ static void coll__beat_fill(coll__beat *beat, coll__session *session)
         const unsigned bit = coll__comm_bit(comm->id, beat->number);
         beat->comms[bit / 64] |= (uint64_t)1 << bit % 64;
     }
-    beat->turn = coll__comms_are_known(session) ? session->comms_turn : 0;
+    beat->turn = coll__comms_are_known(session) ? session->comms_version : 0;
     coll__lock_drop(&session->comms_lock);
 }
 
@@ -282,7 +282,7 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 usable processors (coll__processor_set)   80 u32 pid
- *   84 name[40] of its host, ended by a zero   124 u32 number of its segment (coll_tcp_room.h), 0: none
+ *   84 name[40] of its host, ended by a zero   124 u32 number of its segment (coll_tcp_shm_segment.h), 0: none
  *  128 u32 site: digest of coll_config.site */
 
 typedef struct coll__endpoint {
@@ -291,7 +291,7 @@ typedef struct coll__endpoint {
     int processors;                               /* usable by its process                                    */
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: unknown                                               */
-    uint32_t room;                                /* number of its segment; 0: none                           */
+    uint32_t segment;                             /* number of its segment; 0: none                           */
     uint32_t site;                                /* digest of coll_config.site                               */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
@@ -309,7 +309,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put64(at + 72, endpoint->processor_set);
     coll__put32(at + 80, endpoint->pid);
     coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
-    coll__put32(at + 124, endpoint->room);
+    coll__put32(at + 124, endpoint->segment);
     coll__put32(at + 128, endpoint->site);
 }
 
@@ -327,7 +327,7 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
     endpoint->processors = (int)processors;
     endpoint->processor_set = coll__get64(at + 72);
     endpoint->pid = coll__get32(at + 80);
-    endpoint->room = coll__get32(at + 124);
+    endpoint->segment = coll__get32(at + 124);
     endpoint->site = coll__get32(at + 128);
     coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;

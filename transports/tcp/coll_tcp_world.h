@@ -4,7 +4,7 @@
 #define COLL_TCP_WORLD_H
 
 enum {
-    COLL__GREETING_MS = 5000,                     /* time limit of a handshake                                */
+    COLL__HANDSHAKE_MS = 5000,                    /* time limit of a handshake                                */
     COLL__DIAL_MS = 20000,
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
@@ -21,11 +21,11 @@ enum {
 
 /* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
  * when it is unchanged. */
-typedef struct coll__quiet { uint32_t turn, own_turn, beat; uint64_t received; int64_t since; } coll__quiet;
+typedef struct coll__quiet { uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__quiet;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* Paxos acceptor state of this rank in one agreement (coll_tcp_agree.h).  It lives as long as the job: the program may repeat
+/* Paxos acceptor state of this rank in one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat
  * a failed coll_shrink on any communicator with the same ranks. */
 typedef struct coll__acceptor {
     struct coll__acceptor *next;
@@ -43,7 +43,7 @@ typedef struct coll__tcp {
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only its numbers                                         */
     bool shares;                                  /* memory with other processes of this host                 */
-    coll__host_room room;                              /* this rank's segment                                 */
+    coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
     coll__identity us;
@@ -66,8 +66,8 @@ typedef struct coll__tcp {
     struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
-    coll__greet    *greetings;                    /* handshakes under way, as the called side                 */
-    int             greeting_count, greeting_room;
+    coll__handshake    *handshakes;               /* handshakes under way, as the called side                 */
+    int             handshake_count, handshake_room;
     coll__budget    budget;                       /* bounds the answers to unauthenticated hellos             */
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
@@ -84,12 +84,12 @@ typedef struct coll__tcp {
     coll_failure    failure;                      /* failure as decided                                       */
     char            description[200];
     char            tuning[COLL__TUNING_ROOM];    /* values of rank 0's tuning file; "": none                 */
-    void           *joined;                       /* domains of this rank (coll_joined.h); NULL: none         */
+    void           *hybrid;                       /* domains of this rank (coll_hybrid.h); NULL: none         */
 } coll__tcp;
 
 /* Kind of an event: the upper half of its tag; the lower half is an index. */
 typedef enum coll__event {
-    COLL__EVENT_LISTENER, COLL__EVENT_GREETING, COLL__EVENT_CONTROL, COLL__EVENT_DIALLED, COLL__EVENT_BELL
+    COLL__EVENT_LISTENER, COLL__EVENT_HANDSHAKE, COLL__EVENT_CONTROL, COLL__EVENT_DIALLED, COLL__EVENT_DOORBELL
 } coll__event;
 
 static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_t)event << 32 | (uint32_t)index; }
@@ -124,7 +124,7 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
     (void)coll__pipe_move(pipe, bytes, sizeof bytes, true);
 }
 
-/* ---- >>agreements (coll_tcp_agree.h) ---- */
+/* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
 /* The acceptor of this agreement, created on first use.  NULL: out of memory. */
 static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
@@ -205,7 +205,7 @@ static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 }
 
 /* Can the stream no longer carry its transfers?  It is closed, or the peer left before it was opened. */
-static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
+static bool coll__cannot_succeed(const coll__tcp *tcp, const coll__stream *s)
 {
     const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE;
     return (never_came || s->state == COLL__STREAM_ENDED) && coll__has_active_transfer(s);
@@ -220,13 +220,13 @@ static void coll__tcp_free(coll__tcp *tcp)
     if (!tcp) return;
     coll__heartbeat_close(&tcp->heartbeat);
     coll__io_close(&tcp->io);
-    coll__host_room_close(&tcp->room);
+    coll__shm_segment_close(&tcp->segment);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream_close(&tcp->streams[i]);
-        coll__bundle_free(tcp->streams[i].bundle);
+        coll__stripe_set_free(tcp->streams[i].stripe_set);
     }
-    for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
+    for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
     coll__give(tcp->endpoints);
     coll__give(tcp->homes);
     coll__give(tcp->streams);
@@ -234,9 +234,9 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp->controls);
     coll__give(tcp->presence);
     coll__give(tcp->quiet);
-    coll__give(tcp->greetings);
+    coll__give(tcp->handshakes);
     pthread_mutex_destroy(&tcp->accept_lock);
-    coll__seal_free(tcp->us.seal);
+    coll__tls_free(tcp->us.tls);
     coll__past_free(&tcp->us);
     for (coll__acceptor *a; (a = tcp->acceptors);) {
         tcp->acceptors = a->next;
@@ -282,7 +282,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->rank = c->rank;
     tcp->size = c->size;
     tcp->listener = -1;
-    tcp->room = coll__no_room;
+    tcp->segment = coll__no_segment;
     coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
@@ -291,8 +291,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
-    tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
-    tcp->budget.most = 2 * tcp->greeting_room;
+    tcp->handshake_room = coll__handshake_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
+    tcp->budget.most = 2 * tcp->handshake_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
     tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
     tcp->streams = (coll__stream *)coll__allocate(c->allocator, streams * sizeof *tcp->streams);
@@ -301,7 +301,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
     tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
-    tcp->greetings = (coll__greet *)coll__take_zeros(c->allocator, (size_t)tcp->greeting_room, sizeof *tcp->greetings);
+    tcp->handshakes = (coll__handshake *)coll__take_zeros(c->allocator, (size_t)tcp->handshake_room, sizeof *tcp->handshakes);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
@@ -309,22 +309,23 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
         s->in.end = &s->in.first;
-        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(c->allocator, s, c->tcp.lanes)))
+        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->stripe_set = coll__stripe_set_new(c->allocator, s, c->tcp.lanes)))
             has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->greeting_room, tcp->controls,
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->quiet && tcp->greetings && coll__identify(&tcp->us, settings)) {
+        && tcp->quiet && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__host_room_open();
-        coll__host_room_sign(&tcp->room, c->rank, tcp->us.world);
-        own->room = coll__host_room_number(&tcp->room);
+        if (tcp->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+            tcp->segment = coll__shm_segment_open();
+        coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
+        own->segment = coll__shm_segment_number(&tcp->segment);
         own->site = coll__site_id(c->site);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;

@@ -2,27 +2,27 @@
  *
  * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
  * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
- * enter it set its doorbells, if it has any (coll_joined.h). */
+ * enter it set its doorbells, if it has any (coll_hybrid.h). */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
-enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
+enum { COLL__MIGRATION_LOOK_MS = 100, COLL__MIGRATION_SERVE_MS = 10 };
 
-static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
-static void coll__hub_release(coll__hub *hub);
-static coll__thread *coll__thread_open(coll__hub *hub, int rank);
+static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded);
+static void coll__domain_release(coll__domain *domain);
+static coll__thread *coll__thread_open(coll__domain *domain, int rank);
 
-typedef struct coll__exodus {
-    struct coll__exodus *next;
+typedef struct coll__migration {
+    struct coll__migration *next;
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;
     unsigned char *is_there;                      /* by index in the list                                     */
     bool           is_decided;
-    coll__hub     *fresh;                         /* NULL, once decided: no quorum, or no memory              */
-} coll__exodus;
+    coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
+} coll__migration;
 
-static void coll__exodus_free(coll__exodus *e)
+static void coll__migration_free(coll__migration *e)
 {
     if (!e) return;
     coll__give(e->ranks);
@@ -32,52 +32,52 @@ static void coll__exodus_free(coll__exodus *e)
 
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
-static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int count, int me, int first)
+static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first)
 {
     const size_t length = (size_t)count * sizeof *ranks;
 
-    for (coll__exodus *e = hub->exoduses; e; e = e->next)
+    for (coll__migration *e = domain->migrations; e; e = e->next)
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__exodus *e = (coll__exodus *)coll__allocate(coll__like(hub), sizeof *e);
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
-    e->ranks = (int *)coll__take(coll__like(hub), length);
-    e->is_there = (unsigned char *)coll__take_zeros(coll__like(hub), (size_t)count, 1);
+    e->ranks = (int *)coll__take(coll__like(domain), length);
+    e->is_there = (unsigned char *)coll__take_zeros(coll__like(domain), (size_t)count, 1);
     if (!e->ranks || !e->is_there) {
-        coll__exodus_free(e);
+        coll__migration_free(e);
         return NULL;
     }
     memcpy(e->ranks, ranks, length);
-    e->next = hub->exoduses;
-    hub->exoduses = e;
+    e->next = domain->migrations;
+    domain->migrations = e;
     return e;
 }
 
 /* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
-static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, bool is_late)
+static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
-    coll__hub *hub = thread->hub;
+    coll__domain *domain = thread->domain;
     int there = 0;
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
         there += e->is_there[i];
-        const bool has_left = __atomic_load_n(&coll__desk_of(hub, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
+        const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
         if (!e->is_there[i] && !has_left) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
     if (coll__is_quorum(e->is_there, e->count))
-        e->fresh = coll__hub_open(coll__like(hub), e->first, there,
-                                  there > coll__processors() || (hub->has_bells && hub->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) coll__hub_desks(e->fresh)[i].bell = coll__no_bell;
-    if (e->fresh) e->fresh->has_bells = hub->has_bells;
-    coll__hub_wake(thread);
-    if (hub->has_bells) coll__word_wake(&hub->bell);              /* ranks that wait here sleep on the word   */
+        e->fresh = coll__domain_open(coll__like(domain), e->first, there,
+                                     there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
+    for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
+    if (e->fresh) e->fresh->has_doorbells = domain->has_doorbells;
+    coll__domain_wake(thread);
+    if (domain->has_doorbells) coll__word_wake(&domain->doorbell); /* ranks that wait here sleep on the word   */
 }
 
-static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *out, coll_failure *failure)
+static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
     int there = 0;
 
@@ -100,47 +100,47 @@ static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *o
 
 /* Migrates to a new domain, with the ranks of `ranks` that join in time.  Its first rank has number `first`.  Meanwhile
  * serve(context) is called repeatedly: a joining process may need it first. */
-static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
-                                    void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
+static coll_status coll__migration_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
+                                       void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
 {
-    coll__hub *hub = thread->hub;
+    coll__domain *domain = thread->domain;
     const int64_t deadline = coll__deadline(timeout_ms);
-    const int look_ms = serve ? COLL__EXODUS_SERVE_MS : COLL__EXODUS_LOOK_MS;
+    const int look_ms = serve ? COLL__MIGRATION_SERVE_MS : COLL__MIGRATION_LOOK_MS;
     int me = 0;
 
     while (ranks[me] != thread->rank) me++;
-    pthread_mutex_lock(&hub->lock);
-    coll__exodus *e = coll__exodus_find(hub, ranks, count, me, first);
+    pthread_mutex_lock(&domain->lock);
+    coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
     if (e) e->is_there[me] = 1, e->users++;
-    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* a leaving rank then rings the doorbell   */
+    __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
-        const uint32_t seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
-        coll__exodus_decide(thread, e, coll__now() >= deadline);
+        const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
+        coll__migration_decide(thread, e, coll__now() >= deadline);
         const bool is_decided = e->is_decided;
-        pthread_mutex_unlock(&hub->lock);
+        pthread_mutex_unlock(&domain->lock);
         if (!is_decided && serve) serve(context);
-        if (!is_decided) coll__word_wait(&hub->bell, seen, coll__ms_until(deadline, look_ms));
-        pthread_mutex_lock(&hub->lock);
+        if (!is_decided) coll__word_wait(&domain->doorbell, seen, coll__ms_until(deadline, look_ms));
+        pthread_mutex_lock(&domain->lock);
     }
-    __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&hub->lock);
+    __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&domain->lock);
     if (!e) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-    const coll_status status = coll__exodus_enter(e, me, out, failure);
-    pthread_mutex_lock(&hub->lock);
+    const coll_status status = coll__migration_enter(e, me, out, failure);
+    pthread_mutex_lock(&domain->lock);
     const bool is_last = --e->users == 0;
-    coll__exodus **at = &hub->exoduses;
+    coll__migration **at = &domain->migrations;
     while (is_last && *at != e) at = &(*at)->next;
     if (is_last) *at = e->next;
-    pthread_mutex_unlock(&hub->lock);
-    if (is_last && e->fresh) coll__hub_release(e->fresh);
-    if (is_last) coll__exodus_free(e);
+    pthread_mutex_unlock(&domain->lock);
+    if (is_last && e->fresh) coll__domain_release(e->fresh);
+    if (is_last) coll__migration_free(e);
     return status;
 }
 
 static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                         coll_failure *failure)
 {
-    return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
+    return coll__migration_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
 #endif /* COLL_THREADS_SHRINK_H */

@@ -190,7 +190,7 @@ static void launch_drop(void *arg)
 }
 
 /* Post the launch's operations in the slot; under the world's lock. */
-static void launch_post(launch *l, seat *s)
+static void launch_post(launch *l, group_slot *s)
 {
     for (int i = 0; i < l->count; i++) {
         operation *o = &l->operations[i];
@@ -226,7 +226,7 @@ static void launch_carry_out(launch *l)
 {
     struct ncclComm *c = l->comm;
     world *w = c->world;
-    seat *s = &w->seats[c->rank];
+    group_slot *s = &w->group_slots[c->rank];
     const int64_t since = now_ms();
     bool is_over = false;
 
@@ -507,10 +507,10 @@ static result join(struct ncclComm *c)
     if (fault_of(c->rank, "init") >= 0) return refuse(c, UNHANDLED_CUDA, "CUDA driver version is insufficient for this runtime");
     if (!w) return refuse(c, REMOTE, "the process that made the unique id has ended");
     world_lock(w);
-    seat *s = &w->seats[c->rank];
+    group_slot *s = &w->group_slots[c->rank];
     if (s->is_taken) fake_fail("two ranks %d join one communicator", c->rank);
     if (w->taken && w->size != c->size) fake_fail("rank %d joins %d ranks, others %d", c->rank, c->size, w->size);
-    *s = (seat){ .is_taken = true, .pid = getpid(), .device = c->device, .arena_fd = fake_arena_fd() };
+    *s = (group_slot){ .is_taken = true, .pid = getpid(), .device = c->device, .arena_fd = fake_arena_fd() };
     w->size = c->size;
     w->taken++;
     world_unlock(w);
@@ -528,7 +528,7 @@ static result join(struct ncclComm *c)
         if (!is_full) look_at_clock(c, since, "CommInitRank, for missing ranks");
     }
     for (int i = 0; i < c->size; i++)
-        if (i != c->rank && w->seats[i].pid == s->pid && w->seats[i].device == s->device)
+        if (i != c->rank && w->group_slots[i].pid == s->pid && w->group_slots[i].device == s->device)
             return refuse(c, INVALID_USAGE, "Duplicate GPU detected");
     return OK;
 }
@@ -554,7 +554,7 @@ static result finalise(struct ncclComm *c)
 {
     const int64_t since = now_ms();
     world *w = c->world;
-    seat *s = &w->seats[c->rank];
+    group_slot *s = &w->group_slots[c->rank];
 
     pthread_mutex_lock(&c->lock);
     while (c->begun < c->issued && !c->is_aborted) pthread_cond_wait(&c->changed, &c->lock);
@@ -567,7 +567,7 @@ static result finalise(struct ncclComm *c)
         const unsigned turn = w->turn;
         is_all = true;
         world_lock(w);
-        for (int i = 0; i < w->size; i++) is_all = is_all && (w->seats[i].is_done || w->seats[i].is_gone);
+        for (int i = 0; i < w->size; i++) is_all = is_all && (w->group_slots[i].is_done || w->group_slots[i].is_gone);
         world_unlock(w);
         if (!is_all) world_wait(w, turn, 20);
         if (!is_all) look_at_clock(c, since, "CommFinalize, for ranks that do not");
@@ -695,7 +695,7 @@ result ncclCommAbort(struct ncclComm *given)
     pthread_mutex_unlock(&c->lock);
     if (c->world) {
         world_lock(c->world);
-        c->world->seats[c->rank].is_gone = true;
+        c->world->group_slots[c->rank].is_gone = true;
         world_unlock(c->world);
         world_changed(c->world);
     }

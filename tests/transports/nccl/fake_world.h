@@ -41,19 +41,19 @@ typedef struct post {
     bool     is_done;
 } post;
 
-typedef struct seat {
+typedef struct group_slot {
     bool     is_taken, is_done, is_gone;          /* done: has finalised; gone: has aborted                   */
     int      pid, device, arena_fd;
     uint64_t collectives, sent[SEATS_MOST], received[SEATS_MOST];
     int      posts;
     bool     is_grouped;
     post     post[POSTS_MOST];
-} seat;
+} group_slot;
 
 typedef struct world {
     _Atomic unsigned lock, turn;                  /* lock: 0, or the process that has it                      */
     int      size, taken;
-    seat     seats[SEATS_MOST];
+    group_slot     group_slots[SEATS_MOST];
 } world;
 
 /* Another process's device memory, mapped. */
@@ -96,7 +96,7 @@ static world *world_open(int pid, int fd)
 }
 
 /* Byte `offset` of a process's device memory; under the world's lock. */
-static unsigned char *arena_at(const seat *s, size_t offset)
+static unsigned char *arena_at(const group_slot *s, size_t offset)
 {
     arena *a;
 
@@ -170,7 +170,7 @@ static bool in_place_at(call c, int rank, ptrdiff_t block, ptrdiff_t *at)
     return c != ALL_TO_ALL && !is_message(c);
 }
 
-static post *post_of(seat *s, uint64_t number)
+static post *post_of(group_slot *s, uint64_t number)
 {
     for (int i = 0; i < s->posts; i++)
         if (!is_message(s->post[i].call) && s->post[i].number == number && !s->post[i].is_done) return &s->post[i];
@@ -186,7 +186,7 @@ static unsigned char *result_of(world *w, post *const *posts, int r, size_t each
     const unsigned char *in[SEATS_MOST];
 
     if (!out) fake_fail("no memory for the fake itself");
-    for (int q = 0; q < w->size; q++) in[q] = arena_at(&w->seats[q], posts[q]->send);
+    for (int q = 0; q < w->size; q++) in[q] = arena_at(&w->group_slots[q], posts[q]->send);
     switch (mine->call) {
     case ALL_REDUCE: case REDUCE: fake_reduce(mine->type, mine->op, in, w->size, mine->count, out); break;
     case REDUCE_SCATTER:
@@ -215,7 +215,7 @@ static void carry_out(world *w, post *const *posts)
     }
     for (int r = 0; r < w->size; r++) {
         parts = parts_received(posts[r]->call, r, posts[r]->root, w->size);
-        if (parts) memcpy(arena_at(&w->seats[r], posts[r]->recv), out[r], parts * posts[r]->count * each);
+        if (parts) memcpy(arena_at(&w->group_slots[r], posts[r]->recv), out[r], parts * posts[r]->count * each);
         free(out[r]);
         posts[r]->is_done = true;
     }
@@ -240,14 +240,14 @@ static bool do_collectives(world *w)
     for (;; is_any = true) {
         uint64_t number = UINT64_MAX;
         for (int r = 0; r < w->size; r++) {       /* the first one that any rank has posted                   */
-            for (int i = 0; i < w->seats[r].posts; i++) {
-                const post *p = &w->seats[r].post[i];
+            for (int i = 0; i < w->group_slots[r].posts; i++) {
+                const post *p = &w->group_slots[r].post[i];
                 if (!is_message(p->call) && !p->is_done && p->number < number) number = p->number;
             }
         }
         int here = 0, first = -1;
         for (int r = 0; r < w->size && number != UINT64_MAX; r++) {
-            posts[r] = post_of(&w->seats[r], number);
+            posts[r] = post_of(&w->group_slots[r], number);
             if (!posts[r]) continue;
             if (first < 0) first = r;
             must_agree(posts[first], first, posts[r], r);
@@ -261,7 +261,7 @@ static bool do_collectives(world *w)
 /* The other half of a message of rank `me`, among the posts of its peer. */
 static post *half_of(world *w, int me, const post *p)
 {
-    seat *s = &w->seats[p->root];
+    group_slot *s = &w->group_slots[p->root];
 
     for (int i = 0; i < s->posts; i++) {
         post *q = &s->post[i];
@@ -275,14 +275,14 @@ static bool do_messages(world *w)
     bool is_any = false;
 
     for (int r = 0; r < w->size; r++) {
-        for (int i = 0; i < w->seats[r].posts; i++) {
-            post *p = &w->seats[r].post[i], *q = p->call == RECV && !p->is_done ? half_of(w, r, p) : NULL;
+        for (int i = 0; i < w->group_slots[r].posts; i++) {
+            post *p = &w->group_slots[r].post[i], *q = p->call == RECV && !p->is_done ? half_of(w, r, p) : NULL;
             if (!q) continue;
             const size_t length = p->count * fake_type_size(p->type);
             if (length != q->count * fake_type_size(q->type))
                 fake_fail("message %llu from rank %d to rank %d: %zu bytes are sent, %zu received", (unsigned long long)p->number,
                           p->root, r, q->count * fake_type_size(q->type), length);
-            memcpy(arena_at(&w->seats[r], p->recv), arena_at(&w->seats[p->root], q->send), length);
+            memcpy(arena_at(&w->group_slots[r], p->recv), arena_at(&w->group_slots[p->root], q->send), length);
             p->is_done = q->is_done = is_any = true;
         }
     }
@@ -292,10 +292,10 @@ static bool do_messages(world *w)
 /* What rank a waits for in rank b, which b's launch does not have; NULL: nothing. */
 static const post *lacks(world *w, int a, int b)
 {
-    for (int i = 0; i < w->seats[a].posts; i++) {
-        const post *p = &w->seats[a].post[i];
+    for (int i = 0; i < w->group_slots[a].posts; i++) {
+        const post *p = &w->group_slots[a].post[i];
         if (p->is_done || (is_message(p->call) && p->root != b)) continue;
-        if (is_message(p->call) ? half_of(w, a, p) == NULL : post_of(&w->seats[b], p->number) == NULL) return p;
+        if (is_message(p->call) ? half_of(w, a, p) == NULL : post_of(&w->group_slots[b], p->number) == NULL) return p;
     }
     return NULL;
 }
@@ -304,7 +304,7 @@ static void name_post(const world *w, int rank, const post *p, char *text, size_
 {
     snprintf(text, room, "rank %d is in %s%s %llu%s", rank, call_names[p->call],
              is_message(p->call) ? " of message" : ", collective", (unsigned long long)p->number,
-             w->seats[rank].is_grouped ? " (in a group)" : "");
+             w->group_slots[rank].is_grouped ? " (in a group)" : "");
 }
 
 /* Launches of a rank run one after another.  If two of them each wait for an operation of the other, or one waits for its own,
@@ -314,7 +314,7 @@ static void must_go_on(world *w, int me)
     char ours[120], theirs[120];
 
     for (int r = 0; r < w->size; r++) {
-        const post *mine = w->seats[r].posts ? lacks(w, me, r) : NULL, *its = mine ? lacks(w, r, me) : NULL;
+        const post *mine = w->group_slots[r].posts ? lacks(w, me, r) : NULL, *its = mine ? lacks(w, r, me) : NULL;
         if (!its) continue;
         name_post(w, me, mine, ours, sizeof ours);
         name_post(w, r, its, theirs, sizeof theirs);
@@ -322,7 +322,7 @@ static void must_go_on(world *w, int me)
     }
 }
 
-static bool is_posted(const seat *s)
+static bool is_posted(const group_slot *s)
 {
     for (int i = 0; i < s->posts; i++)
         if (!s->post[i].is_done) return true;
@@ -335,7 +335,7 @@ static void world_step(world *w, int me)
     bool is_any = false;
 
     while (do_collectives(w) || do_messages(w)) is_any = true;
-    if (is_posted(&w->seats[me])) must_go_on(w, me);
+    if (is_posted(&w->group_slots[me])) must_go_on(w, me);
     if (is_any) world_changed(w);
 }
 
@@ -346,7 +346,7 @@ static void world_tell(const world *w, char *text, size_t room)
 
     *text = 0;
     for (int r = 0; r < w->size && at < room; r++) {
-        const seat *s = &w->seats[r];
+        const group_slot *s = &w->group_slots[r];
         const post *p = NULL;
         for (int i = 0; i < s->posts && !p; i++)
             if (!s->post[i].is_done) p = &s->post[i];

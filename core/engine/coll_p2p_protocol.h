@@ -1,0 +1,292 @@
+/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending. */
+#ifndef COLL_P2P_PROTOCOL_H
+#define COLL_P2P_PROTOCOL_H
+
+/* For each peer a rank keeps at most COLL__CREDIT of unexpected messages (1 MiB; 2.5 MiB with their bookkeeping).  Each message
+ * beyond that takes less than a kilobyte, and its sender waits.  COLL__CREDIT is more than four times the cost of the longest
+ * short message (coll_p2p.h). */
+_Static_assert(COLL__CREDIT > 4 * (COLL__SHORT_MOST + COLL__COST), "credit for five of the longest short messages");
+
+typedef enum coll__note {
+    COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,
+    COLL__NOTE_GONE                               /* the sender has freed this communicator                   */
+} coll__note;
+
+enum { COLL__NOTE_MAGIC = 0xc012 };
+
+typedef struct coll__peer {
+    bool      is_open;
+    bool      is_full;                            /* the peer reported that messages without a receive take half of our credit */
+    bool      has_told;                           /* we reported the same                                     */
+    size_t    credit;                             /* for short messages that we may still send                */
+    size_t    taken;                              /* credit that the peer has not got back:                   */
+    size_t    kept, owed;                         /* for messages without a receive; for finished ones        */
+    coll_xfer listen;
+    coll__message *incoming;                      /* its body is being received; NULL: listening for a note   */
+    coll__message_queue sending;                  /* messages with transfers in progress, in order            */
+    coll__message_queue held;                     /* messages without credit                                  */
+    struct coll__peer *open_next;                 /* in the list of open peers                                */
+    struct coll__peer *busy_next;                 /* in the list of peers with something in `sending`         */
+    bool      is_busy;
+} coll__peer;
+
+struct coll__messages {
+    coll__peer    *peers;
+    coll__message_list outgoing;                  /* not delivered yet                                        */
+    coll__message_list wanted;                    /* receives without a message, in order                     */
+    coll__message_list arrived;                   /* messages without a receive, in order                     */
+    coll__message_list moving;                    /* receives that have a message, but not all of its body    */
+    coll__message_list replies;                   /* other notes in transit                                   */
+    coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
+    coll__bins     bins;                          /* hash tables for matching                                 */
+    coll__peer    *open, *busy;
+    uint64_t       orders;                        /* receives posted so far                                   */
+    uint32_t       next_id;
+};
+
+/* ---- >>reuse of messages ---- */
+
+/* A message with memory for a short body of `room` bytes; 0: none. */
+static coll__message *coll__message_take(coll__messages *all, size_t room)
+{
+    coll__message **from = &all->spare[room > 0], *m = *from;
+
+    if (m) *from = m->next;
+    else m = (coll__message *)coll__allocate(coll__like(all), sizeof *m);
+    if (!m) return NULL;
+    unsigned char *kept = m->kept;
+    size_t had = m->room;
+    if (had < room) {
+        coll__give(kept);
+        had = coll__round_up(room, 512);
+        kept = (unsigned char *)coll__take(coll__like(all), had);
+    }
+    memset(m, 0, sizeof *m);
+    m->kept = kept;
+    m->room = kept ? had : 0;
+    if (room == 0 || kept) return m;
+    coll__give(m);
+    return NULL;
+}
+
+/* Free a message for reuse.  It keeps its memory up to COLL__COPY_MOST. */
+static void coll__message_spare(coll__messages *all, coll__message *m)
+{
+    coll__bins_leave(&all->bins, m);
+    coll__message_unlink(m);
+    if (m->room > COLL__COPY_MOST) {
+        coll__give(m->kept);
+        m->kept = NULL;
+        m->room = 0;
+    }
+    m->next = all->spare[m->room > 0];
+    all->spare[m->room > 0] = m;
+}
+
+static void coll__message_free_all(coll__message *m)
+{
+    while (m) {
+        coll__message *next = m->next;
+        coll__give(m->kept);
+        coll__give(m);
+        m = next;
+    }
+}
+
+/* ---- >>notes ----
+ *
+ *      0 u16 magic    2 note    3 space, and COLL__NOTE_IS_BODY    4 u64 communicator    12 id    16 u32 type    20 u32 tag
+ *     24 u64 count
+ *
+ * For a collective, type and tag are replaced by the u64 number of its order. */
+
+enum { COLL__NOTE_IS_BODY = 0x80 };               /* marks the head of a body                                 */
+
+static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
+{
+    memset(head, 0, COLL_HEAD_LENGTH);
+    coll__put16(head, COLL__NOTE_MAGIC);
+    head[2] = (unsigned char)note;
+    head[3] = (unsigned char)m->space;
+    coll__put64(head + 4, m->comm);
+    coll__put32(head + 12, m->id);
+    if (m->space == COLL__SPACE_USER) coll__put64(head + 16, (uint32_t)m->type | (uint64_t)m->tag << 32);
+    else coll__put64(head + 16, (uint64_t)m->tag);
+    coll__put64(head + 24, m->count);
+}
+
+/* The transport has a transfer of this message. */
+static void coll__peer_sends(coll__messages *all, coll__message *m)
+{
+    coll__peer *p = &all->peers[m->peer];
+
+    if (!m->is_queued) coll__queue_put(&p->sending, m);
+    m->is_queued = true;
+    if (p->is_busy) return;
+    p->is_busy = true;
+    p->busy_next = all->busy;
+    all->busy = p;
+}
+
+static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
+{
+    coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
+
+    coll__note_write(x->head, note, m);
+    x->peer = m->peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->length = 0;
+    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
+    x->status = COLL_PENDING;
+    coll__peer_sends(session->messages, m);
+    return session->transport->send(session->context, x);
+}
+
+/* Does a body follow the note that announces this message? */
+static bool coll__is_followed(const coll__message *m)
+{
+    return m->space != COLL__SPACE_USER || (!m->is_long && m->length > 0);
+}
+
+/* Send or receive a body.  Its head is the fingerprint of a collective, or else its note with COLL__NOTE_IS_BODY. */
+static coll_status coll__body_post(coll__session *session, coll__message *m, coll_xfer *x, const unsigned char *head,
+                                   void *buffer, size_t length, bool is_send)
+{
+    const bool is_user = m->space == COLL__SPACE_USER;
+
+    memcpy(x->head, head, COLL_HEAD_LENGTH);
+    if (is_user) x->head[3] |= COLL__NOTE_IS_BODY;
+    x->peer = m->peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = buffer;
+    x->length = length;
+    x->any_head = !is_user;
+    x->status = COLL_PENDING;
+    m->is_moving = x == &m->body;
+    return is_send ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
+}
+
+static coll_status coll__reply(coll__session *session, coll__note note, const coll__message *about)
+{
+    coll__message *m = coll__message_take(session->messages, 0);
+
+    if (!m) return COLL_ERR_MEMORY;
+    m->peer = about->peer;
+    m->space = about->space;
+    m->comm = about->comm;
+    m->id = about->id;
+    m->tag = about->tag;
+    m->count = about->count;
+    coll__message_append(&session->messages->replies, m);
+    return coll__note_send(session, m, note);
+}
+
+static coll_status coll__listen(coll__session *session, int peer)
+{
+    coll_xfer *x = &session->messages->peers[peer].listen;
+
+    x->peer = peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = NULL;
+    x->length = 0;
+    x->any_head = true;
+    x->status = COLL_PENDING;
+    return session->transport->recv(session->context, x);
+}
+
+/* Prepare to exchange messages with a peer. */
+static coll_status coll__peer_open(coll__session *session, int peer)
+{
+    coll__messages *all = session->messages;
+
+    if (!all) {
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
+        if (!all) return COLL_ERR_MEMORY;
+        all->bins.memory = coll__like(all);
+    }
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
+    if (!all->peers) return COLL_ERR_MEMORY;
+    coll__peer *p = &all->peers[peer];
+    if (p->is_open || peer == session->rank) return COLL_OK;
+    p->is_open = true;
+    p->credit = COLL__CREDIT;
+    p->open_next = all->open;
+    all->open = p;
+    return coll__listen(session, peer);
+}
+
+/* ---- >>sending ---- */
+
+static inline size_t coll__cost_of_message(size_t length) { return length + COLL__COST; }
+
+/* Is a message sent as a long one? */
+static inline bool coll__must_ask(const coll__session *session, const coll__peer *p, size_t length)
+{
+    return session->is_synchronous || length > COLL__SHORT_MOST || coll__cost_of_message(length) > p->credit;
+}
+
+/* Does a message have to wait for credit? */
+static inline bool coll__must_hold(const coll__session *session, const coll__peer *p, size_t length)
+{
+    return !session->is_synchronous && length <= COLL__SHORT_MOST && coll__cost_of_message(length) > p->credit && !p->is_full;
+}
+
+/* The bytes of an outgoing message. */
+static inline void *coll__message_bytes(const coll__message *m)
+{
+    return m->xfer ? m->xfer->buffer : m->request ? coll__behind(m->request->call.send, 0) : m->kept;
+}
+
+/* Send a message now. */
+static coll_status coll__message_go(coll__session *session, coll__message *m)
+{
+    coll__peer *p = &session->messages->peers[m->peer];
+    void *bytes = m->is_copied ? m->kept : coll__message_bytes(m);
+    unsigned char head[COLL_HEAD_LENGTH];
+
+    m->is_long = coll__must_ask(session, p, m->length);
+    COLL__ASSERT(m->list == &session->messages->outgoing, "a message to %d leaves that is not among the outgoing", m->peer);
+    if (!m->is_long) p->credit -= coll__cost_of_message(m->length);
+    else if (!coll__match_number(&session->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
+    coll__note_write(m->note.head, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, m);
+    memcpy(head, m->xfer ? m->xfer->head : m->note.head, sizeof head);
+    if (m->is_copied) {
+        if (m->xfer) m->xfer->status = COLL_OK;
+        m->xfer = NULL;
+        m->request = NULL;
+    }
+    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[2]);
+    if (status < 0 || !coll__is_followed(m)) return status;
+    return coll__body_post(session, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
+}
+
+/* Send a message; all but its number is set.  A copied one is complete for its caller. */
+static coll_status coll__message_send(coll__session *session, coll__message *m)
+{
+    coll__peer *p = &session->messages->peers[m->peer];
+
+    m->id = ++session->messages->next_id;
+    if (m->is_copied && m->length) memcpy(m->kept, coll__message_bytes(m), m->length);
+    coll__message_append(&session->messages->outgoing, m);
+    if (!p->held.first && !coll__must_hold(session, p, m->length)) return coll__message_go(session, m);
+    coll__queue_put(&p->held, m);
+    return COLL_OK;
+}
+
+/* A new message of `length` bytes to or from a peer.  It is copied if it is sent at once and short, or to this rank itself. */
+static coll__message *coll__message_new(coll__session *session, int peer, size_t length, bool is_send)
+{
+    const bool is_self = peer == session->rank;
+    const coll__peer *p = is_send ? &session->messages->peers[peer] : NULL;
+    const bool goes = is_send && !is_self && !p->held.first && !coll__must_ask(session, p, length);
+    const bool is_copied = (is_send && is_self) || (goes && length <= COLL__COPY_MOST);
+    coll__message *m = coll__message_take(session->messages, is_copied ? length : 0);
+
+    if (!m) return NULL;
+    m->peer = peer;
+    m->length = length;
+    m->is_copied = is_copied;
+    return m;
+}
+
+#endif /* COLL_P2P_PROTOCOL_H */

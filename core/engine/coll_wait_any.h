@@ -1,0 +1,318 @@
+/* coll_wait_any.h - tests, waits (one, any, some, all) and frees of started requests.
+ *
+ * is_known: the end of a request was reported to the program, by coll_test, coll_wait or a wait for one of several.  So each
+ * end is reported once, no matter which call completed it.  A restart clears the flag.
+ *
+ * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
+ * that it need not poll each request.  It holds each session through one communicator, `is_chief`.
+ *     one session       uses the wait loop (coll_wait_loop.h)
+ *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
+#ifndef COLL_WAIT_ANY_H
+#define COLL_WAIT_ANY_H
+
+/* ---- >>one ---- */
+
+/* Report the status of a request to the program. */
+static coll_status coll__tell(coll_request *r)
+{
+    const coll_status status = coll__status_of(r);
+
+    if (status != COLL_PENDING) r->is_known = true;
+    return status;
+}
+
+COLL_API coll_status coll_test(coll_request *request)
+{
+    if (!request) return COLL_OK;
+    if (!coll__is_pending(request)) return coll__tell(request);
+    coll_comm *comm = request->comm;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    (void)coll__advance(comm->session, 0);
+    if (coll__is_pending(request)) coll__test_late(request);
+    if (COLL__IS_WHOLE && coll__is_pending(request)) coll__test_freed(request);
+    return coll__leave(comm, coll__tell(request));
+}
+
+COLL_API coll_status coll_wait(coll_request *request)
+{
+    if (!request) return COLL_OK;
+    if (!coll__is_pending(request)) return coll__tell(request);
+    coll_comm *comm = request->comm;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    (void)coll__wait(request);
+    return coll__leave(comm, coll__tell(request));
+}
+
+static coll_status coll__bad_list(const char *call, int count)
+{
+    return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "%s: count %d is out of range: 0 or more"
+                              : "%s: the list of %d requests is NULL", call, count);
+}
+
+COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+{
+    coll_status first = COLL_OK;
+
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_all", count);
+    for (int i = 0; i < count; i++) {
+        const coll_status status = coll_wait(requests[i]);
+        if (first == COLL_OK) first = status;
+    }
+    return first;
+}
+
+/* ---- >>one of several: entering their communicators ---- */
+
+typedef struct coll__watch {
+    int           count;
+    coll_request **requests;
+    coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
+    coll_comm    *comms;                          /* of pending requests; each is entered once                */
+    int           sessions;                       /* number of sessions of `comms`                            */
+} coll__watch;
+
+static void coll__watch_take(coll_comm *chief)
+{
+    if (coll__is_shared(chief->session) && !chief->is_holder) coll__session_take(chief);
+}
+
+static void coll__watch_drop(coll_comm *chief)
+{
+    if (chief->is_holder) coll__session_drop(chief);
+}
+
+static void coll__watch_leave(coll__watch *w)
+{
+    while (w->comms) {
+        coll_comm *comm = w->comms;
+        w->comms = comm->beside;
+        __atomic_store_n(&comm->watch, NULL, __ATOMIC_RELAXED);
+        coll__comm_lock_release(&comm->comm_lock);
+    }
+}
+
+/* Other calls inside (a concurrent call, which is an error, or coll_abort) have another watch, or none. */
+static coll_status coll__watch_enter(coll__watch *w)
+{
+    coll_comm **end = &w->comms;
+
+    for (int i = 0; i < w->count; i++) {
+        coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
+        if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
+        if (!*comm->guard || !coll__comm_lock_take(comm)) {
+            coll__watch_leave(w);
+            return coll__stay_out(comm);
+        }
+        __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
+        comm->is_chief = true;
+        for (const coll_comm *other = w->comms; other; other = other->beside)
+            if (other->session == comm->session) comm->is_chief = false;
+        w->sessions += comm->is_chief;
+        comm->beside = NULL;
+        *end = comm;
+        end = &comm->beside;
+    }
+    return COLL_OK;
+}
+
+/* ---- >>one of several: waiting ---- */
+
+/* Request a report of the end of all requests in the session of `chief`.  The goal uses the one with the shortest time limit.
+ * If one has ended already, the goal is reached. */
+static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
+{
+    coll__goal goal = { chief, NULL, &w->status, false, false };
+
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (!r || r->is_known) continue;
+        if (!coll__is_pending(r)) __atomic_store_n(&w->status, COLL_OK, __ATOMIC_RELAXED);
+        else {
+            r->awaited = &w->status;
+            if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
+            if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
+            if (r->carrier->traits & COLL__WAKES_NOBODY) goal.is_silent = true;
+        }
+    }
+    return goal;
+}
+
+static void coll__watch_one(coll__watch *w, coll_comm *chief)
+{
+    coll__watch_take(chief);
+    const coll__goal goal = coll__watch_begin(w, chief);
+    if (!coll__is_reached(&goal)) coll__wait_for(&goal);
+    coll__watch_take(chief);                      /* the thread that has reached the goal may hold it         */
+    for (int i = 0; i < w->count; i++)
+        if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
+    coll__watch_drop(chief);
+}
+
+/* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
+static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
+{
+    coll__session *session = chief->session;
+
+    coll__watch_take(chief);
+    if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
+    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
+    (void)coll__advance(session, wait_ms);
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
+        coll__test_late(r);
+        if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
+    }
+    coll__watch_drop(chief);
+}
+
+/* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
+ * only. */
+static coll_status coll__watch_all(int count, coll_request **requests, int looks)
+{
+    coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
+    const coll_status status = coll__watch_enter(&w);
+
+    if (status < 0) return status;
+    if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
+    else
+        for (coll_comm *comm = w.comms; comm; comm = comm->beside)
+            if (comm->is_chief) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
+    coll__watch_leave(&w);
+    return COLL_OK;
+}
+
+/* ---- >>one of several: what has ended ---- */
+
+/* Report up to `most` ended requests: writes their indices, returns their number. *status: the first error. *is_left: others
+ * are pending. */
+static int coll__tell_ended(int count, coll_request **requests, int *indices, int most, coll_status *status, bool *is_left)
+{
+    int found = 0;
+
+    *status = COLL_OK;
+    *is_left = false;
+    for (int i = 0; i < count && found < most; i++) {
+        coll_request *r = requests[i];
+        if (!r || r->is_known) continue;
+        const coll_status ended = coll__tell(r);
+        if (ended == COLL_PENDING) *is_left = true;
+        else indices[found++] = i;
+        if (*status == COLL_OK && ended < 0) *status = ended;
+    }
+    return found;
+}
+
+static coll_status coll__wait_some(int count, coll_request **requests, int *indices, int most, int *done)
+{
+    coll_status status;
+    bool is_left;
+
+    for (int looks = 0; (*done = coll__tell_ended(count, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
+        const coll_status watched = coll__watch_all(count, requests, looks);
+        if (watched < 0) return watched;
+        if (looks < INT_MAX) looks++;
+    }
+    return status;
+}
+
+COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index)
+{
+    int found;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_any: index is NULL");
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_any", count);
+    *index = -1;
+    return coll__wait_some(count, requests, index, 1, &found);
+}
+
+COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done)
+{
+    if (done) *done = 0;
+    if (!done || (count > 0 && !indices))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", done ? "indices" : "done");
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_some", count);
+    return coll__wait_some(count, requests, indices, count, done);
+}
+
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
+{
+    coll_status status;
+    bool is_left;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_test_any: index is NULL");
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_any", count);
+    *index = -1;
+    if (coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
+    const coll_status watched = coll__watch_all(count, requests, -1);
+    if (watched < 0) return watched;
+    return coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
+}
+
+static bool coll__any_pending(int count, coll_request **requests)
+{
+    for (int i = 0; i < count; i++)
+        if (requests[i] && coll__is_pending(requests[i])) return true;
+    return false;
+}
+
+COLL_API coll_status coll_test_all(int count, coll_request **requests)
+{
+    coll_status first = COLL_OK;
+
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_all", count);
+    if (coll__any_pending(count, requests)) {
+        const coll_status watched = coll__watch_all(count, requests, -1);
+        if (watched < 0) return watched;
+        if (coll__any_pending(count, requests)) return COLL_PENDING;
+    }
+    for (int i = 0; i < count; i++) {
+        const coll_status status = requests[i] ? coll__tell(requests[i]) : COLL_OK;
+        if (first == COLL_OK) first = status;
+    }
+    return first;
+}
+
+/* ---- >>other calls on requests ---- */
+
+COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
+{
+    if (!request || coll__is_pending(request) || request->got_source < 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, request && coll__is_pending(request) ? "coll_received: the request is still "
+                                  "running: wait for it first" : "coll_received: the request is no receive that has succeeded");
+    if (source) *source = request->got_source;
+    if (tag) *tag = request->got_tag;
+    if (count) *count = request->got_count;
+    return COLL_OK;
+}
+
+COLL_API void coll_request_free(coll_request *request)
+{
+    if (!request) return;
+    if (!request->comm) {                         /* prepared; its communicator was freed                     */
+        coll__request_free(request);
+        return;
+    }
+    if (!coll__is_pending(request) && !request->is_prepared) {
+        coll__request_free(request);
+        return;
+    }
+    coll_comm *comm = request->comm;              /* other threads may use a running or prepared one          */
+    if (coll__enter(comm) < 0) return;
+    if (coll__is_pending(request)) request->done = coll__detached_done;
+    else coll__request_free(request);
+    (void)coll__leave(comm, COLL_OK);
+}
+
+COLL_API coll_status coll_progress(coll_comm *comm)
+{
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    coll__fd_hear(comm->session);
+    const coll_status moved = coll__advance(comm->session, 0);
+    return coll__leave(comm, moved < 0 ? moved : COLL_OK);
+}
+
+#endif /* COLL_WAIT_ANY_H */

@@ -1,0 +1,322 @@
+/* coll_wait_loop.h - the wait loop: spins, yields, sleeps, and checks time limits, late ranks and ranks that left. */
+#ifndef COLL_WAIT_LOOP_H
+#define COLL_WAIT_LOOP_H
+
+enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+
+/* Report a stall, and the call in which it is, to the transport; once. */
+static void coll__wait_loop_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
+    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);
+    *report_at = coll__never;
+}
+
+/* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
+static int coll__limit_ms(const coll_request *r)
+{
+    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
+    return limit_ms > 0 ? limit_ms : INT_MAX;
+}
+
+COLL__FOR_SIZE
+
+/* ---- >>reports of late ranks ---- */
+
+/* "ranks 3, 5-7".  If these are most ranks, also the others: "(not for 1, 2)". */
+static void coll__late_text(const coll__session *session, unsigned char *is_late, int count, char *text, size_t room)
+{
+    coll__print(text, room, count == 0 ? "the others" : count == 1 ? "rank " : "ranks ");
+    coll__append_ranks(text, room, is_late, session->size);
+    if (2 * count <= session->size || count + 1 >= session->size) return;
+    for (int i = 0; i < session->size; i++) is_late[i] = !is_late[i] && i != session->rank;
+    coll__append(text, room, " (not for ");
+    coll__append_ranks(text, room, is_late, session->size);
+    coll__append(text, room, ")");
+    for (int i = 0; i < session->size; i++) is_late[i] = !is_late[i] && i != session->rank;
+}
+
+/* Log a warning: the late ranks, and their state. */
+static void coll__late_warn(const coll_request *r, unsigned char *is_late, int count, double seconds)
+{
+    const coll_comm *comm = r->comm;
+    const coll__session *session = comm->session;
+    char who[160], what[COLL__CALL_ROOM], where[240] = "";
+
+    coll__head_describe(r->head, what, sizeof what);
+    if (r->call.name) coll__append(what, sizeof what, " \"%.64s\"", r->call.name);
+    coll__late_text(session, is_late, count, who, sizeof who);
+    if (count > 0 && session->transport->peer_status)
+        session->transport->peer_status(session->context, is_late, where, sizeof where);
+    coll__say(&session->log, COLL_LOG_WARN, "rank %d of %d: %s has been waiting %.1f s for %s%s%s%s", comm->rank, comm->size,
+              what, seconds, who, *where ? " (" : "", where, *where ? ")" : "");
+}
+
+typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL } coll__lateness;
+
+static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
+{
+    const coll__session *session = r->comm->session;
+    const double seconds = coll__seconds(waited_ns);
+    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    coll_failure failure = { COLL_OK, -1, "" };
+    char who[120] = "the others";
+    int first = 0;
+
+    const int count = is_late ? coll__late_ranks(r, is_late) : 0;
+    while (count > 0 && !is_late[first]) first++;
+    if (how == COLL__LATE_ASK && count > 0 && session->transport->peer_status)
+        session->transport->peer_status(session->context, is_late, NULL, 0);
+    if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
+    if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
+    coll__give(is_late);
+    if (how != COLL__LATE_FAIL) return COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
+                session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (COLL__IS_WHOLE) return coll__late(r, waited_ns, COLL__LATE_FAIL);
+    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* ---- >>ranks that have left ---- */
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
+/* Mark the ranks that a request waits for.  If the transport executes the whole call and does not know them: mark ranks that
+ * freed the communicator before that call. */
+static void coll__wanted_ranks(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *head = r->order ? r->order->queue : NULL;
+
+    if (coll__late_ranks(r, is_late) > 0 || !head || !(head->carrier->traits & COLL__AS_A_WHOLE) || head->prepared) return;
+    for (int i = 0; i < session->size; i++) {
+        const coll__peer_left *gone = coll__peer_left_of(session, i, r->comm->id);
+        is_late[i] = gone && gone->sequence < head->sequence;
+    }
+}
+
+/* A rank that a collective waits for, and that has left or freed its communicator; -1: none. */
+static int coll__wanted_gone(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+
+    memset(is_late, 0, (size_t)session->size);
+    coll__wanted_ranks(r, is_late);
+    for (int i = 0; i < session->size; i++) {
+        const coll__peer_left *gone = is_late[i] ? coll__peer_left_of(session, i, r->comm->id) : NULL;
+        if (is_late[i] && i != session->rank && ((gone && gone->is_sure) || coll__has_left(session, i))) return i;
+    }
+    return -1;
+}
+
+/* If a running request waits for a rank that has freed its communicator, the request and the session fail.  All that the rank
+ * sent before is processed first; this also ends messages that wait in vain. */
+static coll_status coll__check_freed(coll_request *r)
+{
+    coll_comm *const comm = r->comm;
+    coll__session *const session = comm->session;
+    unsigned char *const is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    bool (*const has_freed)(void *context, int peer, uint64_t id) = session->internals->has_freed;
+    coll_failure failure = { COLL_OK, -1, "" };
+    bool any = false;
+
+    if (!is_late) return COLL_PENDING;
+    coll__wanted_ranks(r, is_late);
+    coll_status status = coll__messages_hear(comm);
+    for (int i = 0; i < session->size && status == COLL_OK; i++) {
+        if (!is_late[i] || i == session->rank) continue;
+        const bool is_freed = has_freed ? has_freed(session->context, i, comm->id)
+                              : coll__peer_left_of(session, i, comm->id) != NULL;
+        if (is_freed) status = coll__peer_left_note(session, i, comm->id, UINT32_MAX, true);
+        any = any || is_freed || coll__has_left(session, i);
+    }
+    status = status < 0 ? coll__session_broken(session, status) : any ? coll__advance(session, 0) : COLL_PENDING;
+    const bool waits = status >= 0 && coll__is_pending(r) && !coll__kind_is_message(r->call.kind);
+    const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
+    coll__give(is_late);
+    if (gone < 0) return status < 0 ? status : COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                session->rank);
+    return coll__session_fail(session, &failure);
+}
+
+/* With virtual time: is a check for freed communicators due? */
+static bool coll__may_be_freed(const coll__session *session)
+{
+    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+}
+
+/* A test found `r` still pending.  Programs that poll must learn of freed communicators, too. */
+static void coll__test_freed(coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
+    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    const int64_t now = coll__clock(session);
+    if (now < session->freed_at) return;
+    if (session->freed_at > 0) (void)coll__check_freed(r);
+    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+}
+
+COLL__FOR_SPEED
+
+/* ---- >>the wait loop ---- */
+
+/* Times at which a wait does something. */
+typedef struct coll__wait_loop {
+    bool    is_virtual;                           /* with virtual time the transport detects a standstill itself */
+    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
+} coll__wait_loop;
+
+#define COLL__WAIT_LOOP_FRESH                                                                                                  \
+    { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
+
+static void coll__wait_loop_begin(coll__wait_loop *p, const coll_request *r, int spin_us)
+{
+    const coll__session *session = r->comm->session;
+    const int limit_ms = coll__limit_ms(r);
+
+    p->is_virtual = session->transport->now != NULL;
+    p->began = coll__clock(session);
+    p->spin_end = p->began + (int64_t)spin_us * 1000;
+    p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) return;
+    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    if (!COLL__IS_WHOLE) return;
+    p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
+    p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
+    p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+}
+
+static int64_t coll__wait_loop_next(const coll__wait_loop *p)
+{
+    const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
+    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
+    const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
+    return freed_or_report < next ? freed_or_report : next;
+}
+
+/* Do what is due.  Returns an error if the time limit is over, or if a rank that the request needs has left. */
+static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, int64_t now)
+{
+    const coll__session *session = r->comm->session;
+
+    if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
+    if (COLL__IS_WHOLE && now >= p->warn_at) {
+        coll__late(r, now - p->began, COLL__LATE_WARN);
+        p->warn_at = p->began + 2 * (now - p->began);
+        p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
+    } else if (COLL__IS_WHOLE && now >= p->ask_at) {
+        coll__late(r, now - p->began, COLL__LATE_ASK);
+        p->ask_at = coll__never;
+    }
+    if (COLL__IS_WHOLE && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
+        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
+        if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
+        if (coll__check_freed(r) < 0) return r->status;
+    }
+    coll__wait_loop_report(r, p->is_virtual, now, &p->report_at);
+    return COLL_OK;
+}
+
+/* A test found `r` still pending.  Its time limit counts from the first such test. */
+static void coll__test_late(coll_request *r)
+{
+    const int limit_ms = coll__limit_ms(r);
+
+    if (limit_ms == INT_MAX) return;
+    const int64_t now = coll__clock(r->comm->session);
+    if (r->tested_at == 0) r->tested_at = now;
+    if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
+    r->comm->waiting = r;                         /* the error sentence names it                              */
+    (void)coll__out_of_time(r, now - r->tested_at);
+    r->comm->waiting = NULL;
+}
+
+/* ---- >>waiting ---- */
+
+/* Replaces a long sleep in the transport if its end would not wake this thread. */
+static int coll__silent_nap(const coll__goal *goal)
+{
+    if (!goal->is_silent) return 1;
+    coll__nap(20);
+    return 0;
+}
+
+/* Wait until the goal is reached.  Spins first, because most waits are short.  Then it sleeps in the transport, at most until
+ * something is due.  The first look never sleeps: an earlier call may have finished it already. */
+static void coll__wait_until_reached(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+    coll__wait_loop p = COLL__WAIT_LOOP_FRESH;
+    const int looks_a_clock = session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const coll_status *const status = goal->status;
+    int spin_us = coll__spin_now(session);
+    bool has_begun = false, has_slept = false;
+
+    for (int looks = 1; *status == COLL_PENDING; looks++) {
+        int wait_ms = 0;
+        if (spin_us <= 0 || looks % looks_a_clock == 0 || has_slept) {
+            if (!has_begun) coll__wait_loop_begin(&p, goal->request, spin_us);
+            has_begun = true;
+            const int64_t now = coll__clock(session);
+            if (coll__wait_loop_check(&p, goal->request, now) < 0) return;
+            const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
+            if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__wait_loop_next(&p), most);
+        }
+        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
+        if (coll__look(session, looks, wait_ms) < 0) break;
+        if (wait_ms > 0) has_slept = true;
+        else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
+        if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__wait_loop_next(&p))) return;
+    }
+    if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
+}
+
+/* Publish the call in which this rank waits. */
+static void coll__wait_begin(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+
+    goal->request->comm->waiting = goal->request;
+    coll__activity_begin(session, goal->request->head);
+}
+
+static void coll__wait_end(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+
+    coll__activity_end(session);
+    goal->request->comm->waiting = NULL;
+}
+
+static void coll__wait_for(const coll__goal *goal)
+{
+    coll__wait_begin(goal);
+    coll__wait_until_reached(goal);
+    coll__wait_end(goal);
+}
+
+static coll_status coll__wait(coll_request *r)
+{
+    const coll__goal goal = { r->comm, r, &r->status, r->order && r->call.op == COLL_USER,
+                               (r->carrier->traits & COLL__WAKES_NOBODY) != 0 };
+
+    coll__wait_for(&goal);
+    return r->status;
+}
+
+#endif /* COLL_WAIT_LOOP_H */

@@ -1,0 +1,444 @@
+/* coll_shm_copy.h - what a rank does in an operation of kinds that move elements, once the required peers have published;
+ * and what all kinds share.
+ *
+ * There are two families of kinds.  If elements move, each move has two ends: a place in the sender's memory and one in the
+ * receiver's, described alike (coll__end).  If elements are combined, each rank combines a share of them for all ranks.  Then
+ * every input line is read once and every output line written once, which is the minimum (coll_shm_reduce.h). */
+#ifndef COLL_SHM_COPY_H
+#define COLL_SHM_COPY_H
+
+enum { COLL__SHARE_UNIT = 64 };
+
+/* The eager inputs of an operation: that of the first rank, and bytes from each to the next. */
+typedef struct coll__eagers {
+    const unsigned char *first;
+    size_t               step;
+} coll__eagers;
+
+/* An operation, for the functions of its kind. */
+typedef struct coll__shm_op {
+    coll__member    *m;
+    coll_task       *task;
+    const coll_call *call;
+    const struct coll__form *form;
+    coll_failure    *failure;
+    uint64_t         number;
+    coll__eagers     eager;                       /* eager: the inputs of all ranks                           */
+    const unsigned char *send;                    /* own input, if peers may see a copy; NULL: they do not    */
+    unsigned char   *recv;                        /* several processes: own result                            */
+    unsigned char   *made;                        /* several processes: results for others; NULL: in `recv`   */
+    bool             streams;                     /* results use streaming stores                             */
+    size_t           unit;                        /* bytes of an element                                      */
+} coll__shm_op;
+
+/* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
+ * own. */
+typedef enum coll__peer_set { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+
+/* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
+typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+
+/* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
+ * the result; its input and its share of the results of all ranks. */
+typedef enum coll__staged_part {
+    COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
+} coll__staged_part;
+
+/* How a kind is carried out; its row in coll_shape.h says what it does. */
+typedef struct coll__form {
+    coll__eager   eager;
+    coll__peer_set   eager_from;                  /* eager: whose input this rank needs                       */
+    coll__peer_set   from, until;                 /* direct: who must have published, who must be done        */
+    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots         */
+    coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
+    coll__staged_part staged;
+    coll_status (*probe)(const coll__shm_op *t);  /* several processes, may be NULL: checks that all inputs can be read */
+    coll_status (*pull) (const coll__shm_op *t);  /* several processes, may be NULL: copies what others have computed */
+    coll_status (*begin)(const coll__shm_op *t, coll__view *view);    /* direct, may be NULL: before publishing */
+    void        (*end)  (const coll__shm_op *t);  /* direct, may be NULL: when all are done                   */
+} coll__form;
+
+static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_set, int rank)
+{
+    const int root = t->call->root, me = t->m->rank;
+
+    switch (peer_set) {
+    case COLL__EVERYBODY: return true;
+    case COLL__THE_ROOT:  return rank == root && me != root;
+    case COLL__ON_ROOT:   return me == root;
+    case COLL__LOWER:     return rank <= me;
+    default:              return false;
+    }
+}
+
+static inline int coll__domain_rank(const coll__shm_op *t, int rank) { return t->m->ranks[rank]; }
+
+static inline unsigned coll__slot_number(const coll__member *m, uint64_t op_number)
+{
+    return (unsigned)(op_number & m->slot_mask);
+}
+
+static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t op_number)
+{
+    return &m->group_slots[rank].slots[coll__slot_number(m, op_number)];
+}
+
+/* Returns whether only the root has an eager input.  Then it may fill the bounce buffers of all. */
+static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
+
+static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+{
+    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+}
+
+static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t op_number, size_t length)
+{
+    const unsigned slot = coll__slot_number(m, op_number);
+    const coll__group_slot *const group_slot = m->group_slots;
+
+    if (length > COLL__EAGER_SHORT)
+        return (coll__eagers){ m->bounces + op_number % COLL__BOUNCE_SLOTS * m->row_length,
+                               coll__is_eager_of_root(form) ? 0 : m->bounce_length };
+    return (coll__eagers){ length > COLL__EAGER_INSIDE ? group_slot->shorts[slot] : group_slot->slots[slot].is.data,
+                           sizeof *group_slot };
+}
+
+static inline const unsigned char *coll__eager_at(const coll__eagers *eager, int rank)
+{
+    return eager->first + eager->step * (size_t)rank;
+}
+
+static inline const coll__view *coll__view_of(const coll__shm_op *t, int rank)
+{
+    return &coll__slot_in(t->m, rank, t->number)->is.view;
+}
+
+/* Direct: the input of a rank. */
+static inline const unsigned char *coll__input_of(const coll__shm_op *t, int rank)
+{
+    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
+}
+
+/* ---- >>memory: what an operation needs beyond the user's ---- */
+
+static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
+{
+    const int me = t->m->thread->rank;
+    return coll__blame(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
+}
+
+/* Private memory that peers use in this operation.  NULL: none. */
+static void *coll__hold(coll__member *m, size_t length)
+{
+    if (length <= m->held_length) return m->held;
+    coll__give(m->held);
+    m->held_length = 0;
+    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
+    if (m->held) m->held_length = length;
+    return m->held;
+}
+
+/* A scan keeps two accumulators, each of one block. */
+static size_t coll__scan_room(const coll__codec *codec)
+{
+    return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
+}
+
+/* Extends scratch memory to at least this length. */
+static coll_status coll__lengthen(const coll__shm_op *t, void **room, size_t *has, size_t length)
+{
+    if (length <= *has) return COLL_OK;
+    void *longer = coll__take_lines(coll__like(t->m->thread), length);
+    if (!longer) return coll__no_memory(t, length);
+    coll__give(*room);
+    *room = longer;
+    *has = length;
+    return COLL_OK;
+}
+
+/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any before.  The initial memory suffices
+ * for elements that fit in a block. */
+static coll_status coll__need_scratch(const coll__shm_op *t)
+{
+    coll__thread *thread = t->m->thread;
+    const coll__codec *codec = t->task->codec;
+    const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
+                                         : coll__combine_scratch(codec, t->m->count);
+
+    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
+}
+
+/* ---- >>moving: from one rank's memory into another's ---- */
+
+typedef struct coll__end {
+    unsigned char *at;
+    size_t         count;
+    coll_type      type;
+} coll__end;
+
+static inline const coll__kind_shape *coll__shape_in(const coll__shm_op *t) { return &coll__kinds[t->call->kind]; }
+
+/* A rank's list entry for a block. */
+typedef struct coll__entry {
+    size_t    count, offset;
+    coll_type type;
+} coll__entry;
+
+COLL__FOR_SIZE
+
+/* Reads entry `i` of a rank's lists, from its memory; only of lists that the shape has. */
+static inline coll_status coll__entry_of(const coll__shm_op *t, const coll__side_shape *shape, int rank, const size_t *counts,
+                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+{
+    const coll__member *const m = t->m;
+    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
+    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
+    coll_status status = COLL_OK;
+
+    *entry = (coll__entry){ 0, 0, t->call->type };
+    if (!is_listed) return COLL_OK;
+    if (!coll__is_apart(m)) {
+        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+        return COLL_OK;
+    }
+    status = coll__shm_access_read(m, rank, &entry->count, counts + i, sizeof *counts);
+    if (status == COLL_OK) status = coll__shm_access_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
+    if (status == COLL_OK && is_typed) status = coll__shm_access_read(m, rank, &entry->type, types + i, sizeof *types);
+    return status;
+}
+
+/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, if it is one block. */
+static inline coll__end coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, const unsigned char *base,
+                                     size_t count,
+                                     const coll__entry *entry, int i)
+{
+    coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
+    size_t skip = 0;
+
+    if (shape->over == COLL__OVER_ONE) return end;
+    if (shape->from == COLL__FROM_COUNT) {
+        end.count = t->call->count;
+        skip = (size_t)i * end.count * t->unit;
+    } else {
+        end.count = entry->count;
+        end.type = entry->type;
+        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
+    }
+    if (end.count) end.at += skip;                /* an empty block may have no memory                        */
+    return end;
+}
+
+/* Both ends of a move. */
+static inline coll_status coll__ends_of(const coll__shm_op *t, int from, int to, coll__end *source, coll__end *target)
+{
+    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
+    coll__entry entry;
+
+    const coll__view *v = coll__view_of(t, from);
+    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
+    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
+    if (status != COLL_OK) return status;
+    v = coll__view_of(t, to);
+    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
+    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
+    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
+    return status;
+}
+
+/* memcpy that allows NULL if there is nothing to copy, and equal addresses. */
+static inline void coll__move_bytes(const coll__shm_op *t, void *to, const void *from, size_t length)
+{
+    if (!length || to == from) return;
+    if (t->streams) coll__copy_streamed(to, from, length);
+    else memcpy(to, from, length);
+}
+
+/* Between processes: the same, from a member's memory. */
+static coll_status coll__pull_bytes(const coll__shm_op *t, int rank, void *to, const void *from, size_t length)
+{
+    const void *const there = coll__shm_access(t->m, rank, from, length);
+
+    if (!there) return coll__shm_access_read(t->m, rank, to, from, length);
+    coll__move_bytes(t, to, there, length);
+    return COLL_OK;
+}
+
+/* Bytes that a rank sends to all, or receives from all; ignores lists that it does not have. */
+static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape, const size_t *counts)
+{
+    const int count = t->m->count;
+    size_t total = 0;
+
+    if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
+    if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
+    if (!coll__is_held(shape, t->m->rank, t->call->root)) return 0;
+    for (int i = 0; counts && i < count; i++) total += counts[i];
+    return total * t->unit;
+}
+
+/* Checks that both ends of a move agree, before its first byte is written. */
+static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, const coll__end *source, const coll__end *target)
+{
+    const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
+
+    if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
+    return coll__blame(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s", sender,
+                       source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
+}
+
+/* Moves a block with one end on this rank; between processes, its target. */
+static inline coll_status coll__move(const coll__shm_op *t, int from, int to)
+{
+    coll__end source, target;
+    coll_status status = coll__ends_of(t, from, to, &source, &target);
+    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
+    const size_t length = source.count * unit;
+
+    if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
+    if (status != COLL_OK || !length) return status;
+    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
+    coll__move_bytes(t, target.at, source.at, length);
+    return COLL_OK;
+}
+
+/* Checks that all ranks send what this rank expects, before the first byte is written. */
+static coll_status coll__check_all_ends(const coll__shm_op *t)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+    }
+    return status;
+}
+
+/* Fetches each rank's block for this one.  Each rank begins with its own block, which only its caches have, and continues with
+ * those after it.  So the ranks do not access one memory at once. */
+static inline coll_status coll__fetch_all(const coll__shm_op *t)
+{
+    const int me = t->m->rank, count = t->m->count;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
+    return status;
+}
+
+static coll_status coll__share_fetch(const coll__shm_op *t)
+{
+    const coll_status status = coll__check_all_ends(t);
+    return status == COLL_OK ? coll__fetch_all(t) : status;
+}
+
+COLL__FOR_SPEED
+
+/* memcpy; for up to COLL__EAGER_INSIDE bytes a call would take longer than the copy.  The first and the last piece may overlap:
+ * so a few pieces suffice for every length. */
+static inline void coll__copy_eager(unsigned char *to, const unsigned char *from, size_t length)
+{
+    if (length > COLL__EAGER_INSIDE) {
+        memcpy(to, from, length);
+    } else if (length >= 8) {
+        memcpy(to, from, 8);
+        if (length > 16) memcpy(to + 8, from + 8, 8);
+        memcpy(to + length - 8, from + length - 8, 8);
+    } else if (length >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + length - 4, from + length - 4, 4);
+    } else for (size_t i = 0; i < length; i++) to[i] = from[i];
+}
+
+/* Eager: copies a rank's block for this one from its slot to place `at` of the result, in blocks. */
+static inline void coll__read_block(const coll__shm_op *t, int from, int at)
+{
+    const size_t length = t->call->count * t->unit;
+    const size_t skip = t->form->eager == COLL__EAGER_EACH ? length * (size_t)t->m->rank : 0;
+
+    if (length)
+        coll__copy_eager((unsigned char *)t->call->recv + length * (size_t)at, coll__eager_at(&t->eager, from) + skip, length);
+}
+
+static inline void coll__read_all(const coll__shm_op *t)
+{
+    for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
+}
+
+COLL__FOR_SIZE
+
+/* Between processes: checks that all blocks for this rank can be read. */
+static coll_status coll__probe_blocks(const coll__shm_op *t)
+{
+    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
+    coll_status status = coll__check_all_ends(t);
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
+        if (status == COLL_OK) status = coll__shm_access_try(t->m, i, source.at, length);
+    }
+    return status;
+}
+
+COLL__FOR_SPEED
+
+/* gather: the root fetches all if the call is eager, or between processes.  Otherwise every rank writes its block into the root's
+ * buffer. */
+static void coll__read_gather(const coll__shm_op *t)
+{
+    if (t->m->rank == t->call->root) coll__read_all(t);
+}
+
+COLL__FOR_SIZE
+
+static coll_status coll__share_gather(const coll__shm_op *t)
+{
+    if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
+    return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
+}
+
+COLL__FOR_SPEED
+
+/* scatter: every rank fetches its own block from the root. */
+static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
+
+COLL__FOR_SIZE
+
+static coll_status coll__share_scatter(const coll__shm_op *t) { return coll__move(t, t->call->root, t->m->rank); }
+
+/* alltoall in place: peers read this rank's buffer while it is overwritten, so they read a copy.  Its blocks are contiguous.  If
+ * the call has offsets, the copy begins with its own offsets. */
+static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
+{
+    const coll__side_shape *shape = &coll__shape_in(t)->send;
+    const int count = t->m->count;
+    const bool has_offsets = shape->from != COLL__FROM_COUNT, is_typed = shape->from == COLL__FROM_TYPED;
+    const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
+    size_t length = table;
+
+    if (!view->send || view->send != view->recv) return COLL_OK;
+    t->m->staging.is_careful = true;
+    for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
+        unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
+        size_t at = table;
+        for (int i = 0; i < count; i++) {
+            coll__entry entry;
+            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
+            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
+            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
+            if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
+            at += e.count * unit;
+        }
+        length = at;
+        if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
+    }
+    view->send = (const unsigned char *)t->m->held + table;
+    if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
+    return COLL_OK;
+}
+
+COLL__FOR_SPEED
+
+#endif /* COLL_SHM_COPY_H */

@@ -1,0 +1,79 @@
+/* coll_shm_kinds.h - the table of kinds: which ranks depend on which, and what a rank does once they have published. */
+#ifndef COLL_SHM_KINDS_H
+#define COLL_SHM_KINDS_H
+
+static void coll__read_nothing(const coll__shm_op *t) { (void)t; }
+
+/* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
+#define COLL__AMONG_ALL  .from = COLL__EVERYBODY, .until = COLL__EVERYBODY
+#define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
+
+static const coll__form coll__forms[] = {
+    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+#if COLL__HAS_BROADCAST
+    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
+                         .read = coll__read_broadcast, .share = coll__share_broadcast },
+#endif
+#if COLL__HAS_REDUCE
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                      .probe = coll__probe_shares, .pull = coll__pull_shares },
+#endif
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
+                         .probe = coll__probe_shares, .pull = coll__pull_shares },
+#if COLL__HAS_REDUCE_SCATTER
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+                              .staged = COLL__STAGED_INPUT,
+                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
+                              .probe = coll__probe_reduce_scatter,
+                              .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
+#if COLL__HAS_COUNTS
+    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
+                               .probe = coll__probe_reduce_scatterv,
+                               .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+#endif
+#endif
+#if COLL__HAS_SCAN
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+                    .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                    .probe = coll__probe_scan, .pull = coll__pull_scan },
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+                      .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
+                      .probe = coll__probe_scan, .pull = coll__pull_scan },
+#endif
+#if COLL__HAS_GATHER
+    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
+                      .read = coll__read_gather, .share = coll__share_gather },
+    [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+#endif
+#if COLL__HAS_SCATTER
+    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
+                       .read = coll__read_scatter, .share = coll__share_scatter },
+    [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+#endif
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+                         .read = coll__read_all, .share = coll__share_fetch },
+    [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+#if COLL__HAS_ALLTOALL
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+                        .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+                        .begin = coll__begin_alltoall },
+#endif
+};
+
+#undef COLL__AMONG_ALL
+#undef COLL__WITH_ROOT
+
+/* NULL: not supported here. */
+static inline const coll__form *coll__form_of(coll_kind kind)
+{
+    const coll__form *form = (size_t)kind < sizeof coll__forms / sizeof *coll__forms ? &coll__forms[kind] : NULL;
+    return form && (form->read || form->share) ? form : NULL;
+}
+
+#endif /* COLL_SHM_KINDS_H */
