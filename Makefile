@@ -40,7 +40,7 @@ BEHIND = $(if $(filter -DCOLL_WITH_OPENSSL,$(CPPFLAGS)),-lssl -lcrypto) $(if $(f
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
-# What switches in CPPFLAGS leave out (core/base/coll_features.h) is in the folder's name, so that objects of different libraries do
+# The folder's name has the switches in CPPFLAGS (core/base/coll_features.h), so that objects of different libraries do
 # not meet: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/support/folder.sh says the same.
 nothing :=
 SWITCHES := $(subst =,-,$(patsubst -D%,.%,$(filter -DCOLL_%,$(CPPFLAGS))))

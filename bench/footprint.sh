@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the library weighs in a program that calls one allreduce of f32, by what was left out of it (core/base/coll_features.h), and
-# on a board in one that calls all of COLL_TINY (tests/build/bare_size.c).
+# Bytes of the library in a program that calls one allreduce of f32, by what was left out (core/base/coll_features.h), and on a
+# board in one that calls all of COLL_TINY (tests/build/bare_size.c).
 #   usage: footprint.sh [table]     bytes of text, data and bss, seconds and MB of memory of the compiler: each profile for each
 #                                   target and level it is meant for
 #          footprint.sh switches    what each switch alone saves of everything, in bytes of text and seconds of gcc -Os
@@ -121,7 +121,8 @@ switches)
     echo
     echo "| switch | saves, bytes | saves, s |"
     echo "|---|---:|---:|"
-    sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  *.*/\1/p' core/base/coll_features.h | grep -vE '_(URING|MALLOC)$' | while read -r switch; do
+    sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  *.*/\1/p' core/base/coll_features.h | grep -vE '_(URING|MALLOC)$' |
+    while read -r switch; do
         set -- $(measured "-D$switch" gcc -Os)
         awk -v name="$switch" -v text="$3" -v seconds="$1" -v whole="$whole_text" -v of="$whole_seconds" \
             'BEGIN { printf "| %s | %d | %.1f |\n", name, whole - text, of - seconds }'

@@ -4,7 +4,7 @@
 #          words.sh all           with the words that are switched off in the list, too; and how often each of them is there
 #          words.sh planted       the same for files with each word of the list in each form, which must all be found
 #
-# A word is letters: coll__rank_group_slots and "Seats," contain seats, and seatbelt does not.  Words of one entry that has several
+# A word is letters: coll__rank_seats and "Seats," contain seats, and seatbelt does not.  Words of one entry that has several
 # may be on two lines of a comment.
 cd "$(dirname "$0")/.." || exit 1
 list=$PWD/tests/words.txt

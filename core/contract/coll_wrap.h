@@ -50,8 +50,9 @@ extern "C" {
 #endif
 
 /* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
- * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm`
- * remains the program's: its tags, order of messages and error handlers do not change.  Free it with coll_free, before MPI_Finalize. */
+ * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm` remains the
+ * program's: its tags, order of messages and error handlers do not change.  Free the communicator with coll_free, before
+ * MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
 #ifdef __cplusplus

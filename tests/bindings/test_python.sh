@@ -52,7 +52,8 @@ import coll; print(coll.spawn(2, lambda comm: comm.allreduce(1)))' 2>> "$dir/com
 done
 [ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; verdict $? "it was compiled once"
 [ "$(grep -c '^coll: compiling .*/coll.h with ' "$dir/compiling")" -eq 1 ]; verdict $? "it says that it compiles"
-mkdir "$dir/alone" && cp -r bindings/python/coll "$dir/alone" && (cd "$dir/alone" && env -u COLL_LIBRARY LD_LIBRARY_PATH= PYTHONPATH=. \
+mkdir "$dir/alone" && cp -r bindings/python/coll "$dir/alone" && \
+    (cd "$dir/alone" && env -u COLL_LIBRARY LD_LIBRARY_PATH= PYTHONPATH=. \
     "$python" -c 'import coll; print(coll._load.lib)') 2>&1 | grep -q 'make install.*copy single/coll.h into\|CDLL'
 verdict $? "without a library and without coll.h it says what to do"
 if COLL_LIBRARY=/nowhere.so PYTHONPATH=bindings/python "$python" -c 'import coll' 2> /dev/null; then false; fi

@@ -42,7 +42,8 @@ made() { # flags...: into ./which
 met() { # words [COLL_IO]: two processes, of which both say these words
     rm -rf meet && mkdir meet
     for rank in 0 1; do
-        COLL_IO=${2:-auto} COLL_SHM_COLLECTIVES=0 COLL_RANK=$rank COLL_SIZE=2 COLL_ADDR=file:$dir/meet/at ./which > said.$rank 2> log.$rank &
+        COLL_IO=${2:-auto} COLL_SHM_COLLECTIVES=off \
+        COLL_RANK=$rank COLL_SIZE=2 COLL_ADDR=file:$dir/meet/at ./which > said.$rank 2> log.$rank &
     done
     wait
     cat said.0 said.1

@@ -51,8 +51,8 @@ cat > "$dir/symbols" <<ROWS
 *!COLL__IS_WHOLE                      coll__columns_|coll__check_rows
 +!COLL__IS_WHOLE                      coll__stripe_(land|chunk|head)
 *!COLL__IS_WHOLE                      coll__(late_text|late_ranks|check_freed|wanted_gone)
-*!COLL__HAS_SHRINK                    coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
-*!COLL__HAS_SECURITY                  coll__hmac|coll__handshake_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file
+*!COLL__HAS_SHRINK                    coll__(shrink_once|migration_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
+*!COLL__HAS_SECURITY                  coll__hmac|coll__handshake_(prove|sum|hear_(proof|answer))|coll__(checked_|read_key_file)
 *!COLL__HAS_ENV                       coll__launch_(row|hosts|halves)|coll__launchers
 !COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
 !COLL__HAS_OS                         pthread_create@
