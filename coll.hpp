@@ -1061,7 +1061,7 @@ private:
 
 // ---- >>communicators
 
-namespace detail { template <class F> struct crew; }
+namespace detail { template <class F> struct worker_threads; }
 
 // Ranks that make collectives together.  It is left when it is gone, with the last request and buffer that came from it.
 class communicator : public calls<detail::running> {
@@ -1150,7 +1150,7 @@ public:
     }
 
 private:
-    template <class F> friend struct detail::crew;
+    template <class F> friend struct detail::worker_threads;
     template <class F> bool ask(F &&fn) const
     { return detail::of(comm_).handle && detail::of(comm_).check(fn(detail::of(comm_).handle)); }
     template <class F> communicator derived(F &&make) const
@@ -1178,7 +1178,7 @@ inline communicator init(const coll_config &settings = {}, error *why = nullptr)
 
 namespace detail {
 // Those who work under spawn, and what they bring back.
-template <class F> struct crew {
+template <class F> struct worker_threads {
     using R = std::invoke_result_t<F &, communicator &>;
     using kept_result = std::conditional_t<std::is_void<R>::value, char, R>;
 
@@ -1191,7 +1191,7 @@ template <class F> struct crew {
 
     static int work(coll_comm *handle, void *arg)
     {
-        crew &self = *static_cast<crew *>(arg);
+        worker_threads &self = *static_cast<worker_threads *>(arg);
         std::exception_ptr thrown;
         communicator comm(handle, self.is_throwing);
         const std::weak_ptr<state> own = comm.comm_;
@@ -1221,16 +1221,16 @@ template <class F> struct crew {
 // first one throws; the others then find that this rank is gone.  With `why` as init.
 template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {}, error *why = nullptr)
 {
-    detail::crew<std::remove_reference_t<F>> crew{ fn, !why, {}, {}, {}, {} };
-    const int status = coll_spawn(count, crew.work, &crew, &settings);
-    detail::raise_again(crew.thrown);
-    if (status < 0) crew.wrong = error(static_cast<coll_status>(status), COLL_RANK_NONE, coll_error(nullptr));
-    if (status < 0 && !why && detail::can_throw) detail::raise(crew.wrong);
-    if (why) *why = crew.wrong;
-    if constexpr (!std::is_void<typename decltype(crew)::R>::value) {
-        std::vector<typename decltype(crew)::R> results;
-        for (int rank = 0; results.size() < crew.results.size(); rank++)
-            for (auto &one : crew.results) if (one.first == rank) results.push_back(std::move(one.second));
+    detail::worker_threads<std::remove_reference_t<F>> worker_threads{ fn, !why, {}, {}, {}, {} };
+    const int status = coll_spawn(count, worker_threads.work, &worker_threads, &settings);
+    detail::raise_again(worker_threads.thrown);
+    if (status < 0) worker_threads.wrong = error(static_cast<coll_status>(status), COLL_RANK_NONE, coll_error(nullptr));
+    if (status < 0 && !why && detail::can_throw) detail::raise(worker_threads.wrong);
+    if (why) *why = worker_threads.wrong;
+    if constexpr (!std::is_void<typename decltype(worker_threads)::R>::value) {
+        std::vector<typename decltype(worker_threads)::R> results;
+        for (int rank = 0; results.size() < worker_threads.results.size(); rank++)
+            for (auto &one : worker_threads.results) if (one.first == rank) results.push_back(std::move(one.second));
         return results;
     }
 }

@@ -359,10 +359,10 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
         __atomic_store_n(&session->abort_wanted, 1, __ATOMIC_RELEASE);
     }
     if (!__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;    /* another thread is writing the text */
-    const bool is_told = session->transport->abort && session->transport->abort(session->context, session->abort_text);
+    const bool is_known = session->transport->abort && session->transport->abort(session->context, session->abort_text);
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
-    if (is_told) return COLL_OK;
+    if (is_known) return COLL_OK;
     if (!coll__comm_lock_claim(comm, false)) return COLL_OK; /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);

@@ -11,7 +11,7 @@
  *   nccl/coll_nccl_host.h    by the host
  *   nccl/coll_nccl_checks.h  what is rejected
  *   nccl/coll_nccl_begin.h   calls are enqueued in the stream, and polled
- *   nccl/coll_nccl_meet.h    the ranks of an NCCL communicator join over TCP
+ *   nccl/coll_nccl_handshake.h    the ranks of an NCCL communicator join over TCP
  *   this file                communicators are created, derived and ended; the public functions
  *
  * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
@@ -35,7 +35,7 @@
 #include "nccl/coll_nccl_host.h"
 #include "nccl/coll_nccl_checks.h"
 #include "nccl/coll_nccl_begin.h"
-#include "nccl/coll_nccl_meet.h"
+#include "nccl/coll_nccl_handshake.h"
 
 /* ---- >>communicators for the memory of the host ---- */
 
@@ -84,13 +84,13 @@ static void coll__nccl_end(coll_comm *comm)
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
 
     if (!me->last) return true;
     for (;;) {
         if (me->gpu->cuda.EventQuery(me->last->event) != COLL__CUDA_NOT_READY) return true;
         if (coll__now() > until) return false;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
 }
 
@@ -99,7 +99,7 @@ static void coll__nccl_finalize(coll__nccl *me)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     coll__nccl_result is = nccl->CommFinalize(me->comm);
 
     while (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS) {
@@ -108,7 +108,7 @@ static void coll__nccl_finalize(coll__nccl *me)
         if (is == COLL__NCCL_SUCCESS && now == COLL__NCCL_SUCCESS) break;
         if (is == COLL__NCCL_SUCCESS && now != COLL__NCCL_IN_PROGRESS) is = now;
         if (coll__now() > until) is = COLL__NCCL_SYSTEM;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
     if (is == COLL__NCCL_SUCCESS) (void)nccl->CommDestroy(me->comm);
     else (void)nccl->CommAbort(me->comm);
@@ -129,8 +129,8 @@ static void coll__nccl_close(coll_comm *comm)
     }
     coll__mark_drop(gpu, me->last);
     coll__mark_drop(gpu, me->pinned_until);
-    coll__room_free(gpu, &me->scratch, false, is_idle);
-    coll__room_free(gpu, &me->pinned, true, is_idle);
+    coll__gpu_memory_free(gpu, &me->scratch, false, is_idle);
+    coll__gpu_memory_free(gpu, &me->pinned, true, is_idle);
     if (is_inside) coll__gpu_leave(gpu);
     if (--gpu->holders == 0) coll__gpu_free(gpu, is_idle);
     coll__give(me);
@@ -142,7 +142,7 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child);
 
 static const coll__carrier coll__nccl_carrier = {
     .name = "nccl",
-    .traits = COLL__AT_CALL | COLL__AS_A_WHOLE | COLL__OWNER_ONLY | COLL__WAKES_NOBODY,
+    .traits = COLL__AT_CALL | COLL__AS_A_WHOLE | COLL__OWNER_ONLY | COLL__WAKES_NONE,
     .bind = coll__nccl_bind,
     .start = coll__nccl_start,
     .advance = coll__nccl_advance,
@@ -165,7 +165,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
     void *room = NULL;
 
     if (me && coll__gpu_enter(gpu)) {
-        room = coll__room_have(gpu, &me->scratch, 1, false);
+        room = coll__gpu_memory_have(gpu, &me->scratch, 1, false);
         coll__gpu_leave(gpu);
     }
     if (!room) {
@@ -202,7 +202,7 @@ static coll_status coll__nccl_join(coll_comm *comm)
     const coll__nccl_now before = coll__nccl_enter(me, comm->session->start_timeout_ms, &failure);
     me->now.status = COLL_OK;                     /* no communicator yet, which is no error                   */
     failure = (coll_failure){ COLL_OK, -1, "" };
-    if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_blame(me, "ncclGetUniqueId", note.is);
+    if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_failed(me, "ncclGetUniqueId", note.is);
     if (me->now.status == COLL_OK) {
         me->now.is_in_group = true;               /* in progress: polled below, when it is known              */
         const coll__nccl_result is = me->gpu->nccl.CommInitRankConfig(&me->comm, comm->size, note.id, comm->rank, &config);
@@ -223,7 +223,7 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     from->gpu->holders++;
     coll__nccl *me = coll__nccl_attach(child, from->gpu, from->stream);
     if (!me) {
-        coll__blame(&failure, COLL_ERR_MEMORY, rank, "rank %d has no memory on its device", rank);
+        coll__set_failure(&failure, COLL_ERR_MEMORY, rank, "rank %d has no memory on its device", rank);
         return coll__comm_fail(child, &failure);
     }
     me->is_ordered = from->is_ordered;

@@ -2041,8 +2041,9 @@ extern "C" {
 #endif
 
 /* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
- * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm`
- * remains the program's: its tags, order of messages and error handlers do not change.  Free it with coll_free, before MPI_Finalize. */
+ * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm` remains the
+ * program's: its tags, order of messages and error handlers do not change.  Free the communicator with coll_free, before
+ * MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
 #ifdef __cplusplus
@@ -2378,7 +2379,7 @@ enum { COLL__LINE = 8 };                          /* the largest alignment of an
 enum { COLL__HAS_CLOCK = 0 };
 
 static inline int64_t coll__now(void) { return 0; }
-static inline void coll__nap(long us) { (void)us; }
+static inline void coll__delay(long us) { (void)us; }
 
 /* ---- >>processors: there is one ---- */
 
@@ -2511,7 +2512,7 @@ static inline int64_t coll__now(void)
     return (int64_t)t.tv_sec * COLL__SECOND + t.tv_nsec;
 }
 
-static COLL__UNUSED void coll__nap(long us)
+static COLL__UNUSED void coll__delay(long us)
 {
     const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
     (void)nanosleep(&time, NULL);
@@ -2833,53 +2834,53 @@ static COLL__UNUSED int coll__doorbell_open(coll__doorbell *doorbell) { return c
 
 /* A thread that sleeps on a word uses the condition of its entry in a table; others there wake spuriously.  Sleeps are short,
  * because a signal handler cannot wake a thread: it may take no lock. */
-enum { COLL__BEDS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
+enum { COLL__WAIT_SLOTS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
 
-typedef struct coll__bed {
+typedef struct coll__wait_slot {
     pthread_mutex_t lock;
     pthread_cond_t  woken;
-} coll__bed;
+} coll__wait_slot;
 
-static struct coll__dormitory {
+static struct coll__wait_table {
     pthread_once_t once;
-    coll__bed beds[COLL__BEDS];
-} coll__dormitory = { .once = PTHREAD_ONCE_INIT };
+    coll__wait_slot wait_slots[COLL__WAIT_SLOTS];
+} coll__wait_table = { .once = PTHREAD_ONCE_INIT };
 
-static void coll__beds_make(void)
+static void coll__wait_slots_make(void)
 {
-    for (int i = 0; i < COLL__BEDS; i++) {
-        pthread_mutex_init(&coll__dormitory.beds[i].lock, NULL);
-        coll__cond_init(&coll__dormitory.beds[i].woken);
+    for (int i = 0; i < COLL__WAIT_SLOTS; i++) {
+        pthread_mutex_init(&coll__wait_table.wait_slots[i].lock, NULL);
+        coll__cond_init(&coll__wait_table.wait_slots[i].woken);
     }
 }
 
-static coll__bed *coll__bed_of(const uint32_t *word)
+static coll__wait_slot *coll__wait_slot_of(const uint32_t *word)
 {
     const uint32_t number = (uint32_t)((uintptr_t)word >> 6);
 
-    (void)pthread_once(&coll__dormitory.once, coll__beds_make);
-    return &coll__dormitory.beds[(number * 2654435769u) >> 28];
+    (void)pthread_once(&coll__wait_table.once, coll__wait_slots_make);
+    return &coll__wait_table.wait_slots[(number * 2654435769u) >> 28];
 }
 
 static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
 {
-    coll__bed *bed = coll__bed_of(word);
+    coll__wait_slot *wait_slot = coll__wait_slot_of(word);
     const int ms = wait_ms < COLL__SLEEP_PORTABLE_MS ? wait_ms : COLL__SLEEP_PORTABLE_MS;
     const int64_t until = coll__now() + (int64_t)ms * 1000000;
 
-    pthread_mutex_lock(&bed->lock);
-    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&bed->woken, &bed->lock, until);
-    pthread_mutex_unlock(&bed->lock);
+    pthread_mutex_lock(&wait_slot->lock);
+    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&wait_slot->woken, &wait_slot->lock, until);
+    pthread_mutex_unlock(&wait_slot->lock);
 }
 
 /* A thread that saw the old value under the lock sleeps before we get the lock. */
 static COLL__UNUSED void coll__word_wake(uint32_t *word)
 {
-    coll__bed *bed = coll__bed_of(word);
+    coll__wait_slot *wait_slot = coll__wait_slot_of(word);
 
-    pthread_mutex_lock(&bed->lock);
-    pthread_cond_broadcast(&bed->woken);
-    pthread_mutex_unlock(&bed->lock);
+    pthread_mutex_lock(&wait_slot->lock);
+    pthread_cond_broadcast(&wait_slot->woken);
+    pthread_mutex_unlock(&wait_slot->lock);
 }
 
 static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
@@ -2918,7 +2919,7 @@ static void coll__forks_in_child(void)
     coll__forks.is_ours[coll__forks.generation] = 0;
     if (coll__forks.generation + 1 < COLL__FORKS_MOST) coll__forks.generation++;
     coll__forks.is_ours[coll__forks.generation] = 1;
-    coll__beds_make();
+    coll__wait_slots_make();
 }
 
 static void coll__forks_make(void) { coll__forks.error = pthread_atfork(NULL, NULL, coll__forks_in_child); }
@@ -3437,7 +3438,8 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
 /* ---- >>failure: the first one is kept ---- */
 
 /* Fill *failure, unless it has a status already.  Returns its status. */
-static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
+static COLL__PRINTF(4, 5) coll_status coll__set_failure(coll_failure *failure, coll_status status, int rank, const char *format,
+                                                        ...)
 {
     va_list list;
 
@@ -3471,12 +3473,12 @@ static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_statu
 #else
 
 #define coll__say(log, level, ...) (COLL__UNSAID(__VA_ARGS__), (void)(log), (void)(level))
-#define coll__blame(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__blame_rank(failure, status, rank))
+#define coll__set_failure(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__failed_rank(failure, status, rank))
 #define coll__start_failed(status, ...) (COLL__UNSAID(__VA_ARGS__), coll__start_status(status))
 
 /* ---- >>failure: the first one is kept ---- */
 
-static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_status status, int rank)
+static COLL__UNUSED coll_status coll__failed_rank(coll_failure *failure, coll_status status, int rank)
 {
     if (failure->status != COLL_OK) return failure->status;
     failure->rank = rank;
@@ -10264,7 +10266,7 @@ static inline const char *coll__why_not(const coll__query *query)
  * The room is chosen by what all ranks know: their number and the link. */
 enum {
     COLL__PACKET_HEAD = 16,
-    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096
+    COLL__PACKET_ROOM_LEAST  = 64, COLL__PACKET_ROOM_MOST = 4096
 };
 
 /* Packets must be this much faster than empty direct messages: if all blocks are long, packets only add to them. */
@@ -10392,15 +10394,15 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 
 /* The room of a packet, a power of 2.  All packets, full or empty, may take at most an eighth of the time of empty direct
  * messages to all ranks; and one packet for each rank may not exceed COLL__LANDING_MOST. */
-static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
+static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
     const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
                                 .bytes = query->size, .sum_bytes = query->size };         /* packets of one byte */
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
-    int room = COLL__ROOM_LEAST;
+    int room = COLL__PACKET_ROOM_LEAST;
 
-    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
+    while (room < COLL__PACKET_ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
            && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
     return room;
 }
@@ -10410,7 +10412,7 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
     coll__query packets = *query;
 
     if (!a->in_packets) return coll__price(a, query, radix, cut);
-    const int room = coll__room_for(a, query, radix);
+    const int room = coll__gpu_memory_for(a, query, radix);
     packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
     coll__choice choice = coll__price(a, &packets, radix, cut);
     choice.room = room;
@@ -11587,7 +11589,7 @@ enum {
                                                      the front of their order                                 */
     COLL__AS_A_WHOLE = 2,                         /* not executed by the engine; polling it is cheap          */
     COLL__OWNER_ONLY = 4,                         /* only threads of the program may advance it               */
-    COLL__WAKES_NOBODY = 8                        /* its end does not wake a thread that sleeps in the transport */
+    COLL__WAKES_NONE = 8                          /* its end does not wake a thread that sleeps in the transport */
 };
 
 /* What executes a call: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  The first of the session's
@@ -11660,7 +11662,7 @@ typedef struct coll__order {
 } coll__order;
 
 /* What the progress thread waits for (coll_progress_thread.h). */
-typedef enum coll__background_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
+typedef enum coll__background_wait { COLL__FOR_A_DELAY, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
 
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
@@ -11668,7 +11670,7 @@ typedef struct coll__background {
     coll__thread_id thread;
     coll__cond  doorbell;
     coll__background_wait waits;
-    int64_t   nap;                                /* ns before the thread advances a request                  */
+    int64_t   delay;                              /* ns before the thread advances a request                  */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 
@@ -11854,7 +11856,7 @@ struct coll_comm {
     const coll_request *waiting;                  /* the request that a caller waits for                      */
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
-    bool  is_chief;                               /* the first one of its session in this wait                */
+    bool  is_first;                               /* the first one of its session in this wait                */
     coll__order main;
     void *recorder;                               /* owned by the observer; freed with the communicator       */
     coll__prepared *prepared;                     /* all that are not freed                                   */
@@ -12160,8 +12162,8 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 /* ---- >>mismatch ---- */
 
 /* Fill *failure: the received head differs from the expected one. */
-static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
-                                        const unsigned char *theirs, int peer)
+static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me,
+                                         const unsigned char *theirs, int peer)
 {
     const bool are_hashed = ours[15] != theirs[15] && (ours[15] > COLL__FLAGS || theirs[15] > COLL__FLAGS);
     unsigned char heads[2][COLL_HEAD_LENGTH];
@@ -12174,20 +12176,24 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
     if (coll__get16(ours) == COLL__PARTED_MAGIC)
-        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d have made %u collectives each, but not the "
-                           "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
-                           (unsigned)coll__get32(ours + 8));
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, peer,
+                                 "rank %d and rank %d have made %u collectives each, but not the "
+                                 "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
+                                 (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
-        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
-                           peer);
+        return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours",
+                                 me,
+                                 peer);
     if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
-        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
-                           "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer, mine);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
+                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer,
+                                     mine);
     if (!strcmp(mine, other))
-        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
-                           (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
-    return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer, other,
-                       are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
+        return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
+                                 (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
+    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
+                             other,
+                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -12260,13 +12266,13 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (room > 0) *text = '\0';
 }
 
-static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
-                                        int peer)
+static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
+                                         int peer)
 {
     const bool is_ours = coll__get16(theirs) == coll__get16(ours) && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
 
     (void)me;
-    return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
+    return coll__set_failure(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
 }
 
 static inline void coll__sentence_is_ours(const coll_comm *comm) { (void)comm; }
@@ -12291,7 +12297,7 @@ static bool coll__reports_disagree(coll_failure *failure, const unsigned char *o
         const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
         const unsigned char *const other = theirs + (pair & 2 ? COLL_HEAD_LENGTH : 0);
         if (!coll__heads_disagree(mine, other)) continue;
-        coll__blame_mismatch(failure, other, peer, mine, me);
+        coll__failed_mismatch(failure, other, peer, mine, me);
         return true;
     }
     return false;
@@ -12795,7 +12801,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
         else session->by_key->look_for_overflow(r);
     }
     session->finished++;
-    if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
+    if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
     if (session->observer) session->observer->end(r, status);
     if (r->sequence) coll__activity_set(session, session->activity.last, r->head); /* a list has none; its parts have */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
@@ -12877,7 +12883,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     coll_failure unknown = { COLL_OK, -1, "" };
     const coll_failure *agreed = session->transport->fail ? session->transport->fail(session->context, cause) : cause;
     if (!agreed) {
-        coll__blame(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", session->transport->name);
+        coll__set_failure(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", session->transport->name);
         agreed = &unknown;
     }
     session->failure.rank = agreed->rank;
@@ -12904,9 +12910,10 @@ static __attribute__((noinline)) coll_status coll__session_broken(coll__session 
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (status == COLL_ERR_MEMORY)
-        coll__blame(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
+        coll__set_failure(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
     else if (!session->transport->fail)
-        coll__blame(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name, coll_status_text(status));
+        coll__set_failure(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name,
+                          coll_status_text(status));
     return coll__session_fail(session, failure.status != COLL_OK ? &failure : NULL);
 }
 
@@ -14677,10 +14684,10 @@ static coll_status coll__message_misfit(coll__session *session, coll__message *w
 
     if (!want->list) coll__message_append(&session->messages->wanted, want);
     if (!m->list) coll__message_append(&session->messages->arrived, m);
-    coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
-                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
-                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
-                m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
+    coll__set_failure(&failure, COLL_ERR_MISMATCH, m->peer,
+                      "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
+                      (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
+                      m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
     return coll__session_fail(session, &failure);
 }
 
@@ -14803,8 +14810,9 @@ static coll_status coll__note_wrong(coll__session *session, int peer, const unsi
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                session->rank, peer, head[1], head[0], head[2]);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, peer,
+                      "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
+                      session->rank, peer, head[1], head[0], head[2]);
     return coll__session_fail(session, &failure);
 }
 
@@ -15022,9 +15030,9 @@ static coll_status coll__messages_check_left(coll__session *session)
         for (const coll__message *m = lists[i]->first; m; m = m->next) {
             const int gone = coll__nobody_left(session, m);
             if (gone < 0) continue;
-            coll__blame(&failure, COLL_ERR_PEER, gone,
-                        "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
-                        gone, session->rank, lists[i] == &all->outgoing ? "to" : "from");
+            coll__set_failure(&failure, COLL_ERR_PEER, gone,
+                              "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
+                              gone, session->rank, lists[i] == &all->outgoing ? "to" : "from");
             return coll__session_fail(session, &failure);
         }
     return COLL_OK;
@@ -15204,8 +15212,8 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
         const bool is_collective = m->comm == comm->id && m->space != COLL__SPACE_USER && m->tag == 0;
         if (!is_collective || coll__get32(m->body.head + 8) > comm->sequence) continue;
         coll__head_describe(m->body.head, call, sizeof call);
-        return coll__blame(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
-                           m->peer, call, session->rank);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
+                                 m->peer, call, session->rank);
     }
     return COLL_OK;
 }
@@ -15467,10 +15475,10 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* Source of the location of ranks. */
-typedef enum coll__whereabouts { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__whereabouts;
+typedef enum coll__place_kind { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__place_kind;
 
 /* Ranks grouped by location; free with coll__give.  NULL: no memory. */
-static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabouts by)
+static coll__topology *coll__comm_divided(const coll_comm *comm, coll__place_kind by)
 {
     const coll_transport *t = comm->session->transport;
     int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
@@ -15490,11 +15498,11 @@ static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
     const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
-    const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
+    const bool is_known[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
-        coll__topology *const divided = is_told[by] ? coll__comm_divided(comm, (coll__whereabouts)by) : NULL;
-        if (is_told[by] && !divided) return COLL_ERR_MEMORY;
+        coll__topology *const divided = is_known[by] ? coll__comm_divided(comm, (coll__place_kind)by) : NULL;
+        if (is_known[by] && !divided) return COLL_ERR_MEMORY;
         if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
         else coll__give(divided);
     }
@@ -16121,7 +16129,7 @@ static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const 
     if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
     memcpy(last, r->comm->session->activity.last, sizeof last); /* a rank that only sends has already ended a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
-    coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
+    coll__failed_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -16420,7 +16428,7 @@ static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got
     coll__head_set_block(ours, l, block);
     coll__head_set_count(theirs, got->count);
     if (l->types) coll__put32(theirs + 16, got->type);
-    coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
+    coll__failed_mismatch(&failure, ours, session->rank, theirs, peer);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -16429,8 +16437,9 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
-                "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, peer,
+                      "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
+                      "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -16765,7 +16774,7 @@ static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *
     coll_failure failure = { COLL_OK, -1, "" };
     const int me = whole->comm->session->rank;
 
-    coll__blame(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
+    coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
     return coll__comm_fail(whole->comm, &failure);
 }
 
@@ -16867,7 +16876,7 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
 /* Kinds without parts have one stage for all steps. */
-typedef enum coll__hierarchy_stage { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_stage;
+typedef enum coll__hierarchy_phase { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_phase;
 
 typedef struct coll__hierarchy coll__hierarchy;
 
@@ -16876,7 +16885,7 @@ typedef struct coll__stage_memory { size_t sums, results, extra; } coll__stage_m
 typedef coll__stage_memory coll__stage_needs(coll__hierarchy *h);
 
 /* Step k of a stage. */
-typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out);
+typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out);
 
 struct coll__hierarchy {
     const coll__topology *hosts;
@@ -17105,7 +17114,7 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     coll__hierarchy *h = (coll__hierarchy *)state;
     const int number = k / COLL__STAGE_STEPS, step = k % COLL__STAGE_STEPS, end = lane ? h->parts : 2 * h->parts;
     const bool is_first = number == 0 || (number % 2 == 1 && number < end - 1);
-    const coll__hierarchy_stage stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
+    const coll__hierarchy_phase stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
 
     if (number >= end) return COLL__SUB_END;
     h->part = lane ? number : is_first ? (number + 1) / 2 : number == end - 1 ? h->parts - 1 : number / 2 - 1;
@@ -17120,7 +17129,7 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     return h->step(h, stage, step - 1, out);
 }
 
-static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0);
 
@@ -17128,7 +17137,7 @@ static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_sta
     return coll__sub_call(h, out, stage == COLL__INTER ? h->inter : h->intra, &call);
 }
 
-static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);
@@ -17192,7 +17201,7 @@ static coll__stage_memory coll__allreduce_needs(coll__hierarchy *h)
     return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length, 0 };
 }
 
-static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll__range own = coll__own_slice(h);
     unsigned char *const slice = coll__behind(h->whole->call.recv, own.at * h->unit);
@@ -17218,7 +17227,7 @@ static coll__stage_memory coll__reduce_needs(coll__hierarchy *h)
                                  is_other_wire ? slice * h->unit : 0 };
 }
 
-static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);
@@ -17559,7 +17568,7 @@ static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
 }
 
 /* Set the link numbers of a stage's communicator from its order's. */
-static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool is_inter)
+static void coll__phase_estimate(coll_comm *stage, const coll__order *order, bool is_inter)
 {
     const coll__topology *t = order->comm->topology;
     coll__numbers *const n = &stage->numbers;
@@ -17571,21 +17580,21 @@ static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool
 }
 
 /* Update the stages after the order's numbers have changed. */
-static void coll__stages_believe(coll__order *order)
+static void coll__phases_estimate(coll__order *order)
 {
     coll_comm *const stages[2] = { order->intra, order->inter };
 
     for (int i = 0; i < 2; i++) {
         if (!stages[i]) continue;
-        coll__stage_believe(stages[i], order, i == 1);
-        coll__stages_believe(&stages[i]->main);
+        coll__phase_estimate(stages[i], order, i == 1);
+        coll__phases_estimate(&stages[i]->main);
     }
 }
 
 /* The communicator of our host's ranks, or of our rail's, for stages of an order's calls.  It is in no list.  Only its parent
  * runs calls on it, one at a time, in an order that all its ranks share.  So its messages use channels or keys as the parent's
  * do.  `members` also has the parent's ranks, after the session's. */
-static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
+static coll_comm *coll__phase_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
     const coll__topology *t = parent->topology;
@@ -17607,21 +17616,21 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
         comm->members[comm->size + i] = called;
         comm->members[i] = coll__world_rank(parent, called);
     }
-    if (comm->members) coll__stage_believe(comm, order, is_inter);
+    if (comm->members) coll__phase_estimate(comm, order, is_inter);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;
 }
 
 /* Make the communicators of an order's stages, once.  COLL_OK with order->intra NULL: one host, or one rank on each. */
-static coll_status coll__find_stages(coll__order *order)
+static coll_status coll__find_phases(coll__order *order)
 {
     if (order->intra) return COLL_OK;
     if (coll__comm_topology(order->comm) < 0) return COLL_ERR_MEMORY;
     const coll__topology *t = order->comm->topology;
     if (!t) return COLL_OK;
     const bool is_on_rail = t->place < t->least;
-    coll_comm *intra = coll__stage_comm(order, false), *inter = intra && is_on_rail ? coll__stage_comm(order, true) : NULL;
+    coll_comm *intra = coll__phase_comm(order, false), *inter = intra && is_on_rail ? coll__phase_comm(order, true) : NULL;
     if (intra && (inter || !is_on_rail)) {
         order->intra = intra;
         order->inter = inter;
@@ -17670,7 +17679,7 @@ static coll_status coll__is_hierarchical(const coll_request *r)
     const coll_call *c = &r->call;
 
     if (!coll__staged_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
-    if (coll__find_stages(order) < 0) return COLL_ERR_MEMORY;
+    if (coll__find_phases(order) < 0) return COLL_ERR_MEMORY;
     return order->intra && (!coll__kind_reduces(c->kind) || coll__sums_by_hosts(r)) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
@@ -17760,7 +17769,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     coll__explain_division(t, text, room);
     if (slices < t->least) coll__append(text, room, ", of which it uses %d", slices);
     if (parts > 1) coll__append(text, room, ", in %d parts", parts);
-    if (coll__find_stages(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
+    if (coll__find_phases(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
     coll__append(text, room, "; within this one ");
     coll__explain_division(r->order->intra->topology, text, room);
     return true;
@@ -17775,7 +17784,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 /* No call is hierarchical. */
 #define COLL__CARRIER_OF_HOSTS
 
-static inline void coll__stages_believe(const coll__order *order) { (void)order; }
+static inline void coll__phases_estimate(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_PLAN_H */
@@ -18035,7 +18044,7 @@ static coll_status coll__abort_now(coll__session *session)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_ABORTED, session->rank, "%s", session->abort_text);
+    coll__set_failure(&failure, COLL_ERR_ABORTED, session->rank, "%s", session->abort_text);
     return coll__session_fail(session, &failure);
 }
 
@@ -18330,8 +18339,9 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
     coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
-    coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
-                session->rank);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who,
+                      seconds,
+                      session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -18340,7 +18350,7 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (COLL__IS_WHOLE) return coll__late(r, waited_ns, COLL__LATE_FAIL);
-    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -18402,8 +18412,8 @@ static coll_status coll__check_freed(coll_request *r)
     const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
     coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;
-    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
-                session->rank);
+    coll__set_failure(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                      session->rank);
     return coll__session_fail(session, &failure);
 }
 
@@ -18504,10 +18514,10 @@ static void coll__test_late(coll_request *r)
 /* ---- >>waiting ---- */
 
 /* Replaces a long sleep in the transport if its end would not wake this thread. */
-static int coll__silent_nap(const coll__goal *goal)
+static int coll__silent_delay(const coll__goal *goal)
 {
     if (!goal->is_silent) return 1;
-    coll__nap(20);
+    coll__delay(20);
     return 0;
 }
 
@@ -18532,7 +18542,7 @@ static void coll__wait_until_reached(const coll__goal *goal)
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__wait_loop_next(&p), most);
         }
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
+        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_delay(goal);
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
@@ -18568,7 +18578,7 @@ static void coll__wait_for(const coll__goal *goal)
 static coll_status coll__wait(coll_request *r)
 {
     const coll__goal goal = { r->comm, r, &r->status, r->order && r->call.op == COLL_USER,
-                               (r->carrier->traits & COLL__WAKES_NOBODY) != 0 };
+                               (r->carrier->traits & COLL__WAKES_NONE) != 0 };
 
     coll__wait_for(&goal);
     return r->status;
@@ -19438,7 +19448,7 @@ static inline coll_status coll__enter_alive(coll_comm *comm)
  * end is reported once, no matter which call completed it.  A restart clears the flag.
  *
  * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
- * that it need not poll each request.  It holds each session through one communicator, `is_chief`.
+ * that it need not poll each request.  It holds each session through one communicator, `is_first`.
  *     one session       uses the wait loop (coll_wait_loop.h)
  *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
 #ifndef COLL_WAIT_ANY_H
@@ -19507,14 +19517,14 @@ typedef struct coll__watch {
     int           sessions;                       /* number of sessions of `comms`                            */
 } coll__watch;
 
-static void coll__watch_take(coll_comm *chief)
+static void coll__watch_take(coll_comm *first)
 {
-    if (coll__is_shared(chief->session) && !chief->is_holder) coll__session_take(chief);
+    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
 }
 
-static void coll__watch_drop(coll_comm *chief)
+static void coll__watch_drop(coll_comm *first)
 {
-    if (chief->is_holder) coll__session_drop(chief);
+    if (first->is_holder) coll__session_drop(first);
 }
 
 static void coll__watch_leave(coll__watch *w)
@@ -19540,10 +19550,10 @@ static coll_status coll__watch_enter(coll__watch *w)
             return coll__stay_out(comm);
         }
         __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
-        comm->is_chief = true;
+        comm->is_first = true;
         for (const coll_comm *other = w->comms; other; other = other->beside)
-            if (other->session == comm->session) comm->is_chief = false;
-        w->sessions += comm->is_chief;
+            if (other->session == comm->session) comm->is_first = false;
+        w->sessions += comm->is_first;
         comm->beside = NULL;
         *end = comm;
         end = &comm->beside;
@@ -19553,11 +19563,11 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests in the session of `chief`.  The goal uses the one with the shortest time limit.
+/* Request a report of the end of all requests in the session of `first`.  The goal uses the one with the shortest time limit.
  * If one has ended already, the goal is reached. */
-static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
+static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
 {
-    coll__goal goal = { chief, NULL, &w->status, false, false };
+    coll__goal goal = { first, NULL, &w->status, false, false };
 
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
@@ -19567,31 +19577,31 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
             r->awaited = &w->status;
             if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
             if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
-            if (r->carrier->traits & COLL__WAKES_NOBODY) goal.is_silent = true;
+            if (r->carrier->traits & COLL__WAKES_NONE) goal.is_silent = true;
         }
     }
     return goal;
 }
 
-static void coll__watch_one(coll__watch *w, coll_comm *chief)
+static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
-    coll__watch_take(chief);
-    const coll__goal goal = coll__watch_begin(w, chief);
+    coll__watch_take(first);
+    const coll__goal goal = coll__watch_begin(w, first);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
-    coll__watch_take(chief);                      /* the thread that has reached the goal may hold it         */
+    coll__watch_take(first);                      /* the thread that has reached the goal may hold it         */
     for (int i = 0; i < w->count; i++)
         if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
-    coll__watch_drop(chief);
+    coll__watch_drop(first);
 }
 
 /* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
-static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
+static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms)
 {
-    coll__session *session = chief->session;
+    coll__session *session = first->session;
 
-    coll__watch_take(chief);
+    coll__watch_take(first);
     if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
-    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
+    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__delay(20);
     (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
@@ -19599,7 +19609,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms
         coll__test_late(r);
         if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
-    coll__watch_drop(chief);
+    coll__watch_drop(first);
 }
 
 /* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
@@ -19613,7 +19623,7 @@ static coll_status coll__watch_all(int count, coll_request **requests, int looks
     if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
     else
         for (coll_comm *comm = w.comms; comm; comm = comm->beside)
-            if (comm->is_chief) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
+            if (comm->is_first) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
     return COLL_OK;
 }
@@ -20282,7 +20292,7 @@ static void coll__dump_line(void *context, const char *line) { (void)context, (v
 
 #include <signal.h>
 
-enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
+enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 #if COLL__HAS_BACKGROUND
 
@@ -20321,9 +20331,9 @@ static void coll__background_move(coll__session *session)
 }
 
 /* Sleeps until the nap is over or the thread must end. */
-static void coll__background_nap(coll__session *session)
+static void coll__background_delay(coll__session *session)
 {
-    const int64_t until = coll__now() + session->background.nap;
+    const int64_t until = coll__now() + session->background.delay;
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
@@ -20337,13 +20347,13 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
+    while (m->waits != COLL__FOR_A_DELAY && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
 /* Other threads progress operations: nap for longer. */
 static void coll__background_back_off(coll__background *m)
 {
-    if (m->nap < (int64_t)COLL__NAP_MOST_US * 1000) m->nap *= 2;
+    if (m->delay < (int64_t)COLL__DELAY_MOST_US * 1000) m->delay *= 2;
 }
 
 /* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
@@ -20352,7 +20362,7 @@ static bool coll__background_rest(coll__session *session)
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
 
-    coll__background_nap(session);
+    coll__background_delay(session);
     if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
     const bool was_alone = !session->is_held && session->visits == visits;
     if (!was_alone) coll__background_back_off(m);
@@ -20377,8 +20387,8 @@ static void *coll__background_main(void *at)
         coll__lock_take(&session->lock);
         session->is_held = false;
         coll__cond_wake(&session->changed);
-        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
-        if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__DELAY_MOST_US * 1000;
+        if (is_welcome) m->delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
         else coll__background_back_off(m);
     }
     coll__lock_drop(&session->lock);
@@ -20405,8 +20415,8 @@ static void coll__background_pass(coll__session *session)
     coll__background *m = &session->background;
 
     if (m->waits != COLL__FOR_A_DROP) return;
-    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) coll__cond_wake(&m->doorbell);
+    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_DELAY : COLL__FOR_A_START;
+    if (m->waits == COLL__FOR_A_DELAY) coll__cond_wake(&m->doorbell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -20424,7 +20434,7 @@ static void coll__background_wake(coll_comm *comm)
         if (!comm->is_holder) coll__session_take_locked(comm);
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
-            m->waits = COLL__FOR_A_NAP;
+            m->waits = COLL__FOR_A_DELAY;
             coll__cond_wake(&m->doorbell);
         }
     }
@@ -20489,7 +20499,7 @@ COLL_API int coll_fd(coll_comm *comm)
 /* Starts a request and progresses it once; later errors are the request's. */
 static void coll__start_request(coll_comm *comm, coll_request *r)
 {
-    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
+    const bool is_silent = r->carrier->traits & COLL__WAKES_NONE;
     coll_status begun = coll__launch(r);
 
     if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
@@ -20994,7 +21004,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->is_synchronous = o->is_synchronous;
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+    session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
@@ -21101,8 +21111,8 @@ static coll_status coll__check_id(coll__session *session, uint64_t id)
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (!coll__comm_find(session, id)) return COLL_OK;
-    coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
-                "another one with the same id: free that one first", session->rank, (unsigned long long)id);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
+                      "another one with the same id: free that one first", session->rank, (unsigned long long)id);
     return coll__session_fail(session, &failure);
 }
 
@@ -21126,7 +21136,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
     else coll__give(members);
     coll_failure failure = { COLL_OK, -1, "" };   /* all ranks fail, because they depend on this one          */
-    coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
+    coll__set_failure(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
     return coll__session_fail(session, &failure);
 }
 
@@ -21327,8 +21337,9 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     comm->is_leaving = true;                      /* what ends from here on is aborted                        */
     const bool are_moving = !is_last && session->messages && COLL__BY_KEY(session, are_moving, comm);
     if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || are_moving)) {
-        coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
-                    session->rank);
+        coll__set_failure(&failure, COLL_ERR_PEER, session->rank,
+                          "rank %d has left the communicator in the middle of an operation",
+                          session->rank);
         coll__session_fail(session, &failure);
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
@@ -21420,9 +21431,10 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_RANK_NONE) in[graph->source[i]]--;
     for (int i = 0; status == COLL_OK && i < comm->size; i++) {
         if (in[i] == 0) continue;
-        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
-                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
-                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
+        coll__set_failure(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
+                          "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i,
+                              comm->rank,
+                          in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
         status = coll__comm_fail(comm, &failure);
     }
     coll__give(out);
@@ -21932,7 +21944,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     comm->numbers.barrier = told[4];
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
-    coll__stages_believe(&comm->main);
+    coll__phases_estimate(&comm->main);
     return COLL_OK;
 }
 
@@ -21947,7 +21959,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         = (unsigned char *)coll__allocate(coll__like(comm), 2 * (size_t)COLL__MEASURE_BYTES + 64);
     if (!memory || !knows_sites) {                /* all ranks fail, because they depend on this one          */
         const int me = comm->session->rank;
-        coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
+        coll__set_failure(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
     if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);
@@ -22547,7 +22559,7 @@ static inline int coll__rank_slot_name(const coll__domain *domain, int number)
     return domain->has_names ? coll__domain_names(domain)[number] : domain->first + number;
 }
 
-enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_NAP_US = 500 };
+enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_DELAY_US = 500 };
 
 /* If a process dies while it holds the lock, every update is complete, or not linked yet.  The holder may also be suspended.
  * Returns false if the domain fails, or after COLL__LOCK_MS, which this rank waits only once. */
@@ -22566,7 +22578,7 @@ static bool coll__domain_lock(coll__thread *me)
         me->has_waited_for_lock |= is_late;
         if (is_late || __atomic_load_n(&domain->has_failed, __ATOMIC_ACQUIRE)) return false;
         if (tries < COLL__LOCK_YIELDS) sched_yield();
-        else coll__nap(COLL__LOCK_NAP_US);
+        else coll__delay(COLL__LOCK_DELAY_US);
     }
     __atomic_store_n(&domain->locked_by, me->rank + 1, __ATOMIC_RELAXED);
     return true;
@@ -22756,10 +22768,10 @@ static bool coll__domain_has_failed(coll__domain *domain)
     return __atomic_fetch_or(&domain->has_failed, 0, __ATOMIC_ACQ_REL) != 0;
 }
 
-static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
+static coll_status coll__failed_left(coll_failure *failure, int rank, int by)
 {
-    return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
-                       rank, by);
+    return coll__set_failure(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
+                             rank, by);
 }
 
 #endif /* COLL_SHM_DOMAIN_H */
@@ -22926,11 +22938,11 @@ static void coll__check_left(coll__thread *me)
     for (const coll__sends *s = me->outgoing; s; s = s->next)
         if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->domain->first]
             && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
+            coll__failed_left(&me->suspicion, s->first->peer, me->rank);
     for (int i = 0; i < me->domain->size; i++) {
         const int peer = me->domain->first + i;
         if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
-            coll__blame_left(&me->suspicion, peer, me->rank);
+            coll__failed_left(&me->suspicion, peer, me->rank);
     }
 }
 
@@ -23246,7 +23258,7 @@ static void coll__member_end(coll__member *m)
 }
 
 /* The lock of the domain cannot be taken. */
-static void coll__blame_lock(coll__thread *thread)
+static void coll__failed_lock(coll__thread *thread)
 {
     const coll__domain *const domain = thread->domain;
     const int said = __atomic_load_n(&domain->locked_by, __ATOMIC_RELAXED) - 1;
@@ -23254,8 +23266,9 @@ static void coll__blame_lock(coll__thread *thread)
     char who[40] = "a rank";
 
     if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);
-    coll__blame(&thread->suspicion, COLL_ERR_PEER, rank, "%s has had the lock of the memory that this host's ranks share for "
-                "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
+    coll__set_failure(&thread->suspicion, COLL_ERR_PEER, rank,
+                      "%s has had the lock of the memory that this host's ranks share for "
+                      "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
 }
 
 /* If this rank has no memory, all ranks fail, because they depend on it. */
@@ -23269,11 +23282,12 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
     coll__group *group = has_lock ? coll__group_find(domain, id, number, ranks, count, me) : NULL;
     if (group) coll__group_group_slots(group)[me].is_taken = true;
     if (has_lock) coll__domain_unlock(domain);
-    else coll__blame_lock(thread);
+    else coll__failed_lock(thread);
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
-        coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
+        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator",
+                          thread->rank);
         return NULL;
     }
     coll__member_init(m, thread, group, me);
@@ -23496,7 +23510,7 @@ typedef struct coll__shm_op {
 
 /* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
  * own. */
-typedef enum coll__peer_set { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
 /* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
@@ -23526,7 +23540,7 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     const int root = t->call->root, me = t->m->rank;
 
     switch (peer_set) {
-    case COLL__EVERYBODY: return true;
+    case COLL__ALL_PEERS: return true;
     case COLL__THE_ROOT:  return rank == root && me != root;
     case COLL__ON_ROOT:   return me == root;
     case COLL__LOWER:     return rank <= me;
@@ -23587,7 +23601,7 @@ static inline const unsigned char *coll__input_of(const coll__shm_op *t, int ran
 static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
 {
     const int me = t->m->thread->rank;
-    return coll__blame(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
+    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
 }
 
 /* Private memory that peers use in this operation.  NULL: none. */
@@ -23745,8 +23759,9 @@ static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, con
     const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
 
     if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
-    return coll__blame(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s", sender,
-                       source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
+    return coll__set_failure(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s",
+                             sender,
+                             source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
 /* Moves a block with one end on this rank; between processes, its target. */
@@ -24049,7 +24064,7 @@ static inline void coll__read_reduce(const coll__shm_op *t)
 {
     void *const result = t->call->recv;
 
-    if (t->form->eager_from != COLL__EVERYBODY && t->m->rank != t->call->root) return;
+    if (t->form->eager_from != COLL__ALL_PEERS && t->m->rank != t->call->root) return;
     const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, 0);
     coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
@@ -24298,9 +24313,10 @@ static coll_status coll__check_counts(const coll__shm_op *t)
         int k = 0;
         while (theirs[k] == ours[k]) k++;
         const int other = coll__domain_rank(t, i);
-        return coll__blame(t->failure, COLL_ERR_MISMATCH, other,
-                           "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", coll__domain_rank(t, k), theirs[k],
-                           coll_type_name(t->call->type), other, ours[k], me);
+        return coll__set_failure(t->failure, COLL_ERR_MISMATCH, other,
+                                 "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", coll__domain_rank(t, k),
+                                     theirs[k],
+                                 coll_type_name(t->call->type), other, ours[k], me);
     }
     return COLL_OK;
 }
@@ -24474,11 +24490,11 @@ COLL__FOR_SPEED
 static void coll__read_nothing(const coll__shm_op *t) { (void)t; }
 
 /* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
-#define COLL__AMONG_ALL  .from = COLL__EVERYBODY, .until = COLL__EVERYBODY
+#define COLL__AMONG_ALL  .from = COLL__ALL_PEERS, .until = COLL__ALL_PEERS
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
-    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
@@ -24488,11 +24504,11 @@ static const coll__form coll__forms[] = {
                       .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                       .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                          .probe = coll__probe_shares, .pull = coll__pull_shares },
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
                               .probe = coll__probe_reduce_scatter,
@@ -24521,11 +24537,11 @@ static const coll__form coll__forms[] = {
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
 #endif
-    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                          .read = coll__read_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
-    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
     [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
@@ -24936,11 +24952,11 @@ static coll_status coll__check_group_slot(const coll__member *m, const uint64_t 
     if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) {
         if (!coll__member_left(m, rank)) return COLL_PENDING;
         if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
-            return coll__blame_left(failure, ranks[rank], ranks[m->rank]);
+            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
     }
     if (!coll__slot_has_head(slot, head))
-        return coll__blame_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
-                                    ranks[rank]);
+        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                     ranks[rank]);
     return COLL_OK;
 }
 
@@ -25052,7 +25068,7 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
     const int root = t->call->root;
     coll_status status = COLL_OK;
 
-    if (peer_set == COLL__EVERYBODY || (peer_set == COLL__ON_ROOT && m->rank == root))
+    if (peer_set == COLL__ALL_PEERS || (peer_set == COLL__ON_ROOT && m->rank == root))
         return coll__check_all(m, t->number, t->failure);
     if (peer_set == COLL__THE_ROOT) return coll__check_one(m, root, t->number, t->failure);
     for (int i = 0; peer_set == COLL__LOWER && i < m->rank && status == COLL_OK; i++)
@@ -25063,7 +25079,7 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
 /* The required peers of a direct operation. */
 static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer_set peer_set)
 {
-    return coll__is_apart(m) ? COLL__EVERYBODY : peer_set;
+    return coll__is_apart(m) ? COLL__ALL_PEERS : peer_set;
 }
 
 /* Checks that these peers have completed the phase that ends with `state`. */
@@ -25082,7 +25098,7 @@ static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_s
         const coll_status status = coll__check_group_slot(m, coll__head_of_shm_op(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
-        return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
+        return has_left ? coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
 }
@@ -25170,7 +25186,7 @@ static coll_status coll__check_read(const coll__shm_op *t)
 
     if (coll__domain_has_failed(m->thread->domain)) return m->thread->domain->failure.status;
     for (int i = 0; i < m->count; i++)
-        if (coll__member_left(m, i)) return coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]);
+        if (coll__member_left(m, i)) return coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]);
     return COLL_OK;
 }
 
@@ -25230,7 +25246,7 @@ static coll_status coll__shm_op_probe(coll__shm_op *t)
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
         status = coll__shm_op_step(t, coll__probe_work, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
-    return coll__check_done(t, COLL__EVERYBODY, COLL__SHM_OP_PROBED);
+    return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
 }
 
 /* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
@@ -25239,8 +25255,9 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
     const int me = t->m->ranks[t->m->rank];
 
     if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
-    return coll__blame(t->failure, COLL_ERR_SYSTEM, me, "the processes of this host can no longer read one another's memory, "
-                       "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
+    return coll__set_failure(t->failure, COLL_ERR_SYSTEM, me,
+                             "the processes of this host can no longer read one another's memory, "
+                             "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
 }
 
 /* Between processes: once all are done, copies what others have computed for this rank. */
@@ -25253,7 +25270,7 @@ static coll_status coll__shm_op_pull(coll__shm_op *t)
         status = coll__shm_op_step(t, coll__pull_work, COLL__SHM_OP_PULLED);
     }
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
-        status = coll__check_done(t, COLL__EVERYBODY, COLL__SHM_OP_PULLED);
+        status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
     coll__staging_end(t);
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
@@ -25426,7 +25443,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const size_t length = coll__eager_length(m, t.form, task);
     const bool is_eager = task->state[0] == COLL__SHM_OP_EAGER;
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__peer_set peer_set = is_new ? COLL__EVERYBODY : is_eager ? t.form->eager_from
+    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : is_eager ? t.form->eager_from
                                   : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {
@@ -25531,9 +25548,10 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
         there += e->is_there[i];
     }
     if (!coll__is_quorum(e->is_there, e->count))
-        return coll__blame(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there, e->count);
+        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there,
+                                 e->count);
     coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, e->first + out->rank) : NULL;
-    if (!thread) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
+    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
     e->fresh->holders++;
@@ -25567,7 +25585,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     }
     __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&domain->lock);
-    if (!e) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    if (!e) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     const coll_status status = coll__migration_enter(e, me, out, failure);
     pthread_mutex_lock(&domain->lock);
     const bool is_last = --e->users == 0;
@@ -25879,7 +25897,7 @@ static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 static coll_status coll__alone_progress(void *context, int wait_ms)
 {
     (void)context;
-    if (wait_ms > 0) coll__nap(1000);
+    if (wait_ms > 0) coll__delay(1000);
     return COLL_OK;
 }
 
@@ -29263,7 +29281,7 @@ typedef struct coll__handshake {
     coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
     bool        is_waiting;                       /* for the budget                                           */
     coll__hello hello;                            /* caller: to be sent; called side: received                */
-    bool        is_hearsay;                       /* the failure is an unauthenticated refusal                */
+    bool        is_unauthenticated;               /* the failure is an unauthenticated refusal                */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */
@@ -29494,7 +29512,7 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
     if ((status = coll__handshake_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
     const char *wrong = coll__handshake_check_answer(g, us, &answer);
     if (wrong) {
-        g->is_hearsay = true;
+        g->is_unauthenticated = true;
         return coll__handshake_failed(g, COLL_ERR_PEER, "%s", wrong);
     }
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
@@ -29603,15 +29621,15 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
 
     if (status != COLL_OK) return status;
     const bool has_key = coll__has_key(us);
-    g->is_hearsay = has_key;
+    g->is_unauthenticated = has_key;
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
     if (!has_key || coll__refusal_is_proved(g, us)) {
-        g->is_hearsay = false;
+        g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
-    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
+    g->is_unauthenticated = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
     return coll__handshake_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
@@ -31169,26 +31187,26 @@ static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
 
 /* Set the decision, and send it to all unless it was received from rank 0.  If rank 0 was suspended and others declared it
  * dead, their reports and closes arrive in any order: the decision then is that rank 0 is dead. */
-static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
+static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_known)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
     const bool is_first = p->decision.status == COLL_OK || is_given_up;
     const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
 
-    if (is_death && (is_first || is_told)) coll__heartbeat_dies(p, failure->rank);
+    if (is_death && (is_first || is_known)) coll__heartbeat_dies(p, failure->rank);
     if (!is_first) return;
     p->decision = *failure;
-    if (!is_told) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
+    if (!is_known) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
 }
 
 /* Decide that a rank failed: "rank 2 (hostB, ...) is gone". */
-static void coll__heartbeat_blame(coll__heartbeat *p, coll_status status, int rank, const char *what)
+static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what)
 {
     coll_failure failure = { COLL_OK, -1, "" };
     char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__blame(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+    coll__set_failure(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
@@ -31199,7 +31217,7 @@ static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause
     const bool is_detector = p->rank == 0 || p->has_left[0];
 
     if (p->decision.status != COLL_OK) return;
-    if (is_detector && is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    if (is_detector && is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
     else if (is_detector) coll__heartbeat_decide(p, cause, false);
     if (is_detector || p->report.status != COLL_OK) return;
     p->report = *cause;
@@ -31233,13 +31251,14 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
-static void coll__blame_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
+static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
 {
     char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__blame(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
-                coll__heartbeat_who(p, a < b ? a : b, one, sizeof one), coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
-                p->liveness_ms * 1e-3, rest);
+    coll__set_failure(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
+                      coll__heartbeat_who(p, a < b ? a : b, one, sizeof one),
+                          coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
+                      p->liveness_ms * 1e-3, rest);
 }
 
 /* Declare ranks dead that exceeded the silence limit.  Heartbeats are periodic: ranks that failed together exceed it at
@@ -31266,13 +31285,13 @@ static void coll__check_silence(coll__heartbeat *p, int64_t now)
     coll__print(what, sizeof what, "has sent no heartbeat for %.3g s%s", p->liveness_ms * 1e-3, rest);
     if (2 * count > p->size) {
         coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
-        coll__heartbeat_blame(p, COLL_ERR_PEER, 0, what);
+        coll__heartbeat_failed(p, COLL_ERR_PEER, 0, what);
     } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable */
         if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
-        coll__blame_link(p, &failure, first, p->rank, first, rest);
+        coll__failed_link(p, &failure, first, p->rank, first, rest);
         coll__heartbeat_decide(p, &failure, false);
     } else {
-        coll__heartbeat_blame(p, COLL_ERR_PEER, first, what);
+        coll__heartbeat_failed(p, COLL_ERR_PEER, first, what);
     }
 }
 
@@ -31299,7 +31318,7 @@ static void coll__check_paths(coll__heartbeat *p, int64_t now)
         path->unanswered_at = coll__path_unanswered(path, now);
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
         if (coll__line_is_watched(p, path->peer)) continue;
-        coll__blame_link(p, &cause, path->peer, p->rank, path->peer, "");
+        coll__failed_link(p, &cause, path->peer, p->rank, path->peer, "");
         coll__heartbeat_report(p, &cause, false);
     }
 }
@@ -31324,7 +31343,7 @@ static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
     const int before = p->dead_count;
 
-    coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
+    coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
     while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
@@ -31340,7 +31359,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
-    coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
+    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
 /* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call
@@ -31446,7 +31465,7 @@ static void coll__heartbeat_check_abort(coll__heartbeat *p)
 
     if (!why || p->has_abort_told) return;
     p->has_abort_told = true;
-    coll__blame(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
+    coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
     coll__heartbeat_report(p, &cause, false);
 }
 
@@ -31812,7 +31831,7 @@ static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     const char *left = "has left the communicator, and another rank still waits for it";
 
-    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s", tcp->presence[peer] == COLL__PRESENT ? what : left);
+    coll__set_failure(&tcp->suspicion, COLL_ERR_PEER, peer, "%s", tcp->presence[peer] == COLL__PRESENT ? what : left);
 }
 
 static bool coll__has_active_transfer(const coll__stream *s)
@@ -31831,7 +31850,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
     if (is_changed)
-        coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
+        coll__set_failure(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
 }
@@ -31840,7 +31859,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 {
     if (!s->out.first || tcp->suspicion.status != COLL_OK) return;
-    coll__blame_mismatch(&tcp->suspicion, s->expected, tcp->rank, s->came, s->peer);
+    coll__failed_mismatch(&tcp->suspicion, s->expected, tcp->rank, s->came, s->peer);
     tcp->is_sentence = true;
 }
 
@@ -32269,7 +32288,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
     if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
-        coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
+        coll__set_failure(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
 
 /* ---- >>shortage: no descriptor or memory for a connection ---- */
@@ -32315,8 +32334,8 @@ static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error
     char why[80];
 
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
-                coll__shortage_text(error, why, sizeof why));
+    coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
+                      coll__shortage_text(error, why, sizeof why));
 }
 
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
@@ -32404,7 +32423,7 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
         return;
     }
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
+    coll__set_failure(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
 /* The connect has completed or failed, or the handshake can continue.  A hello older than half of the other side's time limit
@@ -32421,7 +32440,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
     const bool is_late = has_said_nothing && coll__now() > said_by;
     coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
-    if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
+    if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
@@ -33012,7 +33031,7 @@ static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, 
     if (!line->refusing) line->refused_at = now;
     line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
     if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
-        coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
 }
 
 static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
@@ -33805,7 +33824,7 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
         coll__way_ends(way, g.why);
         coll__pipe_close(&g.pipe);
         if (told != COLL_ERR_PEER && told != COLL_ERR_TIMEOUT) *status = told;
-        else if (g.is_hearsay && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
+        else if (g.is_unauthenticated && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
     }
     return (coll__pipe){ .fd = -1 };
 }
@@ -34089,7 +34108,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     }
     pthread_mutex_lock(&p->lock);
     p->is_asking = false;
-    if (is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    if (is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
     else coll__heartbeat_decide(p, cause, false);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
@@ -34229,7 +34248,7 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
     if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
     if (p->decision.status == COLL_ERR_MISMATCH) *failure = p->decision;
     else if (p->rank != 0 && coll__heads_disagree(p->detector_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
-        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
+        coll__failed_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
     pthread_mutex_unlock(&p->lock);
     return failure->status;
 }
@@ -34257,8 +34276,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
 
     if (peer < 0) return tcp->bye_count + tcp->ended_count > 0;
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
-    const bool is_told = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
-    if (s->state == COLL__STREAM_ENDED) return !is_told || tcp->presence[peer] != COLL__PRESENT;
+    const bool is_known = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
+    if (s->state == COLL__STREAM_ENDED) return !is_known || tcp->presence[peer] != COLL__PRESENT;
     return tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
 }
 
@@ -34267,7 +34286,7 @@ static bool coll__tcp_has_left(const void *context, int peer)
 /* coll_tcp_consensus.h - consensus after a failure: the surviving ranks agree on the members of the next job.
  *
  * All ranks have the table of endpoints, and the listeners are still open.  `ranks` lists the candidates.  Each rank connects
- * to the ranks before it in this list, in order, until one answers: the proposer (`host` in the code).  If none before it is
+ * to the ranks before it in this list, in order, until one answers: the proposer (`proposer` in the code).  If none before it is
  * left, a rank is itself the proposer.  The proposer admits ranks that connect, and connects to the others.  If a connect is
  * refused, that rank is lost.  Then the proposer proposes a table: one byte for each rank of the list, 1 for members.
  *
@@ -34314,13 +34333,13 @@ typedef struct coll__heard {
 } coll__heard;
 
 /* An acceptor that has connected to the proposer. */
-typedef struct coll__attendee {
+typedef struct coll__voter {
     coll__heard heard;
     uint64_t    asked;                            /* the ballot that it was sent to accept                    */
     uint64_t    holds;                            /* last ballot that it has accepted                         */
     int         owes;                             /* answers: one for each message sent                       */
     int64_t     silent_since;                     /* valid while owes > 0                                     */
-} coll__attendee;
+} coll__voter;
 
 /* A connection attempt to another rank. */
 typedef struct coll__dialling {
@@ -34345,11 +34364,11 @@ typedef struct coll__agreement {
     coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
     unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
     uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
-    coll__attendee *attendees;                    /* proposer: by index                                       */
+    coll__voter *voters;                          /* proposer: by index                                       */
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
-    int            host;                          /* the proposer that sent the decision on a lasting connection; -1: none */
+    int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
     bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
@@ -34472,7 +34491,7 @@ static void coll__agreement_settle(coll__agreement *h, const unsigned char *tabl
 typedef enum coll__answer {
     COLL__ANSWER_NONE,                             /* not yet                                                  */
     COLL__ANSWER_NOTE,                             /* a control message                                       */
-    COLL__ANSWER_NOBODY,                           /* all its addresses refuse: it is lost                    */
+    COLL__ANSWER_NO_RANK,                          /* all its addresses refuse: it is lost                    */
     COLL__ANSWER_NOT_READY                         /* connect again                                           */
 } coll__answer;
 
@@ -34493,7 +34512,7 @@ static coll__answer coll__dialling_hopeless(coll__dialling *c, int count, int er
     coll__dialling_ends(c);
     const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
     c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
-    return is_nobody ? COLL__ANSWER_NOBODY : COLL__ANSWER_NOT_READY;
+    return is_nobody ? COLL__ANSWER_NO_RANK : COLL__ANSWER_NOT_READY;
 }
 
 static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
@@ -34501,7 +34520,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
 
-    if (count == 0) return COLL__ANSWER_NOBODY;
+    if (count == 0) return COLL__ANSWER_NO_RANK;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
     if (fd < 0) return coll__dialling_hopeless(c, count, errno);
@@ -34559,39 +34578,39 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 /* ---- >>the proposer ---- */
 
 /* Drop its connection.  Only a new connect shows whether it is alive: it may have closed an old connection after a suspension. */
-static void coll__attendee_lost(coll__agreement *h, int place)
+static void coll__voter_lost(coll__agreement *h, int place)
 {
-    coll__heard_close(&h->attendees[place].heard);
-    memset(&h->attendees[place], 0, sizeof h->attendees[place]);
-    h->attendees[place].heard.pipe.fd = -1;
+    coll__heard_close(&h->voters[place].heard);
+    memset(&h->voters[place], 0, sizeof h->voters[place]);
+    h->voters[place].heard.pipe.fd = -1;
     h->is_there[place] = 0;
 }
 
 /* Send it a control message, with the table if the message has a ballot. */
-static void coll__attendee_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
+static void coll__voter_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
 {
-    coll__attendee *g = &h->attendees[place];
+    coll__voter *g = &h->voters[place];
 
     if (g->owes++ == 0) g->silent_since = coll__now();
     if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
-        coll__attendee_lost(h, place);
+        coll__voter_lost(h, place);
 }
 
 /* Send prepare.  The rank is present once it has promised. */
-static void coll__attendee_ask(coll__agreement *h, int place)
+static void coll__voter_ask(coll__agreement *h, int place)
 {
-    coll__attendee *g = &h->attendees[place];
+    coll__voter *g = &h->voters[place];
 
     h->is_there[place] = 0;
     g->asked = g->holds = 0;
-    coll__attendee_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
+    coll__voter_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
 }
 
 /* Start a round above all known promises. */
 static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
 {
     h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
-    for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
+    for (int i = 0; i < h->count; i++) if (h->voters[i].heard.pipe.fd >= 0) coll__voter_ask(h, i);
 }
 
 /* Receive promises and accepted proposals from all acceptors. */
@@ -34600,7 +34619,7 @@ static void coll__agreement_hear(coll__agreement *h)
     const int64_t now = coll__now();
 
     for (int i = 0; i < h->count; i++) {
-        coll__attendee *g = &h->attendees[i];
+        coll__voter *g = &h->voters[i];
         coll_status status = COLL_PENDING;
         if (g->heard.pipe.fd < 0) continue;
         while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
@@ -34616,7 +34635,7 @@ static void coll__agreement_hear(coll__agreement *h)
             coll__agreement_lives(h, i);
         }
         const bool is_late = g->owes > 0 && now > coll__agreement_timeout(h, g->silent_since);
-        if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
+        if (status != COLL_PENDING || is_late) coll__voter_lost(h, i);
         if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
 }
@@ -34625,22 +34644,22 @@ static void coll__agreement_hear(coll__agreement *h)
 static bool coll__agreement_admit(coll__agreement *h, coll__handshake *g)
 {
     const int place = g->hello.rank;
-    const bool is_host = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
+    const bool is_proposer = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
 
-    if (is_call && (place < h->me ? is_host && coll__is_quorum(h->is_there, h->count) : !is_host)) return false;
+    if (is_call && (place < h->me ? is_proposer && coll__is_quorum(h->is_there, h->count) : !is_proposer)) return false;
     coll__io_forget(&h->old->io, g->pipe.fd);
     if (is_call && place < h->me) {               /* an earlier proposer is alive: connect to it              */
         coll__agreement_lives(h, place);
         coll__pipe_close(&g->pipe);
         return true;
     }
-    if (!is_call || h->attendees[place].heard.pipe.fd >= 0) {
+    if (!is_call || h->voters[place].heard.pipe.fd >= 0) {
         coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
         return true;
     }
     coll__tune_socket(g->pipe.fd);
     coll__agreement_lives(h, place);              /* wait for it until it answers                             */
-    if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
+    if (coll__heard_open(h, &h->voters[place].heard, &g->pipe)) coll__voter_ask(h, place);
     return true;
 }
 
@@ -34662,7 +34681,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
     const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
     const int64_t now = coll__now();
 
-    if (reply == COLL__ANSWER_NOBODY) h->is_lost[place] = 1;
+    if (reply == COLL__ANSWER_NO_RANK) h->is_lost[place] = 1;
     if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
         coll__agreement_settle(h, coll__heard_table(&c->heard));
         return true;
@@ -34678,7 +34697,7 @@ static bool coll__agreement_call_all(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
         coll__dialling *c = &h->calls[i];
-        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->attendees[i].heard.pipe.fd >= 0) {
+        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->voters[i].heard.pipe.fd >= 0) {
             coll__dialling_ends(c);
             continue;
         }
@@ -34699,7 +34718,7 @@ static void coll__agreement_sign(coll__agreement *h)
     if (now < h->sign_at) return;
     h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / COLL__SIGNS;
     for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
+        if (h->is_there[i] && i != h->me) coll__voter_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -34714,7 +34733,7 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
         h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        coll__pipe *pipe = &h->voters[i].heard.pipe;
         if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
         const struct pollfd at = coll__dialling_watch(&h->calls[i]);
         if (at.fd >= 0) h->fds[n++] = at;
@@ -34735,12 +34754,12 @@ static bool coll__agreement_propose(coll__agreement *h)
         own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
-        coll__attendee *g = &h->attendees[i];
+        coll__voter *g = &h->voters[i];
         if (i == h->me || !h->is_there[i]) continue;
         if (g->asked != own->ballot || g->holds != own->ballot || g->owes > 0) is_accepted = false;
         if (g->asked == own->ballot) continue;
         g->asked = own->ballot;
-        coll__attendee_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
+        coll__voter_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
     if (is_accepted) coll__agreement_settle(h, h->table);
     return is_accepted;
@@ -34767,7 +34786,7 @@ static int coll__agreement_tally(const coll__agreement *h, int *open)
 static void coll__agreement_leave(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
-        if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_lost(h, i);
+        if (h->voters[i].heard.pipe.fd >= 0) coll__voter_lost(h, i);
         coll__dialling_ends(&h->calls[i]);
         if (i > h->me) coll__agreement_lives(h, i);
     }
@@ -34805,8 +34824,9 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         before = there;
         const bool is_time = open == 0 || coll__now() >= until;
         if (is_time && !is_enough)
-            return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
-                               "others might go on elsewhere", there, h->count);
+            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
+                                     "only %d of %d ranks are left: that is not most of them, and the "
+                                     "others might go on elsewhere", there, h->count);
         if (is_time && coll__agreement_propose(h)) return COLL_OK;
         coll__agreement_sign(h);
         coll__agreement_wait(h, is_time ? coll__never : until);
@@ -34820,8 +34840,8 @@ static void coll__agreement_tell(coll__agreement *h)
     const coll_failure *why = h->failure;
 
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->attendees[i].heard.pipe;
-        if (why->status == COLL_OK && (h->attendees[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
+        coll__pipe *pipe = &h->voters[i].heard.pipe;
+        if (why->status == COLL_OK && (h->voters[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
             (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
@@ -34851,7 +34871,7 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
             const coll__control_note note = heard->control.note;
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
-                return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
+                return coll__set_failure(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
             if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
                 coll__agreement_settle(h, coll__heard_table(heard));
                 return COLL_OK;
@@ -34870,9 +34890,9 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
 }
 
 /* Connect to a proposer.  Returns as above; COLL_PENDING also if an earlier proposer is alive. */
-static coll_status coll__agreement_join(coll__agreement *h, int host)
+static coll_status coll__agreement_join(coll__agreement *h, int proposer)
 {
-    coll__dialling *c = &h->calls[host];
+    coll__dialling *c = &h->calls[proposer];
     const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
     coll_status status = COLL_PENDING;
 
@@ -34882,7 +34902,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
     for (bool is_over = false; !is_over;) {
         coll__agreement_look(h);
         coll__agreement_accept(h);
-        const coll__answer reply = coll__dialling_advance(h, c, host);
+        const coll__answer reply = coll__dialling_advance(h, c, proposer);
         const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
         if (note == COLL__CONTROL_WELCOME) {
             status = coll__agreement_serve(h, &c->heard);
@@ -34893,8 +34913,8 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             coll__dialling_ends(c);                /* not used for the new job                                */
             return COLL_OK;
         }
-        if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
+        if (reply == COLL__ANSWER_NO_RANK) h->is_lost[proposer] = 1;
+        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != proposer) || coll__now() >= until;
         if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
@@ -34903,9 +34923,9 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
         const bool is_waiting = !is_over && at.events != 0;
         if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
     }
-    if (status == COLL_OK) h->host = host;
+    if (status == COLL_OK) h->proposer = proposer;
     else coll__dialling_ends(c);
-    if (status == COLL_PENDING && coll__agreement_first(h) == host) h->is_late[host] = 1;
+    if (status == COLL_PENDING && coll__agreement_first(h) == proposer) h->is_late[proposer] = 1;
     return status;
 }
 
@@ -34914,7 +34934,7 @@ static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
 
-    h->host = -1;
+    h->proposer = -1;
     while (status == COLL_PENDING) {
         coll__agreement_look(h);
         const int first = coll__agreement_first(h);
@@ -34964,26 +34984,26 @@ static bool coll__agreement_open(coll__agreement *h)
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
     h->own = coll__acceptor_of(h->old, &h->us);
     h->table = h->own ? h->own->table : NULL;
-    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
+    h->voters = (coll__voter *)coll__allocate(coll__like(h->old), n * sizeof *h->voters);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
+    for (int i = 0; h->voters && i < h->count; i++) h->voters[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
-    return h->own && h->is_there && h->attendees && h->calls && h->fds;
+    return h->own && h->is_there && h->voters && h->calls && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)
 {
-    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
+    for (int i = 0; h->voters && i < h->count; i++) coll__heard_close(&h->voters[i].heard);
     for (int i = 0; h->calls && i < h->count; i++) {
         coll__dialling_ends(&h->calls[i]);
         coll__heard_close(&h->calls[i].heard);
     }
     coll__agreement_takes_listener(h, false);
     coll__give(h->is_there);
-    coll__give(h->attendees);
+    coll__give(h->voters);
     coll__give(h->calls);
     coll__give(h->fds);
 }
@@ -35025,8 +35045,8 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 
     for (int i = 0, rank = 0; i < h->count; i++) {
         if (!h->table[i]) continue;
-        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->attendees[i].heard.pipe);
-        if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
+        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->voters[i].heard.pipe);
+        if (tcp->rank > 0 && rank == 0 && i == h->proposer) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
         rank++;
     }
     const int last = tcp->rank == 0 ? tcp->size : 1;
@@ -35095,8 +35115,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
-                           "coll_shrink gave; where it gave none, the others go on without this rank");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
+                                 "coll_shrink gave; where it gave none, the others go on without this rank");
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;
@@ -35105,9 +35125,9 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
-    else status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK && !h.table[h.me])
-        status = coll__blame(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
+        status = coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
     out->count = 0;
     for (int i = 0; status == COLL_OK && i < count; i++) {
         if (!h.table[i]) continue;
@@ -35116,7 +35136,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     }
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context)
-        status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+        status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     coll__agreement_close(&h);
     return status;
 }
@@ -35913,7 +35933,7 @@ static const coll_failure *coll__hybrid_fail(void *context, const coll_failure *
 /* ---- >>progress ---- */
 
 /* Tells the domains whether this rank sleeps. */
-static void coll__hybrid_doze(const coll__hybrid *me, uint32_t is_asleep)
+static void coll__hybrid_delay(const coll__hybrid *me, uint32_t is_asleep)
 {
     for (int i = 0; i < COLL__DOMAINS; i++)
         if (me->domains[i]) __atomic_store_n(&me->domains[i]->rank_slot->is_asleep, is_asleep, __ATOMIC_SEQ_CST);
@@ -35925,12 +35945,12 @@ static coll_status coll__hybrid_sleep(coll__hybrid *me, int wait_ms)
     bool has_rung = false;
 
     if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_probe(me->domains[COLL__DOMAIN_OF_HOST], me->tcp);
-    coll__hybrid_doze(me, 1);
+    coll__hybrid_delay(me, 1);
     for (int i = 0; i < COLL__DOMAINS; i++)
         if (me->domains[i])
             has_rung |= __atomic_load_n(&me->domains[i]->domain->doorbell, __ATOMIC_SEQ_CST) != me->domains[i]->doorbell_seen;
     const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
-    coll__hybrid_doze(me, 0);
+    coll__hybrid_delay(me, 0);
     return status;
 }
 
@@ -36113,7 +36133,7 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
     coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
     if (!here.ranks) {
-        coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+        coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
     const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
@@ -36123,9 +36143,9 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
     if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
     const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
     if (thread && (!is_whole || thread->rank_slot->doorbell.fd < 0)) {
-        coll__blame(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
-                    is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
-                             : "a rank of this process has been lost on the way");
+        coll__set_failure(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
+                          is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
+                                   : "a rank of this process has been lost on the way");
         coll__threads_close(thread);
         thread = NULL;
     }
@@ -36148,7 +36168,7 @@ static coll_status coll__hybrid_resettle(const coll__hybrid *me, coll__hybrid *f
     const int process = has_process ? fresh->domains[COLL__DOMAIN_OF_PROCESS]->domain->first : world->rank;
     status = coll__hybrid_handshake(fresh, process, me->is_crowded);
     fresh->has_met = true;                        /* also if a rank died meanwhile: the next world may have one */
-    return status < 0 ? coll__blame(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
+    return status < 0 ? coll__set_failure(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
 }
 
 /* The survivors agree over TCP, as processes do, and then in memory. */
@@ -36162,7 +36182,7 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
         coll__tcp_close(out->context);
-        return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
+        return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
     coll__hybrid_with(fresh, (coll__tcp *)out->context);
     fresh->exported = coll__exported_share(me->exported);
@@ -37124,10 +37144,11 @@ static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *
 
 /* ---- >>leaving ---- */
 
-static void coll__sim_blame_left(coll__sim *w, int rank, int by)
+static void coll__sim_failed_left(coll__sim *w, int rank, int by)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    coll__blame(&failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank, by);
+    coll__set_failure(&failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank,
+                      by);
     coll__sim_end(w, &failure);
 }
 
@@ -37147,7 +37168,7 @@ static void coll__sim_left(coll__sim_rank *r)
     for (const coll__lane *lane = r->sends, *next; lane && w->failure.status == COLL_OK; lane = next) {
         next = lane->from_next;
         if (coll__lane_starves(lane)) {
-            coll__sim_blame_left(w, r->rank, lane->to);
+            coll__sim_failed_left(w, r->rank, lane->to);
             return;
         }
         coll__sim_tell(&w->ranks[lane->to], w->now);
@@ -37157,7 +37178,7 @@ static void coll__sim_left(coll__sim_rank *r)
         bool waits = false;
         for (const coll__parcel *p = lane->parcels; p; p = p->next) waits |= p->xfer != NULL;
         if (waits && lane->channel == COLL_CHANNEL_CALLS) {
-            coll__sim_blame_left(w, r->rank, lane->from);
+            coll__sim_failed_left(w, r->rank, lane->from);
             return;
         }
         if (waits) coll__sim_tell(&w->ranks[lane->from], w->now);
@@ -37208,7 +37229,7 @@ static coll_status coll__sim_send(void *context, coll_xfer *x)
     }
     w->is_asking = false;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
-        coll__sim_blame_left(w, x->peer, r->rank);
+        coll__sim_failed_left(w, x->peer, r->rank);
         x->status = w->failure.status;
         return COLL_OK;
     }
@@ -37271,7 +37292,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     else lane->recvs = x;
     lane->last_recv = x;
     lane->recv_count++;
-    if (w->ranks[x->peer].has_left && coll__lane_starves(lane)) coll__sim_blame_left(w, x->peer, r->rank);
+    if (w->ranks[x->peer].has_left && coll__lane_starves(lane)) coll__sim_failed_left(w, x->peer, r->rank);
     else coll__lane_settle(w, lane, r->clock);
     return COLL_OK;
 }
@@ -37393,7 +37414,7 @@ static void coll__sim_timer(coll__sim *w, coll__sim_rank *r, double time)
 static void coll__sim_notice(coll__sim *w, const coll__sim_rank *r)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    coll__blame(&failure, COLL_ERR_PEER, r->rank, "rank %d was killed at ", r->rank);
+    coll__set_failure(&failure, COLL_ERR_PEER, r->rank, "rank %d was killed at ", r->rank);
     coll__append_time(failure.text, sizeof failure.text, r->clock);
     coll__sim_end(w, &failure);
 }
@@ -37660,8 +37681,9 @@ static bool coll__sim_gather_all(coll__sim *w, coll__sim_migration **who, coll__
         for (int i = 0; i < length; i++) {
             if (!is_there[i]) continue;
             if (goes_on) chosen[i] = who[i];
-            else coll__blame(who[i]->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and "
-                             "the others might go on elsewhere", there, length);
+            else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
+                                   "only %d of %d ranks are left: that is not most of them, and "
+                                   "the others might go on elsewhere", there, length);
             who[i] = NULL;
         }
     }
@@ -37716,7 +37738,7 @@ static void coll__sim_migration_go(coll__sim *w)
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
-        else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+        else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
     if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
     coll__give(who);
@@ -37724,7 +37746,7 @@ static void coll__sim_migration_go(coll__sim *w)
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
-        if (!is_memory) coll__blame(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        if (!is_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
     }
@@ -37739,10 +37761,12 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 
     (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "one thread that polls for all ranks cannot wait for them: this "
-                           "takes coll_spawn");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
+                                 "one thread that polls for all ranks cannot wait for them: this "
+                                 "takes coll_spawn");
     if (r->over)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
+                                 "this has been done already: shrink the communicator it gave");
     while (ranks[e.me] != r->rank) e.me++;
     w->fibers[r->place].migration = &e;
     coll__fiber_suspend(r);
@@ -37992,9 +38016,9 @@ static void coll__sim_stuck(coll__sim *w)
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
     coll__give(is_waiting);
-    if (other >= 0) coll__blame_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
-    else coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
-                     count == 1 ? "s" : "");
+    if (other >= 0) coll__failed_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
+    else coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
+                           count == 1 ? "s" : "");
     if (other < 0 && *what) {
         if (count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
         else coll__append(failure.text, sizeof failure.text, "%s", what);
@@ -38154,7 +38178,7 @@ static coll_status coll__sim_part(void *context, void *group, const unsigned cha
     if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
     w->has_parted = true;
     if (!coll__heads_disagree(w->made, made)) return COLL_OK;
-    coll__blame_mismatch(failure, made, r->rank, w->made, w->parted);
+    coll__failed_mismatch(failure, made, r->rank, w->made, w->parted);
     coll__sim_end(w, failure);
     return failure->status;
 }
@@ -38477,14 +38501,14 @@ typedef struct coll__mpi_group {
     uint32_t    number;                           /* ... and of the order in it                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, mother;                     /* for collectives; for creating others from it, in an order of its own */
+    MPI_Comm    comm, parent;                     /* for collectives; for creating others from it, in an order of its own */
     struct coll__mpi_group *parent;               /* `comm` is created from its mother; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `mother`, in order: the first has begun */
+    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `parent`, in order: the first has begun */
     MPI_Request request;                          /* creates `comm`, then runs the collective                 */
     bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
     int         error;                            /* MPI's code of the collective, or of `comm`               */
     uint64_t    turn;                             /* collectives begun                                        */
-    struct coll__mpi_pledge *pledges;             /* words of all members; NULL: they do not share memory     */
+    struct coll__mpi_intent *intents;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
     bool        in_place;
     const coll_task *task;                        /* of a rank that waits, until it is begun                  */
@@ -38526,7 +38550,7 @@ typedef struct coll__mpi {
     int         free_slots[COLL__MPI_SLOTS], free_count;
     coll__mpi_note heard;
     unsigned char *reports;                       /* rank 0: heads of the calls in which others wait          */
-    bool        is_settled, is_told;              /* what was pending has ended; the others have the failure  */
+    bool        is_settled, is_known;             /* what was pending has ended; the others have the failure  */
     int64_t     gone_at;                          /* when a rank last left                                    */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
@@ -38547,7 +38571,7 @@ static inline coll__mpi_stream *coll__mpi_stream_of(const coll__mpi *mpi, int pe
 /* ---- >>errors ---- */
 
 /* A sentence on an error of MPI. */
-static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, const char *what, int code)
+static coll_status coll__mpi_failed(coll_failure *failure, const coll__mpi *mpi, const char *what, int code)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0, class = MPI_ERR_UNKNOWN;
@@ -38556,15 +38580,16 @@ static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, 
     MPI_Error_string(code, text, &length);
     for (char *at = text; *at; at++) if (*at == '\n') *at = ' ';
     if (class == MPI_ERR_TRUNCATE)
-        return coll__blame(failure, COLL_ERR_MISMATCH, mpi->rank, "rank %d: %s got more than it asked for: ranks disagree about "
-                           "the call (COLL_MPI=messages says which): %.60s", mpi->rank, what, text);
-    return coll__blame(failure, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s failed: %.140s", mpi->rank, what, text);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, mpi->rank,
+                                 "rank %d: %s got more than it asked for: ranks disagree about "
+                                 "the call (COLL_MPI=messages says which): %.60s", mpi->rank, what, text);
+    return coll__set_failure(failure, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s failed: %.140s", mpi->rank, what, text);
 }
 
 /* Records an error; progress sends it to the others. */
 static coll_status coll__mpi_suspect(coll__mpi *mpi, const char *what, int code)
 {
-    return coll__mpi_blame(&mpi->suspicion, mpi, what, code);
+    return coll__mpi_failed(&mpi->suspicion, mpi, what, code);
 }
 
 /* Returns whether this thread may call MPI. */
@@ -38576,7 +38601,7 @@ static bool coll__mpi_may_call(coll__mpi *mpi)
     else if (mpi->thread_level < MPI_THREAD_SERIALIZED && !pthread_equal(mpi->thread, pthread_self()))
         why = "MPI was initialised for calls from one thread (MPI_THREAD_FUNNELED), and this is another one";
     if (!why) return true;
-    coll__blame(&mpi->suspicion, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s", mpi->rank, why);
+    coll__set_failure(&mpi->suspicion, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s", mpi->rank, why);
     if (mpi->failure.status == COLL_OK) mpi->failure = mpi->suspicion;
     return false;
 }
@@ -38606,7 +38631,7 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
 static MPI_Request *coll__mpi_board(coll__mpi *mpi)
 {
     if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
-    coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
+    coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
     return NULL;
 }
 
@@ -38697,7 +38722,8 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
 
     if (s->is_posted) return;
     if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
-    if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
+    if (!s->landing)
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
     if (!request) return;
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
@@ -38753,8 +38779,9 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
     if (!x) return;
     if (!(s->first = x->next)) s->end = &s->first;
     if (got < COLL_HEAD_LENGTH) {
-        coll__blame(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer, "rank %d got bytes from rank %d that are no message of "
-                    "ours", mpi->rank, flight->peer);
+        coll__set_failure(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer,
+                          "rank %d got bytes from rank %d that are no message of "
+                          "ours", mpi->rank, flight->peer);
         return;
     }
     const size_t body = (size_t)got - COLL_HEAD_LENGTH;
@@ -38804,8 +38831,9 @@ static void coll__mpi_check_left(coll__mpi *mpi)
         const coll_xfer *x = mpi->streams[i].first;
         if (!x || !coll__mpi_is_over(mpi, i / COLL_CHANNEL_COUNT, i % COLL_CHANNEL_COUNT)) continue;
         if (i % COLL_CHANNEL_COUNT == COLL_CHANNEL_CALLS || !x->any_head)
-            coll__blame(&mpi->suspicion, COLL_ERR_PEER, i / COLL_CHANNEL_COUNT, "rank %d has left the communicator, and rank %d "
-                        "still waits for it", i / COLL_CHANNEL_COUNT, mpi->rank);
+            coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, i / COLL_CHANNEL_COUNT,
+                              "rank %d has left the communicator, and rank %d "
+                              "still waits for it", i / COLL_CHANNEL_COUNT, mpi->rank);
     }
 }
 
@@ -38911,16 +38939,16 @@ static void coll__mpi_say_bye(coll__mpi *mpi)
 #define COLL__MPI_CROWDS 0
 #endif
 
-typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_PLEDGED, COLL__MPI_WAVERS } coll__mpi_stand;
+typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_INTENDS, COLL__MPI_WAVERS } coll__mpi_stand;
 
 /* A word: the number of the collective, some bits of its fingerprint, in place or not, and a coll__mpi_stand. */
 enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE = 4, COLL__MPI_STAND = 3 };
 
-typedef struct coll__mpi_pledge {
+typedef struct coll__mpi_intent {
     uint64_t word;
     uint64_t last;                                /* word of its last collective in the blocking form         */
     uint64_t apart[14];                           /* two cache lines: processors fetch them in pairs          */
-} coll__mpi_pledge;
+} coll__mpi_intent;
 
 /* ---- >>memory ---- */
 
@@ -38929,33 +38957,33 @@ typedef struct coll__mpi_pledge {
 /* A segment of the group's first rank, which the others open. */
 typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
 
-static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
+static coll__mpi_intent *coll__mpi_intents_new(coll__mpi_offer *offer, size_t length)
 {
     *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
     if (offer->fd < 0) return NULL;
     offer->id = coll__fd_id(offer->fd);
-    return (coll__mpi_pledge *)coll__segment_map(offer->fd, length);
+    return (coll__mpi_intent *)coll__segment_map(offer->fd, length);
 }
 
-static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
+static coll__mpi_intent *coll__mpi_intents_open(const coll__mpi_offer *offer, size_t length)
 {
     uint64_t id = 0;
     size_t is_long = 0;
     int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
     const bool is_right = fd >= 0 && id == offer->id && is_long == length;
-    coll__mpi_pledge *all = is_right ? (coll__mpi_pledge *)coll__segment_map(fd, length) : NULL;
+    coll__mpi_intent *all = is_right ? (coll__mpi_intent *)coll__segment_map(fd, length) : NULL;
 
     coll__close_fd(&fd);
     return all;
 }
 
-static void coll__mpi_pledges_free(coll__mpi_group *g)
+static void coll__mpi_intents_free(coll__mpi_group *g)
 {
-    coll__segment_unmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
-    g->pledges = NULL;
+    coll__segment_unmap(g->intents, (size_t)g->count * sizeof *g->intents);
+    g->intents = NULL;
 }
 
-static bool coll__mpi_pledges_help(const coll__mpi_group *g)
+static bool coll__mpi_intents_help(const coll__mpi_group *g)
 {
     const coll__mpi *mpi = g->mpi;
 
@@ -38967,26 +38995,26 @@ static bool coll__mpi_pledges_help(const coll__mpi_group *g)
 }
 
 /* Collective: memory for the words of a new group; if one member has none, no member has.  Returns MPI's code. */
-static int coll__mpi_pledges_make(coll__mpi_group *g)
+static int coll__mpi_intents_make(coll__mpi_group *g)
 {
-    const size_t length = (size_t)g->count * sizeof *g->pledges;
+    const size_t length = (size_t)g->count * sizeof *g->intents;
     coll__mpi_offer offer = { 0, 0, -1 };
 
-    if (!coll__mpi_pledges_help(g)) return MPI_SUCCESS;
-    if (g->me == 0) g->pledges = coll__mpi_pledges_new(&offer, length);
+    if (!coll__mpi_intents_help(g)) return MPI_SUCCESS;
+    if (g->me == 0) g->intents = coll__mpi_intents_new(&offer, length);
     int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
-    if (g->me != 0 && code == MPI_SUCCESS) g->pledges = coll__mpi_pledges_open(&offer, length);
-    int is_there = g->pledges != NULL;
+    if (g->me != 0 && code == MPI_SUCCESS) g->intents = coll__mpi_intents_open(&offer, length);
+    int is_there = g->intents != NULL;
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
     if (g->me == 0) coll__close_fd(&offer.fd);
-    if (!is_there || code != MPI_SUCCESS) coll__mpi_pledges_free(g);
+    if (!is_there || code != MPI_SUCCESS) coll__mpi_intents_free(g);
     return code;
 }
 
 #else
 
-static void coll__mpi_pledges_free(coll__mpi_group *g) { g->pledges = NULL; }
-static int  coll__mpi_pledges_make(coll__mpi_group *g) { g->pledges = NULL; return MPI_SUCCESS; }
+static void coll__mpi_intents_free(coll__mpi_group *g) { g->intents = NULL; }
+static int  coll__mpi_intents_make(coll__mpi_group *g) { g->intents = NULL; return MPI_SUCCESS; }
 
 #endif
 
@@ -39018,7 +39046,7 @@ static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t
 
     *in_place = mine & COLL__MPI_IN_PLACE;
     for (int i = 0; i < g->count; i++) {
-        const coll__mpi_pledge *p = &g->pledges[i];
+        const coll__mpi_intent *p = &g->intents[i];
         const uint64_t word = i == g->me ? mine : coll__mpi_read(&p->word);
         const int64_t ahead = coll__mpi_ahead(word, mine);
         if (ahead > 0) {
@@ -39052,11 +39080,11 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
 
     g->in_place = false;
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
-    if (!g->pledges || !coll__mpi_finds(task->call)) return;
+    if (!g->intents || !coll__mpi_finds(task->call)) return;
     const bool is_pledged = task->is_blocking && !mpi->pledged;
     const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
-                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_PLEDGED : COLL__MPI_FREE);
-    coll__mpi_write(&g->pledges[g->me].word, word);
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
+    coll__mpi_write(&g->intents[g->me].word, word);
     if (!is_pledged) return;
     g->form = COLL__MPI_IS_OPEN;
     g->task = task;
@@ -39067,7 +39095,7 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
 static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
 {
     if (g->form != COLL__MPI_IS_OPEN) return g->form;
-    coll__mpi_pledge *own = &g->pledges[g->me];
+    coll__mpi_intent *own = &g->intents[g->me];
     const uint64_t mine = own->word;
     coll__mpi_form form = coll__mpi_look_at_words(g, mine, &g->in_place);
     if (form == COLL__MPI_IS_BLOCKING) form = coll__mpi_look_at_words(g, mine, &g->in_place);
@@ -39082,13 +39110,13 @@ static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
 static bool coll__mpi_take_back(coll__mpi_group *g)
 {
     if (coll__mpi_form_of(g) != COLL__MPI_IS_OPEN) return g->form == COLL__MPI_IS_BLOCKING;
-    uint64_t *word = &g->pledges[g->me].word;
+    uint64_t *word = &g->intents[g->me].word;
     const uint64_t mine = *word, bare = mine & ~(uint64_t)COLL__MPI_STAND;
     bool have_come = true;
 
     coll__mpi_write(word, bare | COLL__MPI_WAVERS);
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->pledges[i].word), mine) < 0) have_come = false;
+        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->intents[i].word), mine) < 0) have_come = false;
     coll__mpi_write(word, have_come ? mine : bare | COLL__MPI_FREE);
     while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others may waver */
     return have_come && g->form == COLL__MPI_IS_BLOCKING;
@@ -39118,7 +39146,7 @@ enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, with one
 static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
     *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
-                            .mother = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
+                            .parent = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
@@ -39128,10 +39156,10 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     coll__give(g->ranks);
     coll__give(g->left);
     if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-    if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+    if (is_alive && g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
     coll__give(g->stage);
     coll__give(g->lists);
-    coll__mpi_pledges_free(g);
+    coll__mpi_intents_free(g);
     if (g != &g->mpi->all) coll__give(g);
 }
 
@@ -39194,17 +39222,17 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, in
 /* For a derived communicator: all members are inside the call that creates it.  Returns MPI's code. */
 static int coll__mpi_make_derived(coll__mpi_group *g)
 {
-    MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Group all_ranks = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     const int tag = (int)(coll__mix64(g->id) % 32768);
-    int code = MPI_Comm_group(g->mpi->all.mother, &everybody);
+    int code = MPI_Comm_group(g->mpi->all.parent, &all_ranks);
 
-    if (code == MPI_SUCCESS) code = MPI_Group_incl(everybody, g->count, g->ranks, &some);
-    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.mother, some, tag, &g->comm);
+    if (code == MPI_SUCCESS) code = MPI_Group_incl(all_ranks, g->count, g->ranks, &some);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.parent, some, tag, &g->comm);
     if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
-    if (everybody != MPI_GROUP_NULL) MPI_Group_free(&everybody);
+    if (all_ranks != MPI_GROUP_NULL) MPI_Group_free(&all_ranks);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->mother);
-    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(g);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->parent);
+    if (code == MPI_SUCCESS) code = coll__mpi_intents_make(g);
     return code;
 }
 
@@ -39214,7 +39242,7 @@ static void coll__mpi_make_on(coll__mpi_group *parent)
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
         int is_done = 0;
         if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL)
-            g->error = MPI_Comm_idup(parent->mother, &g->comm, &g->request);
+            g->error = MPI_Comm_idup(parent->parent, &g->comm, &g->request);
         if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
         if (g->error == MPI_SUCCESS && !is_done) return;
         if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
@@ -39308,7 +39336,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, c
         g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
     if (!g || !g->ranks || !g->left) {
-        coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
     } else {
         memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (number == 0) coll__mpi_make_the_rest(mpi);
@@ -39750,8 +39778,9 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
     for (int i = 0; g->left_count && i < g->count; i++) {
         if (!g->left[i] || g->left[i] > g->turn) continue;
         const int rank = g->ranks ? g->ranks[i] : i;
-        return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
-                           rank, me);
+        return coll__set_failure(failure, COLL_ERR_PEER, rank,
+                                 "rank %d has left the communicator, and rank %d still waits for it",
+                                 rank, me);
     }
     return COLL_PENDING;
 }
@@ -39800,7 +39829,8 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
 
     if (task->state[0] == COLL__MPI_NEW) {
         if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
-        if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
+        if (!coll__mpi_may_call(mpi))
+            return coll__set_failure(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
         if (!coll__mpi_is_made(g)) return COLL_PENDING;
         if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
         task->state[0] = COLL__MPI_ASKS;
@@ -39813,10 +39843,10 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         task->state[0] = COLL__MPI_BEGUN;
         if (mpi->pledged == g) mpi->pledged = NULL;
         g->error = coll__mpi_begin(g, task->call);
-        if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+        if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }
     if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
-    if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+    if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     coll__mpi_finish(g, task->call);
     return COLL_OK;
 }
@@ -39833,11 +39863,11 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
 
 enum { COLL__MPI_DECISION_MS = 1000, COLL__MPI_CANCEL_MS = 50 };
 
-static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_told)
+static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_known)
 {
     if (mpi->failure.status != COLL_OK) return;
     mpi->failure = *cause;
-    mpi->is_told = is_told;
+    mpi->is_known = is_known;
 }
 
 /* Rank 0 records in which call a rank waits, and compares it with those of the others. */
@@ -39848,7 +39878,7 @@ static void coll__mpi_compare(coll__mpi *mpi, int rank, const unsigned char *hea
     memcpy(mine, head, COLL_HEAD_LENGTH);
     for (int i = 0; i < mpi->size && mpi->suspicion.status == COLL_OK; i++) {
         const unsigned char *other = mpi->reports + (size_t)i * COLL_HEAD_LENGTH;
-        if (coll__heads_disagree(mine, other)) coll__blame_mismatch(&mpi->suspicion, other, i, mine, rank);
+        if (coll__heads_disagree(mine, other)) coll__failed_mismatch(&mpi->suspicion, other, i, mine, rank);
     }
 }
 
@@ -39963,8 +39993,9 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) {
         const coll__mpi_flight *f = &mpi->flights[i];
         if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->is_gone[f->x->peer])
-            coll__blame(&mpi->suspicion, COLL_ERR_PEER, f->x->peer, "rank %d has left the communicator without what rank %d "
-                        "sends it", f->x->peer, mpi->rank);
+            coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, f->x->peer,
+                              "rank %d has left the communicator without what rank %d "
+                              "sends it", f->x->peer, mpi->rank);
     }
 }
 
@@ -40034,8 +40065,8 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
     if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
-    if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
-    mpi->is_told = true;
+    if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
+    mpi->is_known = true;
     coll__mpi_drop(mpi);
     return &mpi->failure;
 }
@@ -40048,7 +40079,7 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
 enum {
     COLL__MPI_TURNS = 200,                        /* polls before a sleep, if ranks share processors          */
     COLL__MPI_LOOKS = 1 << 20,                    /* and if they do not: some tenths of a second              */
-    COLL__MPI_NAP_US = 20, COLL__MPI_NAP_MOST_US = 200,   /* length of a sleep                                */
+    COLL__MPI_DELAY_US = 20, COLL__MPI_DELAY_MOST_US = 200, /* length of a sleep                                */
     COLL__MPI_WAIT_MS = 5,                        /* the longest wait of a call                               */
     COLL__MPI_VAIN_MS = 500                       /* after a rank has left, until messages that it has not received fail */
 };
@@ -40077,9 +40108,9 @@ static void coll__mpi_rest(const coll__mpi *mpi)
         else coll__relax();
         return;
     }
-    const int us = beyond < COLL__MPI_NAP_MOST_US / COLL__MPI_NAP_US ? COLL__MPI_NAP_US * beyond : COLL__MPI_NAP_MOST_US;
-    const struct timespec nap = { 0, 1000L * us };
-    nanosleep(&nap, NULL);
+    const int us = beyond < COLL__MPI_DELAY_MOST_US / COLL__MPI_DELAY_US ? COLL__MPI_DELAY_US * beyond : COLL__MPI_DELAY_MOST_US;
+    const struct timespec delay = { 0, 1000L * us };
+    nanosleep(&delay, NULL);
 }
 
 /* Returns when something has moved, when woken, or after COLL__MPI_WAIT_MS. */
@@ -40155,10 +40186,10 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
         if (!coll__mpi_is_at_rest(g)) continue;
         if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-        if (g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+        if (g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
     }
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
-    if (mpi->all.mother != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.mother);
+    if (mpi->all.parent != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.parent);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
@@ -40344,7 +40375,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.mother);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.parent);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;
@@ -40410,7 +40441,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mod
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
     if (code == MPI_SUCCESS) code = coll__mpi_find_host(mpi);
-    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(&mpi->all);
+    if (code == MPI_SUCCESS) code = coll__mpi_intents_make(&mpi->all);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
     if (code != MPI_SUCCESS) {
         coll__mpi_suspect(mpi, "coll_wrap_mpi", code);
@@ -40516,7 +40547,7 @@ static const coll__transport_row coll__mpi_row = {
  *   nccl/coll_nccl_host.h    by the host
  *   nccl/coll_nccl_checks.h  what is rejected
  *   nccl/coll_nccl_begin.h   calls are enqueued in the stream, and polled
- *   nccl/coll_nccl_meet.h    the ranks of an NCCL communicator join over TCP
+ *   nccl/coll_nccl_handshake.h    the ranks of an NCCL communicator join over TCP
  *   this file                communicators are created, derived and ended; the public functions
  *
  * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
@@ -41199,11 +41230,11 @@ typedef struct coll__mark {
 } coll__mark;
 
 /* Memory that grows.  Earlier blocks stay until the end: kernels, or a captured graph, may still use them. */
-typedef struct coll__room {
+typedef struct coll__gpu_memory {
     void  *at;
     size_t length;
-    struct coll__room *before;
-} coll__room;
+    struct coll__gpu_memory *before;
+} coll__gpu_memory;
 
 typedef struct coll__gpu {
     coll__nccl_calls nccl;
@@ -41217,12 +41248,14 @@ typedef struct coll__gpu {
 
 /* ---- >>calling ---- */
 
-static coll_status coll__cuda_blame(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what, coll__cuda_result is)
+static coll_status coll__cuda_failed(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what,
+                                     coll__cuda_result is)
 {
     const char *text = NULL;
 
     (void)gpu->cuda.GetErrorString(is, &text);
-    return coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?", is);
+    return coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?",
+                             is);
 }
 
 static bool coll__gpu_enter(const coll__gpu *gpu) { return gpu->cuda.CtxPushCurrent_v2(gpu->context) == COLL__CUDA_SUCCESS; }
@@ -41238,15 +41271,15 @@ static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_add
 /* ---- >>memory ---- */
 
 /* Returns at least `length` bytes; NULL: no memory.  `is_pinned`: of the host. */
-static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t length, bool is_pinned)
+static void *coll__gpu_memory_have(const coll__gpu *gpu, coll__gpu_memory *room, size_t length, bool is_pinned)
 {
     const size_t wanted = coll__round_up(coll__most(length, 2 * room->length), 1 << 16);
-    coll__room *before = NULL;
+    coll__gpu_memory *before = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
 
     if (room->length >= length) return room->at;
-    if (room->at && !(before = (coll__room *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
+    if (room->at && !(before = (coll__gpu_memory *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
     if (is_pinned) (void)gpu->cuda.MemAllocHost_v2(&host, wanted);
     else if (gpu->cuda.MemAlloc_v2(&at, wanted) == COLL__CUDA_SUCCESS) host = (void *)(uintptr_t)at;
     if (!host) {
@@ -41254,22 +41287,22 @@ static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t leng
         return NULL;
     }
     if (before) *before = *room;
-    *room = (coll__room){ host, wanted, before };
+    *room = (coll__gpu_memory){ host, wanted, before };
     return host;
 }
 
 /* `is_idle` false: operations on it have never ended, so it is not freed. */
-static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinned, bool is_idle)
+static void coll__gpu_memory_free(const coll__gpu *gpu, coll__gpu_memory *room, bool is_pinned, bool is_idle)
 {
-    coll__room *older = NULL;
+    coll__gpu_memory *older = NULL;
 
-    for (coll__room *now = room; now; now = older) {
+    for (coll__gpu_memory *now = room; now; now = older) {
         older = now->before;
         if (is_idle && now->at && is_pinned) (void)gpu->cuda.MemFreeHost(now->at);
         else if (is_idle && now->at) (void)gpu->cuda.MemFree_v2(coll__cuda_at(now->at));
         if (now != room) coll__give(now);
     }
-    *room = (coll__room){ NULL, 0, NULL };
+    *room = (coll__gpu_memory){ NULL, 0, NULL };
 }
 
 /* ---- >>marks ---- */
@@ -41461,7 +41494,7 @@ typedef struct coll__nccl {
     bool is_ordered;                              /* blocking calls return once they are enqueued             */
     struct CUstream_st *stream;
     coll__mark *last;                             /* of the last operation                                    */
-    coll__room  scratch, pinned;                  /* of the device; of the host, for calls by the host        */
+    coll__gpu_memory  scratch, pinned;            /* of the device; of the host, for calls by the host        */
     coll__mark *pinned_until;                     /* a copy out of it is pending; NULL: it is free            */
     coll_request *messages, *messages_last;       /* started, and not enqueued yet                            */
     coll__nccl_now now;
@@ -41477,7 +41510,7 @@ static coll_status coll__nccl_fails(coll__nccl *me, coll_status status)
     return status;
 }
 
-static coll_status coll__nccl_blame(coll__nccl *me, const char *what, coll__nccl_result is)
+static coll_status coll__nccl_failed(coll__nccl *me, const char *what, coll__nccl_result is)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int rank = me->owner->session->rank;
@@ -41485,8 +41518,8 @@ static coll_status coll__nccl_blame(coll__nccl *me, const char *what, coll__nccl
     const coll_status status = is == COLL__NCCL_REMOTE ? COLL_ERR_PEER : COLL_ERR_SYSTEM;
 
     if (me->now.status != COLL_OK) return me->now.status;
-    (void)coll__blame(me->now.failure, status, -1, "rank %d: %s: %.70s%s%.90s", rank, what, nccl->GetErrorString(is),
-                      more && *more ? ": " : "", more ? more : "");
+    (void)coll__set_failure(me->now.failure, status, -1, "rank %d: %s: %.70s%s%.90s", rank, what, nccl->GetErrorString(is),
+                            more && *more ? ": " : "", more ? more : "");
     return coll__nccl_fails(me, status);
 }
 
@@ -41494,7 +41527,7 @@ static void coll__nccl_said_cuda(coll__nccl *me, const char *what, coll__cuda_re
 {
     if (is == COLL__CUDA_SUCCESS || me->now.status != COLL_OK) return;
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__cuda_blame(me->gpu, me->now.failure, rank, what, is));
+    (void)coll__nccl_fails(me, coll__cuda_failed(me->gpu, me->now.failure, rank, what, is));
 }
 
 /* ---- >>waiting, if a call must block ---- */
@@ -41511,13 +41544,13 @@ static coll_status coll__nccl_look(coll__nccl *me)
 
     if (asked != COLL__NCCL_SUCCESS) is = asked;
     if (is == COLL__NCCL_IN_PROGRESS) return COLL_PENDING;
-    return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_blame(me, "NCCL", is);
+    return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_failed(me, "NCCL", is);
 }
 
 /* Waits until NCCL has a result, and `event`, if there is one, is complete. */
 static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const char *what)
 {
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     coll__session *session = me->owner->session;
     coll_status status;
 
@@ -41533,11 +41566,12 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
             (void)coll__nccl_fails(me, status);
             return;
         }
-        if (looks > COLL__NCCL_LOOKS) (void)nanosleep(&nap, NULL);
+        if (looks > COLL__NCCL_LOOKS) (void)nanosleep(&delay, NULL);
         else sched_yield();
         if (looks % COLL__LOOKS_A_ROUND != 0 || coll__now() < me->now.deadline) continue;
-        (void)coll__nccl_fails(me, coll__blame(me->now.failure, COLL_ERR_TIMEOUT, -1, "rank %d: no end of %s within the time "
-                                               "limit", session->rank, what));
+        (void)coll__nccl_fails(me,
+                               coll__set_failure(me->now.failure, COLL_ERR_TIMEOUT, -1, "rank %d: no end of %s within the time "
+                                                     "limit", session->rank, what));
     }
 }
 
@@ -41545,7 +41579,7 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
 static void coll__nccl_said(coll__nccl *me, const char *what, coll__nccl_result is)
 {
     if (is == COLL__NCCL_SUCCESS || me->now.status != COLL_OK) return;
-    if (is != COLL__NCCL_IN_PROGRESS) (void)coll__nccl_blame(me, what, is);
+    if (is != COLL__NCCL_IN_PROGRESS) (void)coll__nccl_failed(me, what, is);
     else if (!me->now.is_in_group) coll__nccl_await(me, NULL, what);
 }
 
@@ -41585,10 +41619,10 @@ static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failur
 
     me->now = (coll__nccl_now){ .status = COLL_OK, .failure = failure, .uses_number = true };
     me->now.deadline = limit_ms > 0 ? coll__now() + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (!me->comm) (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
+    if (!me->comm) (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (!me->now.is_inside)
-        (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d cannot enter its device", rank));
+        (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d cannot enter its device", rank));
     else me->now.is_captured = coll__nccl_is_captured(me);
     return before;
 }
@@ -41605,8 +41639,9 @@ static coll_status coll__nccl_leave(coll__nccl *me, coll__nccl_now before)
 static void coll__nccl_have_no_memory(coll__nccl *me)
 {
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__blame(me->now.failure, COLL_ERR_MEMORY, rank, "rank %d has no memory for the operation",
-                                           rank));
+    (void)coll__nccl_fails(me,
+                           coll__set_failure(me->now.failure, COLL_ERR_MEMORY, rank, "rank %d has no memory for the operation",
+                                                 rank));
 }
 
 /* A mark at the end of the stream, held as the last one, and once more by the caller.  NULL: it has failed. */
@@ -41634,7 +41669,7 @@ static unsigned char *coll__nccl_scratch(coll__nccl *me, size_t length)
 {
     if (me->now.status != COLL_OK) return NULL;
     const bool may = me->scratch.length >= length || !me->now.is_captured;
-    void *const at = may ? coll__room_have(me->gpu, &me->scratch, length, false) : NULL;
+    void *const at = may ? coll__gpu_memory_have(me->gpu, &me->scratch, length, false) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }
@@ -42330,7 +42365,7 @@ static unsigned char *coll__nccl_pinned(coll__nccl *me, size_t length)
     if (me->pinned_until) coll__nccl_await(me, me->pinned_until->event, "an earlier copy");
     coll__mark_drop(me->gpu, me->pinned_until);
     me->pinned_until = NULL;
-    void *const at = me->now.status == COLL_OK ? coll__room_have(me->gpu, &me->pinned, length, true) : NULL;
+    void *const at = me->now.status == COLL_OK ? coll__gpu_memory_have(me->gpu, &me->pinned, length, true) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }
@@ -42355,8 +42390,8 @@ static void coll__nccl_run_by_host(coll__nccl *me, const coll_call *call, const 
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (status == COLL_OK) return;
     if (comm->session->failure.status == COLL_OK)
-        (void)coll__blame(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank,
-                          coll__sentence_of(comm));
+        (void)coll__set_failure(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank,
+                                coll__sentence_of(comm));
     (void)coll__nccl_fails(me, status);
 }
 
@@ -42767,11 +42802,11 @@ static bool coll__nccl_explain(coll_request *r, char *text, size_t room)
 }
 
 #endif /* COLL_NCCL_BEGIN_H */
-/* ---- carriers/nccl/coll_nccl_meet.h ---- */
-/* coll_nccl_meet.h - the ranks of an NCCL communicator join over TCP: rank 0 listens on any port, and NCCL broadcasts its address
- * and key. */
-#ifndef COLL_NCCL_MEET_H
-#define COLL_NCCL_MEET_H
+/* ---- carriers/nccl/coll_nccl_handshake.h ---- */
+/* coll_nccl_handshake.h - the ranks of an NCCL communicator join over TCP: rank 0 listens on any port, and NCCL broadcasts its
+ * address and key. */
+#ifndef COLL_NCCL_HANDSHAKE_H
+#define COLL_NCCL_HANDSHAKE_H
 
 enum { COLL__NCCL_HANDSHAKE_MS = 60000 };
 
@@ -42783,7 +42818,7 @@ typedef struct coll__nccl_handshake {
     struct ncclComm *comm;
     struct CUstream_st *stream;
     int  rank;
-    bool is_told;
+    bool is_known;
     coll__nccl_notice notice;
 } coll__nccl_handshake;
 
@@ -42795,13 +42830,13 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     const coll__nccl_calls *nccl = &gpu->nccl;
     const coll__cuda_calls *cuda = &gpu->cuda;
     const int64_t until = coll__now() + (int64_t)COLL__NCCL_HANDSHAKE_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     struct CUevent_st *event = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
     coll__nccl_result is = COLL__NCCL_SUCCESS;
 
-    m->is_told = true;
+    m->is_known = true;
     if (!coll__gpu_enter(gpu)) return false;
     bool is_well = cuda->MemAlloc_v2(&at, sizeof m->notice) == 0 && cuda->MemAllocHost_v2(&host, sizeof m->notice) == 0
                 && cuda->EventCreate(&event, COLL__CUDA_EVENT_DISABLE_TIMING) == 0;
@@ -42820,7 +42855,7 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
         if (now == COLL__CUDA_SUCCESS) break;
         if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS || is != COLL__NCCL_SUCCESS) is_well = false;
         if (now != COLL__CUDA_NOT_READY || coll__now() > until) is_well = false;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
     if (is_well) {
         memcpy(&m->notice, host, sizeof m->notice);
@@ -42871,7 +42906,7 @@ static coll_status coll__nccl_handshake_run(const coll__program *program, coll__
     m->notice.address[sizeof m->notice.address - 1] = m->notice.key[sizeof m->notice.key - 1] = '\0';
     if (size > 1) config.tcp.key = m->notice.key;
     if (status == COLL_OK) status = coll__open(program, 1, true, out, &config);
-    if (m->rank == 0 && size > 1 && !m->is_told) {
+    if (m->rank == 0 && size > 1 && !m->is_known) {
         memset(&m->notice, 0, sizeof m->notice);  /* the others must not wait                                 */
         (void)coll__nccl_tell(m);
     }
@@ -42879,7 +42914,7 @@ static coll_status coll__nccl_handshake_run(const coll__program *program, coll__
     return status;
 }
 
-#endif /* COLL_NCCL_MEET_H */
+#endif /* COLL_NCCL_HANDSHAKE_H */
 
 /* ---- carriers/coll_nccl.h, continued ---- */
 /* ---- >>communicators for the memory of the host ---- */
@@ -42929,13 +42964,13 @@ static void coll__nccl_end(coll_comm *comm)
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
 
     if (!me->last) return true;
     for (;;) {
         if (me->gpu->cuda.EventQuery(me->last->event) != COLL__CUDA_NOT_READY) return true;
         if (coll__now() > until) return false;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
 }
 
@@ -42944,7 +42979,7 @@ static void coll__nccl_finalize(coll__nccl *me)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     coll__nccl_result is = nccl->CommFinalize(me->comm);
 
     while (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS) {
@@ -42953,7 +42988,7 @@ static void coll__nccl_finalize(coll__nccl *me)
         if (is == COLL__NCCL_SUCCESS && now == COLL__NCCL_SUCCESS) break;
         if (is == COLL__NCCL_SUCCESS && now != COLL__NCCL_IN_PROGRESS) is = now;
         if (coll__now() > until) is = COLL__NCCL_SYSTEM;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
     if (is == COLL__NCCL_SUCCESS) (void)nccl->CommDestroy(me->comm);
     else (void)nccl->CommAbort(me->comm);
@@ -42974,8 +43009,8 @@ static void coll__nccl_close(coll_comm *comm)
     }
     coll__mark_drop(gpu, me->last);
     coll__mark_drop(gpu, me->pinned_until);
-    coll__room_free(gpu, &me->scratch, false, is_idle);
-    coll__room_free(gpu, &me->pinned, true, is_idle);
+    coll__gpu_memory_free(gpu, &me->scratch, false, is_idle);
+    coll__gpu_memory_free(gpu, &me->pinned, true, is_idle);
     if (is_inside) coll__gpu_leave(gpu);
     if (--gpu->holders == 0) coll__gpu_free(gpu, is_idle);
     coll__give(me);
@@ -42987,7 +43022,7 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child);
 
 static const coll__carrier coll__nccl_carrier = {
     .name = "nccl",
-    .traits = COLL__AT_CALL | COLL__AS_A_WHOLE | COLL__OWNER_ONLY | COLL__WAKES_NOBODY,
+    .traits = COLL__AT_CALL | COLL__AS_A_WHOLE | COLL__OWNER_ONLY | COLL__WAKES_NONE,
     .bind = coll__nccl_bind,
     .start = coll__nccl_start,
     .advance = coll__nccl_advance,
@@ -43010,7 +43045,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
     void *room = NULL;
 
     if (me && coll__gpu_enter(gpu)) {
-        room = coll__room_have(gpu, &me->scratch, 1, false);
+        room = coll__gpu_memory_have(gpu, &me->scratch, 1, false);
         coll__gpu_leave(gpu);
     }
     if (!room) {
@@ -43047,7 +43082,7 @@ static coll_status coll__nccl_join(coll_comm *comm)
     const coll__nccl_now before = coll__nccl_enter(me, comm->session->start_timeout_ms, &failure);
     me->now.status = COLL_OK;                     /* no communicator yet, which is no error                   */
     failure = (coll_failure){ COLL_OK, -1, "" };
-    if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_blame(me, "ncclGetUniqueId", note.is);
+    if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_failed(me, "ncclGetUniqueId", note.is);
     if (me->now.status == COLL_OK) {
         me->now.is_in_group = true;               /* in progress: polled below, when it is known              */
         const coll__nccl_result is = me->gpu->nccl.CommInitRankConfig(&me->comm, comm->size, note.id, comm->rank, &config);
@@ -43068,7 +43103,7 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     from->gpu->holders++;
     coll__nccl *me = coll__nccl_attach(child, from->gpu, from->stream);
     if (!me) {
-        coll__blame(&failure, COLL_ERR_MEMORY, rank, "rank %d has no memory on its device", rank);
+        coll__set_failure(&failure, COLL_ERR_MEMORY, rank, "rank %d has no memory on its device", rank);
         return coll__comm_fail(child, &failure);
     }
     me->is_ordered = from->is_ordered;
@@ -43414,10 +43449,10 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
         __atomic_store_n(&session->abort_wanted, 1, __ATOMIC_RELEASE);
     }
     if (!__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;    /* another thread is writing the text */
-    const bool is_told = session->transport->abort && session->transport->abort(session->context, session->abort_text);
+    const bool is_known = session->transport->abort && session->transport->abort(session->context, session->abort_text);
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
-    if (is_told) return COLL_OK;
+    if (is_known) return COLL_OK;
     if (!coll__comm_lock_claim(comm, false)) return COLL_OK; /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);

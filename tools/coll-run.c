@@ -132,12 +132,12 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
 static void lose_hub(struct job *job)
 {
     link_close(&job->up);
-    if (job->is_told) return;
+    if (job->is_known) return;
     if (job->options.role == ROLE_JOIN) {
         decide(job, EXIT_FAILURE, false, "the launcher at %s has ended or cannot be reached any more", job->options.join);
     }
     if (job->decision < 0) job->decision = EXIT_FAILURE;
-    job->is_told = true;
+    job->is_known = true;
     job->hurried = true;
     begin_stop(job, 0);
 }
@@ -695,7 +695,7 @@ static void start_all(struct job *job)
 /* Have our ranks ended, while another launcher still decides how the job ends? */
 static bool awaits_verdict(const struct job *job)
 {
-    return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_told;
+    return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_known;
 }
 
 /* All ranks have ended: wait until the launchers of other hosts have sent their data and ended.  A slow reader of our output

@@ -521,11 +521,11 @@ static void take_verdict(struct job *job, const struct frame *frame)
     const long decision = find_number(frame, "verdict", 0, 255);
     char *text = printable(find_word(frame, "text"), 1000);
 
-    if (job->is_told) {
+    if (job->is_known) {
         free(text);
         return;
     }
-    job->is_told = true;
+    job->is_known = true;
     if (*text && !job->options.quiet) say(job->err, "%s", text);
     free(text);
     if (decision > 0) job->decision = (int)decision;

@@ -83,7 +83,7 @@ struct job {
     struct host **hosts;
     int host_count;
     struct link up;                 /* to the main launcher; .in -1: this is it              */
-    bool may_go, is_told;           /* received: start; how the job ends                     */
+    bool may_go, is_known;          /* received: start; how the job ends                     */
     struct bytes hello;             /* sent to it (run_join.h)                               */
     bool is_proved;                 /* it has proved the key                                 */
     int complaints;                 /* number of lines about refused launchers               */

@@ -17,7 +17,7 @@ static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 static coll_status coll__alone_progress(void *context, int wait_ms)
 {
     (void)context;
-    if (wait_ms > 0) coll__nap(1000);
+    if (wait_ms > 0) coll__delay(1000);
     return COLL_OK;
 }
 

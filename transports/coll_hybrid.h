@@ -97,7 +97,7 @@ static const coll_failure *coll__hybrid_fail(void *context, const coll_failure *
 /* ---- >>progress ---- */
 
 /* Tells the domains whether this rank sleeps. */
-static void coll__hybrid_doze(const coll__hybrid *me, uint32_t is_asleep)
+static void coll__hybrid_delay(const coll__hybrid *me, uint32_t is_asleep)
 {
     for (int i = 0; i < COLL__DOMAINS; i++)
         if (me->domains[i]) __atomic_store_n(&me->domains[i]->rank_slot->is_asleep, is_asleep, __ATOMIC_SEQ_CST);
@@ -109,12 +109,12 @@ static coll_status coll__hybrid_sleep(coll__hybrid *me, int wait_ms)
     bool has_rung = false;
 
     if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_probe(me->domains[COLL__DOMAIN_OF_HOST], me->tcp);
-    coll__hybrid_doze(me, 1);
+    coll__hybrid_delay(me, 1);
     for (int i = 0; i < COLL__DOMAINS; i++)
         if (me->domains[i])
             has_rung |= __atomic_load_n(&me->domains[i]->domain->doorbell, __ATOMIC_SEQ_CST) != me->domains[i]->doorbell_seen;
     const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
-    coll__hybrid_doze(me, 0);
+    coll__hybrid_delay(me, 0);
     return status;
 }
 
@@ -297,7 +297,7 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
     coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
     if (!here.ranks) {
-        coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+        coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
     const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
@@ -307,9 +307,9 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
     if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
     const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
     if (thread && (!is_whole || thread->rank_slot->doorbell.fd < 0)) {
-        coll__blame(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
-                    is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
-                             : "a rank of this process has been lost on the way");
+        coll__set_failure(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
+                          is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
+                                   : "a rank of this process has been lost on the way");
         coll__threads_close(thread);
         thread = NULL;
     }
@@ -332,7 +332,7 @@ static coll_status coll__hybrid_resettle(const coll__hybrid *me, coll__hybrid *f
     const int process = has_process ? fresh->domains[COLL__DOMAIN_OF_PROCESS]->domain->first : world->rank;
     status = coll__hybrid_handshake(fresh, process, me->is_crowded);
     fresh->has_met = true;                        /* also if a rank died meanwhile: the next world may have one */
-    return status < 0 ? coll__blame(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
+    return status < 0 ? coll__set_failure(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
 }
 
 /* The survivors agree over TCP, as processes do, and then in memory. */
@@ -346,7 +346,7 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
         coll__tcp_close(out->context);
-        return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
+        return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
     coll__hybrid_with(fresh, (coll__tcp *)out->context);
     fresh->exported = coll__exported_share(me->exported);

@@ -43,7 +43,7 @@ enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 enum {
     COLL__MPI_TURNS = 200,                        /* polls before a sleep, if ranks share processors          */
     COLL__MPI_LOOKS = 1 << 20,                    /* and if they do not: some tenths of a second              */
-    COLL__MPI_NAP_US = 20, COLL__MPI_NAP_MOST_US = 200,   /* length of a sleep                                */
+    COLL__MPI_DELAY_US = 20, COLL__MPI_DELAY_MOST_US = 200, /* length of a sleep                                */
     COLL__MPI_WAIT_MS = 5,                        /* the longest wait of a call                               */
     COLL__MPI_VAIN_MS = 500                       /* after a rank has left, until messages that it has not received fail */
 };
@@ -72,9 +72,9 @@ static void coll__mpi_rest(const coll__mpi *mpi)
         else coll__relax();
         return;
     }
-    const int us = beyond < COLL__MPI_NAP_MOST_US / COLL__MPI_NAP_US ? COLL__MPI_NAP_US * beyond : COLL__MPI_NAP_MOST_US;
-    const struct timespec nap = { 0, 1000L * us };
-    nanosleep(&nap, NULL);
+    const int us = beyond < COLL__MPI_DELAY_MOST_US / COLL__MPI_DELAY_US ? COLL__MPI_DELAY_US * beyond : COLL__MPI_DELAY_MOST_US;
+    const struct timespec delay = { 0, 1000L * us };
+    nanosleep(&delay, NULL);
 }
 
 /* Returns when something has moved, when woken, or after COLL__MPI_WAIT_MS. */
@@ -150,10 +150,10 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
         if (!coll__mpi_is_at_rest(g)) continue;
         if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-        if (g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+        if (g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
     }
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
-    if (mpi->all.mother != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.mother);
+    if (mpi->all.parent != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.parent);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
@@ -339,7 +339,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.mother);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.parent);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;
@@ -405,7 +405,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mod
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
     if (code == MPI_SUCCESS) code = coll__mpi_find_host(mpi);
-    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(&mpi->all);
+    if (code == MPI_SUCCESS) code = coll__mpi_intents_make(&mpi->all);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
     if (code != MPI_SUCCESS) {
         coll__mpi_suspect(mpi, "coll_wrap_mpi", code);

@@ -92,9 +92,9 @@ static void coll__sim_stuck(coll__sim *w)
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
     coll__give(is_waiting);
-    if (other >= 0) coll__blame_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
-    else coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
-                     count == 1 ? "s" : "");
+    if (other >= 0) coll__failed_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
+    else coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
+                           count == 1 ? "s" : "");
     if (other < 0 && *what) {
         if (count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
         else coll__append(failure.text, sizeof failure.text, "%s", what);
@@ -254,7 +254,7 @@ static coll_status coll__sim_part(void *context, void *group, const unsigned cha
     if (!w->has_parted) memcpy(w->made, made, COLL_HEAD_LENGTH), w->parted = r->rank;
     w->has_parted = true;
     if (!coll__heads_disagree(w->made, made)) return COLL_OK;
-    coll__blame_mismatch(failure, made, r->rank, w->made, w->parted);
+    coll__failed_mismatch(failure, made, r->rank, w->made, w->parted);
     coll__sim_end(w, failure);
     return failure->status;
 }

@@ -147,10 +147,10 @@ static const std::chrono::microseconds patience(50); /* before it sleeps: a shor
 void Group::sleep()
 {
     struct pollfd watched[2] = { { doorbell, POLLIN, 0 }, { coll_fd(comm), POLLIN, 0 } };
-    const bool is_told = watched[1].fd >= 0;
+    const bool is_known = watched[1].fd >= 0;
     uint64_t rung;
 
-    if (poll(watched, is_told ? 2 : 1, running.empty() ? -1 : is_told ? 100 : 1) < 0) return;
+    if (poll(watched, is_known ? 2 : 1, running.empty() ? -1 : is_known ? 100 : 1) < 0) return;
     if (read(doorbell, &rung, sizeof rung) < 0) return;
 }
 

@@ -26,11 +26,11 @@ typedef struct coll__mark {
 } coll__mark;
 
 /* Memory that grows.  Earlier blocks stay until the end: kernels, or a captured graph, may still use them. */
-typedef struct coll__room {
+typedef struct coll__gpu_memory {
     void  *at;
     size_t length;
-    struct coll__room *before;
-} coll__room;
+    struct coll__gpu_memory *before;
+} coll__gpu_memory;
 
 typedef struct coll__gpu {
     coll__nccl_calls nccl;
@@ -44,12 +44,14 @@ typedef struct coll__gpu {
 
 /* ---- >>calling ---- */
 
-static coll_status coll__cuda_blame(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what, coll__cuda_result is)
+static coll_status coll__cuda_failed(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what,
+                                     coll__cuda_result is)
 {
     const char *text = NULL;
 
     (void)gpu->cuda.GetErrorString(is, &text);
-    return coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?", is);
+    return coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?",
+                             is);
 }
 
 static bool coll__gpu_enter(const coll__gpu *gpu) { return gpu->cuda.CtxPushCurrent_v2(gpu->context) == COLL__CUDA_SUCCESS; }
@@ -65,15 +67,15 @@ static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_add
 /* ---- >>memory ---- */
 
 /* Returns at least `length` bytes; NULL: no memory.  `is_pinned`: of the host. */
-static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t length, bool is_pinned)
+static void *coll__gpu_memory_have(const coll__gpu *gpu, coll__gpu_memory *room, size_t length, bool is_pinned)
 {
     const size_t wanted = coll__round_up(coll__most(length, 2 * room->length), 1 << 16);
-    coll__room *before = NULL;
+    coll__gpu_memory *before = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
 
     if (room->length >= length) return room->at;
-    if (room->at && !(before = (coll__room *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
+    if (room->at && !(before = (coll__gpu_memory *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
     if (is_pinned) (void)gpu->cuda.MemAllocHost_v2(&host, wanted);
     else if (gpu->cuda.MemAlloc_v2(&at, wanted) == COLL__CUDA_SUCCESS) host = (void *)(uintptr_t)at;
     if (!host) {
@@ -81,22 +83,22 @@ static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t leng
         return NULL;
     }
     if (before) *before = *room;
-    *room = (coll__room){ host, wanted, before };
+    *room = (coll__gpu_memory){ host, wanted, before };
     return host;
 }
 
 /* `is_idle` false: operations on it have never ended, so it is not freed. */
-static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinned, bool is_idle)
+static void coll__gpu_memory_free(const coll__gpu *gpu, coll__gpu_memory *room, bool is_pinned, bool is_idle)
 {
-    coll__room *older = NULL;
+    coll__gpu_memory *older = NULL;
 
-    for (coll__room *now = room; now; now = older) {
+    for (coll__gpu_memory *now = room; now; now = older) {
         older = now->before;
         if (is_idle && now->at && is_pinned) (void)gpu->cuda.MemFreeHost(now->at);
         else if (is_idle && now->at) (void)gpu->cuda.MemFree_v2(coll__cuda_at(now->at));
         if (now != room) coll__give(now);
     }
-    *room = (coll__room){ NULL, 0, NULL };
+    *room = (coll__gpu_memory){ NULL, 0, NULL };
 }
 
 /* ---- >>marks ---- */

@@ -63,7 +63,7 @@ static unsigned char *coll__nccl_pinned(coll__nccl *me, size_t length)
     if (me->pinned_until) coll__nccl_await(me, me->pinned_until->event, "an earlier copy");
     coll__mark_drop(me->gpu, me->pinned_until);
     me->pinned_until = NULL;
-    void *const at = me->now.status == COLL_OK ? coll__room_have(me->gpu, &me->pinned, length, true) : NULL;
+    void *const at = me->now.status == COLL_OK ? coll__gpu_memory_have(me->gpu, &me->pinned, length, true) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }
@@ -88,8 +88,8 @@ static void coll__nccl_run_by_host(coll__nccl *me, const coll_call *call, const 
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (status == COLL_OK) return;
     if (comm->session->failure.status == COLL_OK)
-        (void)coll__blame(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank,
-                          coll__sentence_of(comm));
+        (void)coll__set_failure(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank,
+                                coll__sentence_of(comm));
     (void)coll__nccl_fails(me, status);
 }
 

@@ -27,7 +27,7 @@ typedef struct coll__nccl {
     bool is_ordered;                              /* blocking calls return once they are enqueued             */
     struct CUstream_st *stream;
     coll__mark *last;                             /* of the last operation                                    */
-    coll__room  scratch, pinned;                  /* of the device; of the host, for calls by the host        */
+    coll__gpu_memory  scratch, pinned;            /* of the device; of the host, for calls by the host        */
     coll__mark *pinned_until;                     /* a copy out of it is pending; NULL: it is free            */
     coll_request *messages, *messages_last;       /* started, and not enqueued yet                            */
     coll__nccl_now now;
@@ -43,7 +43,7 @@ static coll_status coll__nccl_fails(coll__nccl *me, coll_status status)
     return status;
 }
 
-static coll_status coll__nccl_blame(coll__nccl *me, const char *what, coll__nccl_result is)
+static coll_status coll__nccl_failed(coll__nccl *me, const char *what, coll__nccl_result is)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int rank = me->owner->session->rank;
@@ -51,8 +51,8 @@ static coll_status coll__nccl_blame(coll__nccl *me, const char *what, coll__nccl
     const coll_status status = is == COLL__NCCL_REMOTE ? COLL_ERR_PEER : COLL_ERR_SYSTEM;
 
     if (me->now.status != COLL_OK) return me->now.status;
-    (void)coll__blame(me->now.failure, status, -1, "rank %d: %s: %.70s%s%.90s", rank, what, nccl->GetErrorString(is),
-                      more && *more ? ": " : "", more ? more : "");
+    (void)coll__set_failure(me->now.failure, status, -1, "rank %d: %s: %.70s%s%.90s", rank, what, nccl->GetErrorString(is),
+                            more && *more ? ": " : "", more ? more : "");
     return coll__nccl_fails(me, status);
 }
 
@@ -60,7 +60,7 @@ static void coll__nccl_said_cuda(coll__nccl *me, const char *what, coll__cuda_re
 {
     if (is == COLL__CUDA_SUCCESS || me->now.status != COLL_OK) return;
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__cuda_blame(me->gpu, me->now.failure, rank, what, is));
+    (void)coll__nccl_fails(me, coll__cuda_failed(me->gpu, me->now.failure, rank, what, is));
 }
 
 /* ---- >>waiting, if a call must block ---- */
@@ -77,13 +77,13 @@ static coll_status coll__nccl_look(coll__nccl *me)
 
     if (asked != COLL__NCCL_SUCCESS) is = asked;
     if (is == COLL__NCCL_IN_PROGRESS) return COLL_PENDING;
-    return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_blame(me, "NCCL", is);
+    return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_failed(me, "NCCL", is);
 }
 
 /* Waits until NCCL has a result, and `event`, if there is one, is complete. */
 static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const char *what)
 {
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     coll__session *session = me->owner->session;
     coll_status status;
 
@@ -99,11 +99,12 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
             (void)coll__nccl_fails(me, status);
             return;
         }
-        if (looks > COLL__NCCL_LOOKS) (void)nanosleep(&nap, NULL);
+        if (looks > COLL__NCCL_LOOKS) (void)nanosleep(&delay, NULL);
         else sched_yield();
         if (looks % COLL__LOOKS_A_ROUND != 0 || coll__now() < me->now.deadline) continue;
-        (void)coll__nccl_fails(me, coll__blame(me->now.failure, COLL_ERR_TIMEOUT, -1, "rank %d: no end of %s within the time "
-                                               "limit", session->rank, what));
+        (void)coll__nccl_fails(me,
+                               coll__set_failure(me->now.failure, COLL_ERR_TIMEOUT, -1, "rank %d: no end of %s within the time "
+                                                     "limit", session->rank, what));
     }
 }
 
@@ -111,7 +112,7 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
 static void coll__nccl_said(coll__nccl *me, const char *what, coll__nccl_result is)
 {
     if (is == COLL__NCCL_SUCCESS || me->now.status != COLL_OK) return;
-    if (is != COLL__NCCL_IN_PROGRESS) (void)coll__nccl_blame(me, what, is);
+    if (is != COLL__NCCL_IN_PROGRESS) (void)coll__nccl_failed(me, what, is);
     else if (!me->now.is_in_group) coll__nccl_await(me, NULL, what);
 }
 
@@ -151,10 +152,10 @@ static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failur
 
     me->now = (coll__nccl_now){ .status = COLL_OK, .failure = failure, .uses_number = true };
     me->now.deadline = limit_ms > 0 ? coll__now() + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (!me->comm) (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
+    if (!me->comm) (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (!me->now.is_inside)
-        (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d cannot enter its device", rank));
+        (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d cannot enter its device", rank));
     else me->now.is_captured = coll__nccl_is_captured(me);
     return before;
 }
@@ -171,8 +172,9 @@ static coll_status coll__nccl_leave(coll__nccl *me, coll__nccl_now before)
 static void coll__nccl_have_no_memory(coll__nccl *me)
 {
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__blame(me->now.failure, COLL_ERR_MEMORY, rank, "rank %d has no memory for the operation",
-                                           rank));
+    (void)coll__nccl_fails(me,
+                           coll__set_failure(me->now.failure, COLL_ERR_MEMORY, rank, "rank %d has no memory for the operation",
+                                                 rank));
 }
 
 /* A mark at the end of the stream, held as the last one, and once more by the caller.  NULL: it has failed. */
@@ -200,7 +202,7 @@ static unsigned char *coll__nccl_scratch(coll__nccl *me, size_t length)
 {
     if (me->now.status != COLL_OK) return NULL;
     const bool may = me->scratch.length >= length || !me->now.is_captured;
-    void *const at = may ? coll__room_have(me->gpu, &me->scratch, length, false) : NULL;
+    void *const at = may ? coll__gpu_memory_have(me->gpu, &me->scratch, length, false) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }

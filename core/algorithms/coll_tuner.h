@@ -92,15 +92,15 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 
 /* The room of a packet, a power of 2.  All packets, full or empty, may take at most an eighth of the time of empty direct
  * messages to all ranks; and one packet for each rank may not exceed COLL__LANDING_MOST. */
-static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
+static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
     const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
                                 .bytes = query->size, .sum_bytes = query->size };         /* packets of one byte */
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
-    int room = COLL__ROOM_LEAST;
+    int room = COLL__PACKET_ROOM_LEAST;
 
-    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
+    while (room < COLL__PACKET_ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
            && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
     return room;
 }
@@ -110,7 +110,7 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
     coll__query packets = *query;
 
     if (!a->in_packets) return coll__price(a, query, radix, cut);
-    const int room = coll__room_for(a, query, radix);
+    const int room = coll__gpu_memory_for(a, query, radix);
     packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
     coll__choice choice = coll__price(a, &packets, radix, cut);
     choice.room = room;

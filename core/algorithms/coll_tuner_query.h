@@ -104,7 +104,7 @@ static inline const char *coll__why_not(const coll__query *query)
  * The room is chosen by what all ranks know: their number and the link. */
 enum {
     COLL__PACKET_HEAD = 16,
-    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096
+    COLL__PACKET_ROOM_LEAST  = 64, COLL__PACKET_ROOM_MOST = 4096
 };
 
 /* Packets must be this much faster than empty direct messages: if all blocks are long, packets only add to them. */

@@ -53,7 +53,7 @@ static inline int64_t coll__now(void)
     return (int64_t)t.tv_sec * COLL__SECOND + t.tv_nsec;
 }
 
-static COLL__UNUSED void coll__nap(long us)
+static COLL__UNUSED void coll__delay(long us)
 {
     const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
     (void)nanosleep(&time, NULL);
@@ -375,53 +375,53 @@ static COLL__UNUSED int coll__doorbell_open(coll__doorbell *doorbell) { return c
 
 /* A thread that sleeps on a word uses the condition of its entry in a table; others there wake spuriously.  Sleeps are short,
  * because a signal handler cannot wake a thread: it may take no lock. */
-enum { COLL__BEDS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
+enum { COLL__WAIT_SLOTS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
 
-typedef struct coll__bed {
+typedef struct coll__wait_slot {
     pthread_mutex_t lock;
     pthread_cond_t  woken;
-} coll__bed;
+} coll__wait_slot;
 
-static struct coll__dormitory {
+static struct coll__wait_table {
     pthread_once_t once;
-    coll__bed beds[COLL__BEDS];
-} coll__dormitory = { .once = PTHREAD_ONCE_INIT };
+    coll__wait_slot wait_slots[COLL__WAIT_SLOTS];
+} coll__wait_table = { .once = PTHREAD_ONCE_INIT };
 
-static void coll__beds_make(void)
+static void coll__wait_slots_make(void)
 {
-    for (int i = 0; i < COLL__BEDS; i++) {
-        pthread_mutex_init(&coll__dormitory.beds[i].lock, NULL);
-        coll__cond_init(&coll__dormitory.beds[i].woken);
+    for (int i = 0; i < COLL__WAIT_SLOTS; i++) {
+        pthread_mutex_init(&coll__wait_table.wait_slots[i].lock, NULL);
+        coll__cond_init(&coll__wait_table.wait_slots[i].woken);
     }
 }
 
-static coll__bed *coll__bed_of(const uint32_t *word)
+static coll__wait_slot *coll__wait_slot_of(const uint32_t *word)
 {
     const uint32_t number = (uint32_t)((uintptr_t)word >> 6);
 
-    (void)pthread_once(&coll__dormitory.once, coll__beds_make);
-    return &coll__dormitory.beds[(number * 2654435769u) >> 28];
+    (void)pthread_once(&coll__wait_table.once, coll__wait_slots_make);
+    return &coll__wait_table.wait_slots[(number * 2654435769u) >> 28];
 }
 
 static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
 {
-    coll__bed *bed = coll__bed_of(word);
+    coll__wait_slot *wait_slot = coll__wait_slot_of(word);
     const int ms = wait_ms < COLL__SLEEP_PORTABLE_MS ? wait_ms : COLL__SLEEP_PORTABLE_MS;
     const int64_t until = coll__now() + (int64_t)ms * 1000000;
 
-    pthread_mutex_lock(&bed->lock);
-    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&bed->woken, &bed->lock, until);
-    pthread_mutex_unlock(&bed->lock);
+    pthread_mutex_lock(&wait_slot->lock);
+    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&wait_slot->woken, &wait_slot->lock, until);
+    pthread_mutex_unlock(&wait_slot->lock);
 }
 
 /* A thread that saw the old value under the lock sleeps before we get the lock. */
 static COLL__UNUSED void coll__word_wake(uint32_t *word)
 {
-    coll__bed *bed = coll__bed_of(word);
+    coll__wait_slot *wait_slot = coll__wait_slot_of(word);
 
-    pthread_mutex_lock(&bed->lock);
-    pthread_cond_broadcast(&bed->woken);
-    pthread_mutex_unlock(&bed->lock);
+    pthread_mutex_lock(&wait_slot->lock);
+    pthread_cond_broadcast(&wait_slot->woken);
+    pthread_mutex_unlock(&wait_slot->lock);
 }
 
 static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
@@ -460,7 +460,7 @@ static void coll__forks_in_child(void)
     coll__forks.is_ours[coll__forks.generation] = 0;
     if (coll__forks.generation + 1 < COLL__FORKS_MOST) coll__forks.generation++;
     coll__forks.is_ours[coll__forks.generation] = 1;
-    coll__beds_make();
+    coll__wait_slots_make();
 }
 
 static void coll__forks_make(void) { coll__forks.error = pthread_atfork(NULL, NULL, coll__forks_in_child); }

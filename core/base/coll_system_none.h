@@ -21,7 +21,7 @@ enum { COLL__LINE = 8 };                          /* the largest alignment of an
 enum { COLL__HAS_CLOCK = 0 };
 
 static inline int64_t coll__now(void) { return 0; }
-static inline void coll__nap(long us) { (void)us; }
+static inline void coll__delay(long us) { (void)us; }
 
 /* ---- >>processors: there is one ---- */
 

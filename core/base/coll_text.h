@@ -122,7 +122,8 @@ static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll
 /* ---- >>failure: the first one is kept ---- */
 
 /* Fill *failure, unless it has a status already.  Returns its status. */
-static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
+static COLL__PRINTF(4, 5) coll_status coll__set_failure(coll_failure *failure, coll_status status, int rank, const char *format,
+                                                        ...)
 {
     va_list list;
 
@@ -156,12 +157,12 @@ static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_statu
 #else
 
 #define coll__say(log, level, ...) (COLL__UNSAID(__VA_ARGS__), (void)(log), (void)(level))
-#define coll__blame(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__blame_rank(failure, status, rank))
+#define coll__set_failure(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__failed_rank(failure, status, rank))
 #define coll__start_failed(status, ...) (COLL__UNSAID(__VA_ARGS__), coll__start_status(status))
 
 /* ---- >>failure: the first one is kept ---- */
 
-static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_status status, int rank)
+static COLL__UNUSED coll_status coll__failed_rank(coll_failure *failure, coll_status status, int rank)
 {
     if (failure->status != COLL_OK) return failure->status;
     failure->rank = rank;

@@ -185,7 +185,7 @@ enum {
                                                      the front of their order                                 */
     COLL__AS_A_WHOLE = 2,                         /* not executed by the engine; polling it is cheap          */
     COLL__OWNER_ONLY = 4,                         /* only threads of the program may advance it               */
-    COLL__WAKES_NOBODY = 8                        /* its end does not wake a thread that sleeps in the transport */
+    COLL__WAKES_NONE = 8                          /* its end does not wake a thread that sleeps in the transport */
 };
 
 /* What executes a call: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  The first of the session's
@@ -258,7 +258,7 @@ typedef struct coll__order {
 } coll__order;
 
 /* What the progress thread waits for (coll_progress_thread.h). */
-typedef enum coll__background_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
+typedef enum coll__background_wait { COLL__FOR_A_DELAY, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
 
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
@@ -266,7 +266,7 @@ typedef struct coll__background {
     coll__thread_id thread;
     coll__cond  doorbell;
     coll__background_wait waits;
-    int64_t   nap;                                /* ns before the thread advances a request                  */
+    int64_t   delay;                              /* ns before the thread advances a request                  */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 
@@ -452,7 +452,7 @@ struct coll_comm {
     const coll_request *waiting;                  /* the request that a caller waits for                      */
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
-    bool  is_chief;                               /* the first one of its session in this wait                */
+    bool  is_first;                               /* the first one of its session in this wait                */
     coll__order main;
     void *recorder;                               /* owned by the observer; freed with the communicator       */
     coll__prepared *prepared;                     /* all that are not freed                                   */

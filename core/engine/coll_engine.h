@@ -298,7 +298,7 @@ static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const 
     if (x->status != COLL_ERR_MISMATCH) return coll__session_broken(r->comm->session, x->status);
     memcpy(last, r->comm->session->activity.last, sizeof last); /* a rank that only sends has already ended a call that differs */
     if (coll__heads_disagree(last, x->head)) expected = last;
-    coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
+    coll__failed_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
     return coll__comm_fail(r->comm, &failure);
 }
 

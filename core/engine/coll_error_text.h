@@ -77,8 +77,8 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 /* ---- >>mismatch ---- */
 
 /* Fill *failure: the received head differs from the expected one. */
-static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
-                                        const unsigned char *theirs, int peer)
+static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me,
+                                         const unsigned char *theirs, int peer)
 {
     const bool are_hashed = ours[15] != theirs[15] && (ours[15] > COLL__FLAGS || theirs[15] > COLL__FLAGS);
     unsigned char heads[2][COLL_HEAD_LENGTH];
@@ -91,20 +91,24 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
     if (coll__get16(ours) == COLL__PARTED_MAGIC)
-        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d have made %u collectives each, but not the "
-                           "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
-                           (unsigned)coll__get32(ours + 8));
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, peer,
+                                 "rank %d and rank %d have made %u collectives each, but not the "
+                                 "same: compare roots and counts of broadcasts, reduces, gathers, scatters, scans", me, peer,
+                                 (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
-        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
-                           peer);
+        return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours",
+                                 me,
+                                 peer);
     if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
-        return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
-                           "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer, mine);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
+                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer,
+                                     mine);
     if (!strcmp(mine, other))
-        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
-                           (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
-    return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer, other,
-                       are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
+        return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
+                                 (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
+    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
+                             other,
+                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -177,13 +181,13 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (room > 0) *text = '\0';
 }
 
-static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
-                                        int peer)
+static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
+                                         int peer)
 {
     const bool is_ours = coll__get16(theirs) == coll__get16(ours) && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
 
     (void)me;
-    return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
+    return coll__set_failure(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
 }
 
 static inline void coll__sentence_is_ours(const coll_comm *comm) { (void)comm; }
@@ -208,7 +212,7 @@ static bool coll__reports_disagree(coll_failure *failure, const unsigned char *o
         const unsigned char *const mine = ours + (pair & 1 ? COLL_HEAD_LENGTH : 0);
         const unsigned char *const other = theirs + (pair & 2 ? COLL_HEAD_LENGTH : 0);
         if (!coll__heads_disagree(mine, other)) continue;
-        coll__blame_mismatch(failure, other, peer, mine, me);
+        coll__failed_mismatch(failure, other, peer, mine, me);
         return true;
     }
     return false;

@@ -196,10 +196,10 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* Source of the location of ranks. */
-typedef enum coll__whereabouts { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__whereabouts;
+typedef enum coll__place_kind { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__place_kind;
 
 /* Ranks grouped by location; free with coll__give.  NULL: no memory. */
-static coll__topology *coll__comm_divided(const coll_comm *comm, coll__whereabouts by)
+static coll__topology *coll__comm_divided(const coll_comm *comm, coll__place_kind by)
 {
     const coll_transport *t = comm->session->transport;
     int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
@@ -219,11 +219,11 @@ static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
     const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
-    const bool is_told[] = { t->site != NULL, is_by_file, t->host != NULL };
+    const bool is_known[] = { t->site != NULL, is_by_file, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
-        coll__topology *const divided = is_told[by] ? coll__comm_divided(comm, (coll__whereabouts)by) : NULL;
-        if (is_told[by] && !divided) return COLL_ERR_MEMORY;
+        coll__topology *const divided = is_known[by] ? coll__comm_divided(comm, (coll__place_kind)by) : NULL;
+        if (is_known[by] && !divided) return COLL_ERR_MEMORY;
         if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
         else coll__give(divided);
     }

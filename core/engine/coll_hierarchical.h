@@ -37,7 +37,7 @@
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
 /* Kinds without parts have one stage for all steps. */
-typedef enum coll__hierarchy_stage { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_stage;
+typedef enum coll__hierarchy_phase { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_phase;
 
 typedef struct coll__hierarchy coll__hierarchy;
 
@@ -46,7 +46,7 @@ typedef struct coll__stage_memory { size_t sums, results, extra; } coll__stage_m
 typedef coll__stage_memory coll__stage_needs(coll__hierarchy *h);
 
 /* Step k of a stage. */
-typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out);
+typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out);
 
 struct coll__hierarchy {
     const coll__topology *hosts;
@@ -275,7 +275,7 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     coll__hierarchy *h = (coll__hierarchy *)state;
     const int number = k / COLL__STAGE_STEPS, step = k % COLL__STAGE_STEPS, end = lane ? h->parts : 2 * h->parts;
     const bool is_first = number == 0 || (number % 2 == 1 && number < end - 1);
-    const coll__hierarchy_stage stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
+    const coll__hierarchy_phase stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
 
     if (number >= end) return COLL__SUB_END;
     h->part = lane ? number : is_first ? (number + 1) / 2 : number == end - 1 ? h->parts - 1 : number / 2 - 1;
@@ -290,7 +290,7 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     return h->step(h, stage, step - 1, out);
 }
 
-static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0);
 
@@ -298,7 +298,7 @@ static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_sta
     return coll__sub_call(h, out, stage == COLL__INTER ? h->inter : h->intra, &call);
 }
 
-static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);
@@ -362,7 +362,7 @@ static coll__stage_memory coll__allreduce_needs(coll__hierarchy *h)
     return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length, 0 };
 }
 
-static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll__range own = coll__own_slice(h);
     unsigned char *const slice = coll__behind(h->whole->call.recv, own.at * h->unit);
@@ -388,7 +388,7 @@ static coll__stage_memory coll__reduce_needs(coll__hierarchy *h)
                                  is_other_wire ? slice * h->unit : 0 };
 }
 
-static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_stage stage, int k, coll__sub *out)
+static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);

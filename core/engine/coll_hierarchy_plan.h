@@ -30,7 +30,7 @@ static uint64_t coll__number_of_stage(uint64_t number, bool is_inter)
 }
 
 /* Set the link numbers of a stage's communicator from its order's. */
-static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool is_inter)
+static void coll__phase_estimate(coll_comm *stage, const coll__order *order, bool is_inter)
 {
     const coll__topology *t = order->comm->topology;
     coll__numbers *const n = &stage->numbers;
@@ -42,21 +42,21 @@ static void coll__stage_believe(coll_comm *stage, const coll__order *order, bool
 }
 
 /* Update the stages after the order's numbers have changed. */
-static void coll__stages_believe(coll__order *order)
+static void coll__phases_estimate(coll__order *order)
 {
     coll_comm *const stages[2] = { order->intra, order->inter };
 
     for (int i = 0; i < 2; i++) {
         if (!stages[i]) continue;
-        coll__stage_believe(stages[i], order, i == 1);
-        coll__stages_believe(&stages[i]->main);
+        coll__phase_estimate(stages[i], order, i == 1);
+        coll__phases_estimate(&stages[i]->main);
     }
 }
 
 /* The communicator of our host's ranks, or of our rail's, for stages of an order's calls.  It is in no list.  Only its parent
  * runs calls on it, one at a time, in an order that all its ranks share.  So its messages use channels or keys as the parent's
  * do.  `members` also has the parent's ranks, after the session's. */
-static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
+static coll_comm *coll__phase_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
     const coll__topology *t = parent->topology;
@@ -78,21 +78,21 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
         comm->members[comm->size + i] = called;
         comm->members[i] = coll__world_rank(parent, called);
     }
-    if (comm->members) coll__stage_believe(comm, order, is_inter);
+    if (comm->members) coll__phase_estimate(comm, order, is_inter);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;
 }
 
 /* Make the communicators of an order's stages, once.  COLL_OK with order->intra NULL: one host, or one rank on each. */
-static coll_status coll__find_stages(coll__order *order)
+static coll_status coll__find_phases(coll__order *order)
 {
     if (order->intra) return COLL_OK;
     if (coll__comm_topology(order->comm) < 0) return COLL_ERR_MEMORY;
     const coll__topology *t = order->comm->topology;
     if (!t) return COLL_OK;
     const bool is_on_rail = t->place < t->least;
-    coll_comm *intra = coll__stage_comm(order, false), *inter = intra && is_on_rail ? coll__stage_comm(order, true) : NULL;
+    coll_comm *intra = coll__phase_comm(order, false), *inter = intra && is_on_rail ? coll__phase_comm(order, true) : NULL;
     if (intra && (inter || !is_on_rail)) {
         order->intra = intra;
         order->inter = inter;
@@ -141,7 +141,7 @@ static coll_status coll__is_hierarchical(const coll_request *r)
     const coll_call *c = &r->call;
 
     if (!coll__staged_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
-    if (coll__find_stages(order) < 0) return COLL_ERR_MEMORY;
+    if (coll__find_phases(order) < 0) return COLL_ERR_MEMORY;
     return order->intra && (!coll__kind_reduces(c->kind) || coll__sums_by_hosts(r)) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
@@ -231,7 +231,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     coll__explain_division(t, text, room);
     if (slices < t->least) coll__append(text, room, ", of which it uses %d", slices);
     if (parts > 1) coll__append(text, room, ", in %d parts", parts);
-    if (coll__find_stages(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
+    if (coll__find_phases(&r->order->intra->main) < 0 || !r->order->intra->topology) return true;
     coll__append(text, room, "; within this one ");
     coll__explain_division(r->order->intra->topology, text, room);
     return true;
@@ -246,7 +246,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 /* No call is hierarchical. */
 #define COLL__CARRIER_OF_HOSTS
 
-static inline void coll__stages_believe(const coll__order *order) { (void)order; }
+static inline void coll__phases_estimate(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_PLAN_H */

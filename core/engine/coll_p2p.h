@@ -56,10 +56,10 @@ static coll_status coll__message_misfit(coll__session *session, coll__message *w
 
     if (!want->list) coll__message_append(&session->messages->wanted, want);
     if (!m->list) coll__message_append(&session->messages->arrived, m);
-    coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
-                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
-                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
-                m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
+    coll__set_failure(&failure, COLL_ERR_MISMATCH, m->peer,
+                      "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
+                      (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, (int)m->tag,
+                      m->peer, (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
     return coll__session_fail(session, &failure);
 }
 
@@ -182,8 +182,9 @@ static coll_status coll__note_wrong(coll__session *session, int peer, const unsi
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                session->rank, peer, head[1], head[0], head[2]);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, peer,
+                      "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
+                      session->rank, peer, head[1], head[0], head[2]);
     return coll__session_fail(session, &failure);
 }
 
@@ -401,9 +402,9 @@ static coll_status coll__messages_check_left(coll__session *session)
         for (const coll__message *m = lists[i]->first; m; m = m->next) {
             const int gone = coll__nobody_left(session, m);
             if (gone < 0) continue;
-            coll__blame(&failure, COLL_ERR_PEER, gone,
-                        "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
-                        gone, session->rank, lists[i] == &all->outgoing ? "to" : "from");
+            coll__set_failure(&failure, COLL_ERR_PEER, gone,
+                              "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
+                              gone, session->rank, lists[i] == &all->outgoing ? "to" : "from");
             return coll__session_fail(session, &failure);
         }
     return COLL_OK;
@@ -583,8 +584,8 @@ static coll_status coll__messages_unmatched(const coll_comm *comm, coll_failure 
         const bool is_collective = m->comm == comm->id && m->space != COLL__SPACE_USER && m->tag == 0;
         if (!is_collective || coll__get32(m->body.head + 8) > comm->sequence) continue;
         coll__head_describe(m->body.head, call, sizeof call);
-        return coll__blame(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
-                           m->peer, call, session->rank);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, m->peer, "rank %d called %s, but rank %d called something else",
+                                 m->peer, call, session->rank);
     }
     return COLL_OK;
 }

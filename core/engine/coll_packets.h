@@ -91,7 +91,7 @@ static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got
     coll__head_set_block(ours, l, block);
     coll__head_set_count(theirs, got->count);
     if (l->types) coll__put32(theirs + 16, got->type);
-    coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
+    coll__failed_mismatch(&failure, ours, session->rank, theirs, peer);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -100,8 +100,9 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
-                "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, peer,
+                      "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
+                      "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
     return coll__comm_fail(r->comm, &failure);
 }
 

@@ -62,7 +62,7 @@ static coll_status coll__abort_now(coll__session *session)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__blame(&failure, COLL_ERR_ABORTED, session->rank, "%s", session->abort_text);
+    coll__set_failure(&failure, COLL_ERR_ABORTED, session->rank, "%s", session->abort_text);
     return coll__session_fail(session, &failure);
 }
 

@@ -142,7 +142,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
         else session->by_key->look_for_overflow(r);
     }
     session->finished++;
-    if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
+    if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
     if (session->observer) session->observer->end(r, status);
     if (r->sequence) coll__activity_set(session, session->activity.last, r->head); /* a list has none; its parts have */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
@@ -224,7 +224,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     coll_failure unknown = { COLL_OK, -1, "" };
     const coll_failure *agreed = session->transport->fail ? session->transport->fail(session->context, cause) : cause;
     if (!agreed) {
-        coll__blame(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", session->transport->name);
+        coll__set_failure(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", session->transport->name);
         agreed = &unknown;
     }
     session->failure.rank = agreed->rank;
@@ -251,9 +251,10 @@ static __attribute__((noinline)) coll_status coll__session_broken(coll__session 
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (status == COLL_ERR_MEMORY)
-        coll__blame(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
+        coll__set_failure(&failure, status, session->rank, "rank %d has no memory for the operation", session->rank);
     else if (!session->transport->fail)
-        coll__blame(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name, coll_status_text(status));
+        coll__set_failure(&failure, status, -1, "the transport \"%s\" failed: %s", session->transport->name,
+                          coll_status_text(status));
     return coll__session_fail(session, failure.status != COLL_OK ? &failure : NULL);
 }
 

@@ -71,7 +71,7 @@ static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *
     coll_failure failure = { COLL_OK, -1, "" };
     const int me = whole->comm->session->rank;
 
-    coll__blame(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
+    coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
     return coll__comm_fail(whole->comm, &failure);
 }
 

@@ -4,7 +4,7 @@
  * end is reported once, no matter which call completed it.  A restart clears the flag.
  *
  * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
- * that it need not poll each request.  It holds each session through one communicator, `is_chief`.
+ * that it need not poll each request.  It holds each session through one communicator, `is_first`.
  *     one session       uses the wait loop (coll_wait_loop.h)
  *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
 #ifndef COLL_WAIT_ANY_H
@@ -73,14 +73,14 @@ typedef struct coll__watch {
     int           sessions;                       /* number of sessions of `comms`                            */
 } coll__watch;
 
-static void coll__watch_take(coll_comm *chief)
+static void coll__watch_take(coll_comm *first)
 {
-    if (coll__is_shared(chief->session) && !chief->is_holder) coll__session_take(chief);
+    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
 }
 
-static void coll__watch_drop(coll_comm *chief)
+static void coll__watch_drop(coll_comm *first)
 {
-    if (chief->is_holder) coll__session_drop(chief);
+    if (first->is_holder) coll__session_drop(first);
 }
 
 static void coll__watch_leave(coll__watch *w)
@@ -106,10 +106,10 @@ static coll_status coll__watch_enter(coll__watch *w)
             return coll__stay_out(comm);
         }
         __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
-        comm->is_chief = true;
+        comm->is_first = true;
         for (const coll_comm *other = w->comms; other; other = other->beside)
-            if (other->session == comm->session) comm->is_chief = false;
-        w->sessions += comm->is_chief;
+            if (other->session == comm->session) comm->is_first = false;
+        w->sessions += comm->is_first;
         comm->beside = NULL;
         *end = comm;
         end = &comm->beside;
@@ -119,11 +119,11 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests in the session of `chief`.  The goal uses the one with the shortest time limit.
+/* Request a report of the end of all requests in the session of `first`.  The goal uses the one with the shortest time limit.
  * If one has ended already, the goal is reached. */
-static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
+static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
 {
-    coll__goal goal = { chief, NULL, &w->status, false, false };
+    coll__goal goal = { first, NULL, &w->status, false, false };
 
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
@@ -133,31 +133,31 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
             r->awaited = &w->status;
             if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
             if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
-            if (r->carrier->traits & COLL__WAKES_NOBODY) goal.is_silent = true;
+            if (r->carrier->traits & COLL__WAKES_NONE) goal.is_silent = true;
         }
     }
     return goal;
 }
 
-static void coll__watch_one(coll__watch *w, coll_comm *chief)
+static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
-    coll__watch_take(chief);
-    const coll__goal goal = coll__watch_begin(w, chief);
+    coll__watch_take(first);
+    const coll__goal goal = coll__watch_begin(w, first);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
-    coll__watch_take(chief);                      /* the thread that has reached the goal may hold it         */
+    coll__watch_take(first);                      /* the thread that has reached the goal may hold it         */
     for (int i = 0; i < w->count; i++)
         if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
-    coll__watch_drop(chief);
+    coll__watch_drop(first);
 }
 
 /* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
-static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms)
+static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms)
 {
-    coll__session *session = chief->session;
+    coll__session *session = first->session;
 
-    coll__watch_take(chief);
+    coll__watch_take(first);
     if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
-    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__nap(20);
+    if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__delay(20);
     (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
@@ -165,7 +165,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *chief, int wait_ms
         coll__test_late(r);
         if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
-    coll__watch_drop(chief);
+    coll__watch_drop(first);
 }
 
 /* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
@@ -179,7 +179,7 @@ static coll_status coll__watch_all(int count, coll_request **requests, int looks
     if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
     else
         for (coll_comm *comm = w.comms; comm; comm = comm->beside)
-            if (comm->is_chief) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
+            if (comm->is_first) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
     return COLL_OK;
 }

@@ -75,8 +75,9 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
     coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
-    coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
-                session->rank);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who,
+                      seconds,
+                      session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -85,7 +86,7 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (COLL__IS_WHOLE) return coll__late(r, waited_ns, COLL__LATE_FAIL);
-    coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -147,8 +148,8 @@ static coll_status coll__check_freed(coll_request *r)
     const int gone = any && waits ? coll__wanted_gone(r, is_late) : -1;
     coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;
-    coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
-                session->rank);
+    coll__set_failure(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
+                      session->rank);
     return coll__session_fail(session, &failure);
 }
 
@@ -249,10 +250,10 @@ static void coll__test_late(coll_request *r)
 /* ---- >>waiting ---- */
 
 /* Replaces a long sleep in the transport if its end would not wake this thread. */
-static int coll__silent_nap(const coll__goal *goal)
+static int coll__silent_delay(const coll__goal *goal)
 {
     if (!goal->is_silent) return 1;
-    coll__nap(20);
+    coll__delay(20);
     return 0;
 }
 
@@ -277,7 +278,7 @@ static void coll__wait_until_reached(const coll__goal *goal)
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__wait_loop_next(&p), most);
         }
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
+        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_delay(goal);
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
@@ -313,7 +314,7 @@ static void coll__wait_for(const coll__goal *goal)
 static coll_status coll__wait(coll_request *r)
 {
     const coll__goal goal = { r->comm, r, &r->status, r->order && r->call.op == COLL_USER,
-                               (r->carrier->traits & COLL__WAKES_NOBODY) != 0 };
+                               (r->carrier->traits & COLL__WAKES_NONE) != 0 };
 
     coll__wait_for(&goal);
     return r->status;

@@ -82,7 +82,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->is_synchronous = o->is_synchronous;
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+    session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
     session->has_membarrier = coll__membarrier_register();
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
@@ -189,8 +189,8 @@ static coll_status coll__check_id(coll__session *session, uint64_t id)
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (!coll__comm_find(session, id)) return COLL_OK;
-    coll__blame(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
-                "another one with the same id: free that one first", session->rank, (unsigned long long)id);
+    coll__set_failure(&failure, COLL_ERR_PROTOCOL, session->rank, "rank %d has a communicator with the id %llx, and cannot make "
+                      "another one with the same id: free that one first", session->rank, (unsigned long long)id);
     return coll__session_fail(session, &failure);
 }
 
@@ -214,7 +214,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
     else coll__give(members);
     coll_failure failure = { COLL_OK, -1, "" };   /* all ranks fail, because they depend on this one          */
-    coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
+    coll__set_failure(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
     return coll__session_fail(session, &failure);
 }
 
@@ -415,8 +415,9 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
     comm->is_leaving = true;                      /* what ends from here on is aborted                        */
     const bool are_moving = !is_last && session->messages && COLL__BY_KEY(session, are_moving, comm);
     if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || are_moving)) {
-        coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
-                    session->rank);
+        coll__set_failure(&failure, COLL_ERR_PEER, session->rank,
+                          "rank %d has left the communicator in the middle of an operation",
+                          session->rank);
         coll__session_fail(session, &failure);
     }
     if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)

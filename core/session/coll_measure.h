@@ -281,7 +281,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     comm->numbers.barrier = told[4];
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
-    coll__stages_believe(&comm->main);
+    coll__phases_estimate(&comm->main);
     return COLL_OK;
 }
 
@@ -296,7 +296,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         = (unsigned char *)coll__allocate(coll__like(comm), 2 * (size_t)COLL__MEASURE_BYTES + 64);
     if (!memory || !knows_sites) {                /* all ranks fail, because they depend on this one          */
         const int me = comm->session->rank;
-        coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
+        coll__set_failure(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
     if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);

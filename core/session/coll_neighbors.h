@@ -31,9 +31,10 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_RANK_NONE) in[graph->source[i]]--;
     for (int i = 0; status == COLL_OK && i < comm->size; i++) {
         if (in[i] == 0) continue;
-        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
-                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
-                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
+        coll__set_failure(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
+                          "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i,
+                              comm->rank,
+                          in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
         status = coll__comm_fail(comm, &failure);
     }
     coll__give(out);

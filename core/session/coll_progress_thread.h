@@ -24,7 +24,7 @@
 
 #include <signal.h>
 
-enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
+enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 #if COLL__HAS_BACKGROUND
 
@@ -63,9 +63,9 @@ static void coll__background_move(coll__session *session)
 }
 
 /* Sleeps until the nap is over or the thread must end. */
-static void coll__background_nap(coll__session *session)
+static void coll__background_delay(coll__session *session)
 {
-    const int64_t until = coll__now() + session->background.nap;
+    const int64_t until = coll__now() + session->background.delay;
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
@@ -79,13 +79,13 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
+    while (m->waits != COLL__FOR_A_DELAY && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
 /* Other threads progress operations: nap for longer. */
 static void coll__background_back_off(coll__background *m)
 {
-    if (m->nap < (int64_t)COLL__NAP_MOST_US * 1000) m->nap *= 2;
+    if (m->delay < (int64_t)COLL__DELAY_MOST_US * 1000) m->delay *= 2;
 }
 
 /* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
@@ -94,7 +94,7 @@ static bool coll__background_rest(coll__session *session)
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
 
-    coll__background_nap(session);
+    coll__background_delay(session);
     if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
     const bool was_alone = !session->is_held && session->visits == visits;
     if (!was_alone) coll__background_back_off(m);
@@ -119,8 +119,8 @@ static void *coll__background_main(void *at)
         coll__lock_take(&session->lock);
         session->is_held = false;
         coll__cond_wake(&session->changed);
-        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
-        if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__DELAY_MOST_US * 1000;
+        if (is_welcome) m->delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
         else coll__background_back_off(m);
     }
     coll__lock_drop(&session->lock);
@@ -147,8 +147,8 @@ static void coll__background_pass(coll__session *session)
     coll__background *m = &session->background;
 
     if (m->waits != COLL__FOR_A_DROP) return;
-    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) coll__cond_wake(&m->doorbell);
+    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_DELAY : COLL__FOR_A_START;
+    if (m->waits == COLL__FOR_A_DELAY) coll__cond_wake(&m->doorbell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -166,7 +166,7 @@ static void coll__background_wake(coll_comm *comm)
         if (!comm->is_holder) coll__session_take_locked(comm);
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
-            m->waits = COLL__FOR_A_NAP;
+            m->waits = COLL__FOR_A_DELAY;
             coll__cond_wake(&m->doorbell);
         }
     }
@@ -231,7 +231,7 @@ COLL_API int coll_fd(coll_comm *comm)
 /* Starts a request and progresses it once; later errors are the request's. */
 static void coll__start_request(coll_comm *comm, coll_request *r)
 {
-    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
+    const bool is_silent = r->carrier->traits & COLL__WAKES_NONE;
     coll_status begun = coll__launch(r);
 
     if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))

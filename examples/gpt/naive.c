@@ -125,16 +125,17 @@ static coll_status measure(learner *l, int way, int repeat, double *seconds, uin
 static coll_status compare(learner *l, int repeat)
 {
     const gpt_trainer *const t = l->t;
-    const bool is_told = !t->rank && !t->with->is_json;
+    const bool is_known = !t->rank && !t->with->is_json;
 
-    if (is_told) printf("\na sum of %zu floats on %d ranks\n", t->count, t->size);
+    if (is_known) printf("\na sum of %zu floats on %d ranks\n", t->count, t->size);
     for (int way = 0; way < WAYS; way++) {
         double seconds;
         uint64_t bytes;
         const coll_status status = make_room(l, way) ? measure(l, way, repeat, &seconds, &bytes) : COLL_ERR_MEMORY;
 
         if (status) return status;
-        if (is_told) printf("  %-14s %9.3f ms %12" PRIu64 " bytes from the busiest rank\n", WAY_NAMES[way], 1e3 * seconds, bytes);
+        if (is_known)
+            printf("  %-14s %9.3f ms %12" PRIu64 " bytes from the busiest rank\n", WAY_NAMES[way], 1e3 * seconds, bytes);
     }
     return COLL_OK;
 }

@@ -577,24 +577,24 @@ static void lifetimes(coll::communicator &comm)
     check(comm.allreduce(1) == size, comm, "requests dropped without a wait");
 
     auto request = comm.start().allreduce(1), other = std::move(request);
-    bool is_told = false;
-    try { request.wait(); } catch (const coll::error &wrong) { is_told = wrong.status() == COLL_ERR_ARGUMENT; }
-    check(is_told && !request.valid() && request.test(), comm, "a request that was moved away");
+    bool is_known = false;
+    try { request.wait(); } catch (const coll::error &wrong) { is_known = wrong.status() == COLL_ERR_ARGUMENT; }
+    check(is_known && !request.valid() && request.test(), comm, "a request that was moved away");
     check(other.wait() == size, comm, "where it was moved to");
-    is_told = false;
-    try { other.wait(); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "there is no request"); }
-    check(is_told, comm, "a request that was waited for");
+    is_known = false;
+    try { other.wait(); } catch (const coll::error &wrong) { is_known = std::strstr(wrong.what(), "there is no request"); }
+    check(is_known, comm, "a request that was waited for");
 
     coll::communicator copy = comm.dup(), moved = std::move(copy);
     for (int what = 0; what < 4; what++) {
-        is_told = false;
+        is_known = false;
         try {
             if (what == 0) copy.barrier();
             if (what == 1) copy.start().barrier();
             if (what == 2) copy.alloc<int>(1);
             if (what == 3) copy.split(0);
-        } catch (const coll::error &wrong) { is_told = wrong.status() == COLL_ERR_ARGUMENT && wrong.rank() == COLL_RANK_NONE; }
-        check(is_told, comm, "a communicator that was moved away");
+        } catch (const coll::error &wrong) { is_known = wrong.status() == COLL_ERR_ARGUMENT && wrong.rank() == COLL_RANK_NONE; }
+        check(is_known, comm, "a communicator that was moved away");
     }
     check(!copy.valid() && copy.last() && moved.allreduce(1) == size, comm, "where it was moved to");
 
@@ -603,14 +603,14 @@ static void lifetimes(coll::communicator &comm)
     check(late.wait() == std::vector<int>(9, size), comm, "a request that outlives its communicator");
     coll::communicator left = comm.dup();
     left.free();
-    is_told = false;
-    try { left.barrier(); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "it was freed"); }
-    check(is_told, comm, "a communicator that was freed");
+    is_known = false;
+    try { left.barrier(); } catch (const coll::error &wrong) { is_known = std::strstr(wrong.what(), "it was freed"); }
+    check(is_known, comm, "a communicator that was freed");
 
-    is_told = false;
+    is_known = false;
     try { comm.allreduce(1, [](int, int) -> int { throw std::runtime_error("mine"); }); }
-    catch (const std::runtime_error &mine) { is_told = std::strcmp(mine.what(), "mine") == 0; }
-    check(is_told || size == 1, comm, "what an operation throws");
+    catch (const std::runtime_error &mine) { is_known = std::strcmp(mine.what(), "mine") == 0; }
+    check(is_known || size == 1, comm, "what an operation throws");
     comm.barrier();
 }
 
@@ -627,13 +627,13 @@ static void several_wrong(coll::communicator &comm)
         other.throwing(throws);
         std::vector<coll::request<std::vector<int>>> requests(1);
         requests.push_back(other.start().recv(std::vector<int>(1), other.rank(), 9));
-        bool is_left = false, is_told = false;
+        bool is_left = false, is_known = false;
         check(!coll::test_any(requests, &is_left) && is_left, comm, "one that goes on");
         other.free();
         check(coll::wait_some(requests) == std::vector<std::size_t>(1, 1), comm, "one that was aborted is handed out");
-        try { is_told = requests[1].wait().empty() && other.last().status() == COLL_ERR_ABORTED; }
-        catch (const coll::error &wrong) { is_told = throws && wrong.status() == COLL_ERR_ABORTED; }
-        check(is_told && !coll::wait_any(requests), comm, "what has become of it");
+        try { is_known = requests[1].wait().empty() && other.last().status() == COLL_ERR_ABORTED; }
+        catch (const coll::error &wrong) { is_known = throws && wrong.status() == COLL_ERR_ABORTED; }
+        check(is_known && !coll::wait_any(requests), comm, "what has become of it");
     }
 }
 
@@ -707,9 +707,9 @@ static void failures()
     check(why.status() == COLL_ERR_ARGUMENT && std::strstr(why.what(), "nosuch"), alone, "init says why not");
     coll::spawn(2, [](coll::communicator &comm) { comm.barrier(); }, config, &why);
     check(why && std::strstr(why.what(), "nosuch"), alone, "spawn says why not");
-    bool is_told = false;
-    try { coll::init(config); } catch (const coll::error &wrong) { is_told = std::strstr(wrong.what(), "nosuch"); }
-    check(is_told, alone, "init throws");
+    bool is_known = false;
+    try { coll::init(config); } catch (const coll::error &wrong) { is_known = std::strstr(wrong.what(), "nosuch"); }
+    check(is_known, alone, "init throws");
 }
 #endif
 

@@ -24,7 +24,7 @@ typedef struct rank {
     unsigned char memory[MEMORY];
 } rank;
 
-static void nap(void) { (void)nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL); }
+static void delay(void) { (void)nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL); }
 
 static coll_status queue(coll_xfer **list, coll_xfer *x)
 {
@@ -59,7 +59,7 @@ static coll_status task_progress(void *context, int wait_ms)
 {
     rank *const me = (rank *)context;
 
-    if (wait_ms > 0) me->slept++, nap();
+    if (wait_ms > 0) me->slept++, delay();
     else me->looked++;
     pthread_mutex_lock(&lock);
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++) take(me, channel);
@@ -128,7 +128,7 @@ static coll_status within = COLL_OK;
 
 static void wait_for(const int *flag)
 {
-    for (int i = 0; i < MOST_TRIES && !__atomic_load_n(flag, __ATOMIC_ACQUIRE); i++) nap();
+    for (int i = 0; i < MOST_TRIES && !__atomic_load_n(flag, __ATOMIC_ACQUIRE); i++) delay();
 }
 
 /* It lasts until the other task has made its call, and must not use a communicator of its own session. */
@@ -183,7 +183,7 @@ static void *late_main(void *at)
 {
     rank *const me = (rank *)at;
 
-    for (int i = 0; i < 100; i++) nap();
+    for (int i = 0; i < 100; i++) delay();
     me->status = coll_barrier(me->comm);
     return NULL;
 }

@@ -108,8 +108,8 @@ static int neighbours(coll_comm *comm, number *x, number *y, size_t count)
     fill(x, rank, next, count);
     const coll_status status = coll_neighbor_alltoall(comm, x, y, count, NUMBER);
     if (COLL__HAS_NEIGHBOR) return hybrid || status || differ(y, before, rank, count) ? 16 : 0;
-    const bool is_told = says(coll_error(comm), COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS");
-    return hybrid == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_told ? 0 : 16;
+    const bool is_known = says(coll_error(comm), COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS");
+    return hybrid == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_known ? 0 : 16;
 }
 
 /* What every rank of every world does.  Its result is a set of what was wrong. */
@@ -411,10 +411,10 @@ static COLL__UNUSED int process_of_lost(const char *address, int rank)
     if (rank == RANKS - 1) return 0;
     if (coll_barrier(comm) == COLL_OK) return 18;
     const coll_status status = coll_shrink(comm, &left);
-    const bool is_told = status == COLL_ERR_UNSUPPORTED && says(coll_error(comm), "was compiled with COLL_NO_SHRINK");
+    const bool is_known = status == COLL_ERR_UNSUPPORTED && says(coll_error(comm), "was compiled with COLL_NO_SHRINK");
     coll_free(left);
     coll_free(comm);
-    return is_told ? 0 : (fprintf(stderr, "coll_shrink: %d\n", (int)status), 19);
+    return is_known ? 0 : (fprintf(stderr, "coll_shrink: %d\n", (int)status), 19);
 }
 
 static void left_out(void)

@@ -237,7 +237,7 @@ typedef struct trial {
     unsigned       barrier;                       /* a barrier: how many this rank had started before         */
     coll_request  *requests[2];
     coll_status    status;
-    bool           lacks, is_told;                /* something left out of the library; and the refusal says so */
+    bool           lacks, is_known;               /* something left out of the library; and the refusal says so */
 } trial;
 
 static int dest_of(const test_rank *r, const test_case *c) { return (r->rank + c->root) % r->size; }

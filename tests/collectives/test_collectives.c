@@ -129,7 +129,7 @@ static void trial_start(test_rank *r, trial *t)
     case STYLE_RUN:     t->status = coll_run(r->comm, &call); break;
     case STYLE_START:   t->status = coll_start(r->comm, &call, &t->requests[0]); break;
     }
-    t->is_told = t->lacks && there_refuses(&lack, t->status, coll_error(r->comm));
+    t->is_known = t->lacks && there_refuses(&lack, t->status, coll_error(r->comm));
 }
 
 static void note_status(trial *t, coll_status status)
@@ -209,7 +209,7 @@ static bool received_is_right(const test_rank *r, const trial *t)
  * nothing must have happened. */
 static bool is_refused(const test_rank *r, const trial *t)
 {
-    if (t->lacks) return t->is_told;
+    if (t->lacks) return t->is_known;
     return t->c.algorithm != NO_ALGORITHM && t->status == COLL_ERR_UNSUPPORTED && *coll_error(r->comm);
 }
 

@@ -16,7 +16,7 @@ enum { N = 700, RANKS_MOST = 4 };
 typedef struct work {
     coll_comm *comm;
     int   rank, size;
-    bool  is_told;                                /* a failure has its sentence, elsewhere than in comm       */
+    bool  is_known;                               /* a failure has its sentence, elsewhere than in comm       */
     const coll_allocator *allocator;              /* the one that counts and refuses allocations              */
     float in[RANKS_MOST * N], out[RANKS_MOST * N];
 } work;
@@ -112,7 +112,7 @@ static coll_status sum_on(coll_comm *comm, work *w)
     const coll_status status = coll_allreduce(comm, w->in, w->out, N, COLL_F32, COLL_SUM);
 
     if (status < 0) CHECK(*coll_error(comm), "a derived communicator: an error without a sentence");
-    w->is_told = status < 0;
+    w->is_known = status < 0;
     return status;
 }
 
@@ -209,7 +209,7 @@ static coll_status step_any(work *w)
         if ((status = coll_ibarrier(alone, &all[MANY])) == COLL_OK) made++;
     }
     for (int i = 0; i < made && status == COLL_OK; i++) status = coll_wait_any(made, all, &index);
-    w->is_told = status < 0 && (*coll_error(NULL) || (alone && *coll_error(alone)));
+    w->is_known = status < 0 && (*coll_error(NULL) || (alone && *coll_error(alone)));
     for (int i = 0; i < made; i++) (void)coll_wait(all[i]);       /* their buffers are about to be freed      */
     for (int i = 0; i < made; i++) coll_request_free(all[i]);
     if (alone) coll_free(alone);
@@ -294,7 +294,7 @@ static int worker(coll_comm *comm, void *arg)
                                                __ATOMIC_RELAXED);
     const coll_status status = steps[t->step].run(w);
     t->worst[w->rank] = status;
-    if (status < 0 && !w->is_told)
+    if (status < 0 && !w->is_known)
         CHECK(*coll_error(comm), "%s, %s, allocation %ld: an error without a sentence", t->world, steps[t->step].name,
               t->purse.refused_at);
     free(w);

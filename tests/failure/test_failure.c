@@ -500,9 +500,9 @@ static void orphan_case(const void *arg)
     CHECK(one->done && !one->wrong && one->status == COLL_ERR_ABORTED
           && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name,
           (int)one->status, one->sentence);
-    const bool is_told = two->status == COLL_ERR_ABORTED && strstr(two->sentence, "rank 1 gave up: the user pressed ^C");
+    const bool is_known = two->status == COLL_ERR_ABORTED && strstr(two->sentence, "rank 1 gave up: the user pressed ^C");
     const bool is_alone = two->status == COLL_ERR_PEER && names_rank(two->sentence, 1);       /* it had not sent its query yet */
-    CHECK(two->done && !two->wrong && (is_told || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
+    CHECK(two->done && !two->wrong && (is_known || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
           two->sentence);
     CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
           "%s: they got the error after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);

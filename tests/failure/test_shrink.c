@@ -39,7 +39,7 @@ enum { MODE_COUNT = sizeof modes / sizeof *modes };
 typedef struct plan {
     int  size, each, mode;                        /* each: ranks of a process                                 */
     bool keeps_old;                               /* the old communicators are freed after the new one        */
-    fate fates[RANKS_MOST];                       /* by process                                               */
+    fate outcomes[RANKS_MOST];                    /* by process                                               */
 } plan;
 
 typedef struct report {
@@ -106,7 +106,7 @@ static bool lives_on(fate_kind kind) { return kind == LIVES || kind == COMES_LAT
 static unsigned planned(const plan *p)
 {
     unsigned mask = 0;
-    for (int i = 0; i < processes_of(p); i++) if (!lives_on(p->fates[i].kind)) mask |= 1u << i;
+    for (int i = 0; i < processes_of(p); i++) if (!lives_on(p->outcomes[i].kind)) mask |= 1u << i;
     return mask;
 }
 
@@ -136,7 +136,7 @@ static bool shares_memory(coll_comm *comm)
 
 static void go_on(coll_comm *comm, const part *own, int me, report *r)
 {
-    const fate *mine = own->is_first ? &own->plan->fates[own->process] : NULL;
+    const fate *mine = own->is_first ? &own->plan->outcomes[own->process] : NULL;
     coll_comm *olds[RANKS_MOST + 1] = { comm }, *next = NULL;
     int count = 1;
     coll_status status = COLL_ERR_PEER;
@@ -144,7 +144,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
     r->had_hub = shares_memory(comm);
     if (mine && mine->kind == DIES_AFTER) dies_after(mine);
     if (mine && mine->kind == HAS_NO_ROOM) (void)setrlimit(RLIMIT_FSIZE, &(const struct rlimit){ 1 << 20, 1 << 20 });
-    if (own->plan->fates[own->process].kind == COMES_LATE) pause_us(1000 * own->plan->fates[own->process].number);
+    if (own->plan->outcomes[own->process].kind == COMES_LATE) pause_us(1000 * own->plan->outcomes[own->process].number);
     while (status < 0 && count <= RANKS_MOST) {
         const int64_t began = now_ms();
         armed = mine && mine->kind > DIES_FIRST ? mine : NULL;
@@ -171,7 +171,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
 static void *part_main(void *at)
 {
     part *own = at;
-    const fate *mine = &own->plan->fates[own->process];
+    const fate *mine = &own->plan->outcomes[own->process];
     const int me = coll_rank(own->comm);
     report *r = &board->ranks[me];
     coll_status status = coll_barrier(own->comm);
@@ -224,9 +224,9 @@ static const char *plan_text(const plan *p)
     snprintf(text, sizeof text, "%s, %d ranks, %d each, %s%s:", world, p->size, p->each, modes[p->mode].name,
              p->keeps_old ? ", old kept" : "");
     for (int i = 0; i < processes_of(p); i++)
-        if (p->fates[i].kind != LIVES)
-            snprintf(text + strlen(text), sizeof text - strlen(text), " process %d %s%d;", i, fate_names[p->fates[i].kind],
-                     p->fates[i].number);
+        if (p->outcomes[i].kind != LIVES)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " process %d %s%d;", i, fate_names[p->outcomes[i].kind],
+                     p->outcomes[i].number);
     return text;
 }
 
@@ -246,7 +246,8 @@ static bool plan_read(const char *text, plan *p)
         if (process < 0 || process >= RANKS_MOST || !(at = strchr(at + 9, ' '))) return false;
         for (int kind = DIES_FIRST; kind <= HAS_NO_ROOM; kind++) {
             const size_t length = strlen(fate_names[kind]);
-            if (!strncmp(at + 1, fate_names[kind], length)) p->fates[process] = (fate){ (fate_kind)kind, atoi(at + 1 + length) };
+            if (!strncmp(at + 1, fate_names[kind], length))
+                p->outcomes[process] = (fate){ (fate_kind)kind, atoi(at + 1 + length) };
         }
     }
     return p->size > 0 && p->size <= RANKS_MOST && p->each > 0 && p->mode < MODE_COUNT;
@@ -259,7 +260,7 @@ static int waits_of(const plan *p, unsigned left)
     int hosts = 0, stops = 0;
 
     for (int i = 0; i < processes_of(p); i++) {
-        if (p->fates[i].kind != STOPS_AT_SEND) continue;
+        if (p->outcomes[i].kind != STOPS_AT_SEND) continue;
         stops++;
         hosts += left >> (i * p->each) << (i * p->each) == left;
     }
@@ -283,9 +284,10 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
     }
     const bool is_enough = 2 * count > p->size || (2 * count == p->size && (left & 1));
     const bool may_compute = !is_enough && stops > 0 && !(left & 1);
-    for (int i = 0; i < processes_of(p); i++) may_share = may_share && p->fates[i].kind != HAS_NO_ROOM;
+    for (int i = 0; i < processes_of(p); i++) may_share = may_share && p->outcomes[i].kind != HAS_NO_ROOM;
     for (int i = 0; i < processes_of(p); i++)
-        late_ms += p->fates[i].kind == COMES_LATE ? p->fates[i].number : p->fates[i].kind == DOZES ? 2 * p->size * VISIT_MS : 0;
+        late_ms += p->outcomes[i].kind == COMES_LATE ? p->outcomes[i].number : p->outcomes[i].kind == DOZES
+                   ? 2 * p->size * VISIT_MS : 0;
     const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + waits_of(p, left) * 2 * LIVENESS_MS);
     for (int i = 0; i < p->size; i++) {
         const report *r = &board->ranks[i];
@@ -328,8 +330,8 @@ static bool run_plan(const plan *p)
             exit(process_main(p, i, address));
         }
         running += pids[i] > 0;
-        stops += p->fates[i].kind == STOPS_AT_SEND;
-        if (p->fates[i].kind > DIES_FIRST && p->fates[i].kind != COMES_LATE) has_tally = false;
+        stops += p->outcomes[i].kind == STOPS_AT_SEND;
+        if (p->outcomes[i].kind > DIES_FIRST && p->outcomes[i].kind != COMES_LATE) has_tally = false;
     }
     CHECK(running == processes, "%s: fork", case_name);
     while (running > 0) {
@@ -384,9 +386,9 @@ static void modes_case(const void *arg)
         for (int k = 0; k < 8 && has_mode(mode); k++) {
             plan p = { .size = k & 1 ? 7 : 5, .each = each_of(), .mode = mode, .keeps_old = k & 2 };
             const int last = processes_of(&p) - 1;
-            p.fates[k & 4 ? 0 : last] = (fate){ DIES_FIRST, 0 };
-            if (last > 2) p.fates[k & 4 ? last : 0] = (fate){ DIES_AFTER, 5000 };
-            if (p.size == 7 && last > 4) p.fates[2] = (fate){ DIES_AFTER, 15000 };
+            p.outcomes[k & 4 ? 0 : last] = (fate){ DIES_FIRST, 0 };
+            if (last > 2) p.outcomes[k & 4 ? last : 0] = (fate){ DIES_AFTER, 5000 };
+            if (p.size == 7 && last > 4) p.outcomes[2] = (fate){ DIES_AFTER, 15000 };
             run_plan(&p);
         }
 }
@@ -401,8 +403,8 @@ static void pairs_case(const void *arg)
         for (int other = 1; other < (size + each_of() - 1) / each_of(); other++)
             for (size_t k = 0; k < sizeof delays / sizeof *delays; k++) {
                 plan p = { .size = size, .each = each_of(), .mode = (size + other + (int)k) % (MODE_COUNT - 1) };
-                p.fates[0] = (fate){ DIES_FIRST, 0 };
-                p.fates[other] = (fate){ DIES_FIRST, delays[k] };
+                p.outcomes[0] = (fate){ DIES_FIRST, 0 };
+                p.outcomes[other] = (fate){ DIES_FIRST, delays[k] };
                 run_plan(&p);
             }
 }
@@ -419,11 +421,11 @@ static void sends_case(const void *arg)
         if (!has_mode(p.mode)) p.mode = 0;
         const int last = processes_of(&p) - 1, first = who[k].first < last ? who[k].first : last;
         const int second = who[k].second < last ? who[k].second : last;
-        p.fates[first] = (fate){ DIES_FIRST, 0 };
+        p.outcomes[first] = (fate){ DIES_FIRST, 0 };
         if (first == second) continue;
         int most = kind == STOPS_AT_SEND ? 12 : 60, number = 1;
         for (bool goes_on = true; goes_on && number < most; number += kind == STOPS_AT_SEND ? 3 : 1) {
-            p.fates[second] = (fate){ kind, number };
+            p.outcomes[second] = (fate){ kind, number };
             goes_on = run_plan(&p);
         }
         CHECK(number > 2, "%s: has not met its fate", case_name);
@@ -441,9 +443,9 @@ static void visits_case(const void *arg)
                 plan p = { .size = size * each_of(), .each = each_of(), .mode = visit % 2 ? 0 : 2 };
                 if (p.size > RANKS_MOST) p.size = RANKS_MOST;
                 const int last = processes_of(&p) - 1;
-                p.fates[0] = (fate){ DIES_FIRST, 0 };
-                p.fates[1] = (fate){ DOZES, visit };
-                p.fates[last] = (fate){ DIES_VISITING, us };
+                p.outcomes[0] = (fate){ DIES_FIRST, 0 };
+                p.outcomes[1] = (fate){ DOZES, visit };
+                p.outcomes[last] = (fate){ DIES_VISITING, us };
                 run_plan(&p);
             }
 }
@@ -458,9 +460,9 @@ static void rooms_case(const void *arg)
                 plan p = { .size = size * each_of(), .each = each_of(), .mode = more ? 2 : 0 };
                 if (p.size > RANKS_MOST) p.size = RANKS_MOST;
                 const int last = processes_of(&p) - 1, who = lacks <= last ? lacks : last, dies = who == last ? 0 : last;
-                p.fates[who] = (fate){ HAS_NO_ROOM, 0 };
-                p.fates[dies] = (fate){ DIES_FIRST, 0 };
-                if (more && size == 5) p.fates[who == 1 ? 2 : 1] = (fate){ DIES_AFTER, 5000 };
+                p.outcomes[who] = (fate){ HAS_NO_ROOM, 0 };
+                p.outcomes[dies] = (fate){ DIES_FIRST, 0 };
+                if (more && size == 5) p.outcomes[who == 1 ? 2 : 1] = (fate){ DIES_AFTER, 5000 };
                 run_plan(&p);
             }
 }
@@ -474,9 +476,9 @@ static void stops_case(const void *arg)
     for (size_t k = 0; k < sizeof who / sizeof *who; k++)
         for (int number = 2; number <= 4; number++) {
             plan p = { .size = who[k].size, .each = 1, .mode = (int)k % MODE_COUNT };
-            p.fates[who[k].first] = (fate){ DIES_FIRST, 0 };
-            p.fates[who[k].one] = (fate){ STOPS_AT_SEND, number };
-            p.fates[who[k].two] = (fate){ STOPS_AT_SEND, number == 4 ? 3 : number + 1 };
+            p.outcomes[who[k].first] = (fate){ DIES_FIRST, 0 };
+            p.outcomes[who[k].one] = (fate){ STOPS_AT_SEND, number };
+            p.outcomes[who[k].two] = (fate){ STOPS_AT_SEND, number == 4 ? 3 : number + 1 };
             run_plan(&p);
         }
 }
@@ -494,8 +496,8 @@ static void late_case(const void *arg)
         plan p = { .size = who[k].size * each_of(), .each = each_of(), .mode = (int)k % MODE_COUNT };
         if (p.size > RANKS_MOST) continue;
         if (!has_mode(p.mode)) p.mode = 0;
-        for (int i = 0; i < who[k].size; i++) if (who[k].dead >> i & 1) p.fates[i] = (fate){ DIES_FIRST, 0 };
-        p.fates[who[k].late] = (fate){ COMES_LATE, LATE_MS };
+        for (int i = 0; i < who[k].size; i++) if (who[k].dead >> i & 1) p.outcomes[i] = (fate){ DIES_FIRST, 0 };
+        p.outcomes[who[k].late] = (fate){ COMES_LATE, LATE_MS };
         run_plan(&p);
     }
 }
@@ -510,12 +512,12 @@ static void chance_case(const void *arg)
                    .mode = (int)(support_random(&seed) % MODE_COUNT), .keeps_old = support_random(&seed) % 2 };
         if (!has_mode(p.mode)) p.mode = 1;
         const int processes = processes_of(&p), first = (int)(support_random(&seed) % (uint64_t)processes);
-        p.fates[first] = (fate){ DIES_FIRST, 0 };
+        p.outcomes[first] = (fate){ DIES_FIRST, 0 };
         for (int more = (int)(support_random(&seed) % 3); more > 0; more--) {
             const int who = (int)(support_random(&seed) % (uint64_t)processes);
             const fate_kind kind = (fate_kind)(DIES_FIRST + (int)(support_random(&seed) % 3));
             const int number = (int)(support_random(&seed) % (kind == DIES_AT_SEND ? 24 : 6000));
-            if (who != first) p.fates[who] = (fate){ kind, number + (kind == DIES_AT_SEND) };
+            if (who != first) p.outcomes[who] = (fate){ kind, number + (kind == DIES_AT_SEND) };
         }
         run_plan(&p);
     }

@@ -56,8 +56,8 @@ static struct shared {
 static void *abort_when_told(void *comm)
 {
     while (!__atomic_load_n(&shared->abort_now, __ATOMIC_ACQUIRE) && !__atomic_load_n(&shared->end_now, __ATOMIC_ACQUIRE)) {
-        const struct timespec nap = { 0, 1000000 };
-        nanosleep(&nap, NULL);
+        const struct timespec delay = { 0, 1000000 };
+        nanosleep(&delay, NULL);
     }
     if (shared->abort_now) coll_abort(comm, "one of us has enough");
     return NULL;
@@ -83,7 +83,7 @@ static coll_status call_until_failure(each_call *b, int rank)
  * calls, until the signal to end. */
 static coll_status call_on(each_call *b, int rank)
 {
-    const struct timespec nap = { 0, 1000000 };
+    const struct timespec delay = { 0, 1000000 };
     coll_status status = COLL_OK;
     int end = 0;
 
@@ -95,7 +95,7 @@ static coll_status call_on(each_call *b, int rank)
         shared->wrong[rank] += each_count_wrong(b, &call, recv) != 0;
         if (__atomic_add_fetch(&shared->called[rank], 1, __ATOMIC_RELEASE) == 1) {
             __atomic_store_n(&shared->has_filled[rank], true, __ATOMIC_RELEASE);
-            while (!__atomic_load_n(&shared->has_failed[VICTIM], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+            while (!__atomic_load_n(&shared->has_failed[VICTIM], __ATOMIC_ACQUIRE)) nanosleep(&delay, NULL);
         } else {
             sched_yield();
         }
@@ -156,9 +156,9 @@ static bool await(const bool *flags, const pid_t *pids)
     for (int i = 0; i < VICTIM; i++)
         while (!__atomic_load_n(&flags[i], __ATOMIC_ACQUIRE)) {
             siginfo_t info = { .si_pid = 0 };
-            const struct timespec nap = { 0, 1000000 };
+            const struct timespec delay = { 0, 1000000 };
             if (waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid) return false;
-            nanosleep(&nap, NULL);
+            nanosleep(&delay, NULL);
         }
     return true;
 }
@@ -166,7 +166,7 @@ static bool await(const bool *flags, const pid_t *pids)
 static void stopped_case(const void *arg)
 {
     const scenario *s = arg;
-    const struct timespec moment = { 0, s->stop_after_us * 1000L }, nap = { 0, 1000000 };
+    const struct timespec moment = { 0, s->stop_after_us * 1000L }, delay = { 0, 1000000 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     pid_t pids[RANKS];
@@ -188,7 +188,7 @@ static void stopped_case(const void *arg)
     const int64_t continued = now_ms();
     const int *const called = &shared->called[0];
     while (have_filled && (now_ms() - continued < GO_ON_MS || __atomic_load_n(called, __ATOMIC_ACQUIRE) < GO_ON_CALLS)
-           && !__atomic_load_n(&shared->is_over[0], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+           && !__atomic_load_n(&shared->is_over[0], __ATOMIC_ACQUIRE)) nanosleep(&delay, NULL);
     __atomic_store_n(&shared->end_now, true, __ATOMIC_RELEASE);
     for (int i = 0; i < RANKS; i++) {
         int status = -1;
@@ -213,7 +213,7 @@ static bool is_reader;                            /* this process; its next read
 __attribute__((no_sanitize_address)) long syscall(long number, ...)
 {
     static long (*real)(long, ...);
-    const struct timespec nap = { 0, 1000000 };
+    const struct timespec delay = { 0, 1000000 };
     long a[6];
     va_list list;
 
@@ -225,7 +225,7 @@ __attribute__((no_sanitize_address)) long syscall(long number, ...)
         is_reader = false;
         __atomic_store_n(&shared->is_reading, true, __ATOMIC_RELEASE);
         for (int i = 0; i < RANKS; i++)
-            while (i != VICTIM && !__atomic_load_n(&shared->has_filled[i], __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+            while (i != VICTIM && !__atomic_load_n(&shared->has_filled[i], __ATOMIC_ACQUIRE)) nanosleep(&delay, NULL);
     }
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
@@ -240,9 +240,9 @@ static int late_number(coll_kind kind, int rank)
 
 static void *abort_when_held(void *comm)
 {
-    const struct timespec nap = { 0, 1000000 }, while_others_read = { 0, 200000000 };
+    const struct timespec delay = { 0, 1000000 }, while_others_read = { 0, 200000000 };
 
-    while (!__atomic_load_n(&shared->is_reading, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    while (!__atomic_load_n(&shared->is_reading, __ATOMIC_ACQUIRE)) nanosleep(&delay, NULL);
     nanosleep(&while_others_read, NULL);          /* until they wait for nothing but the one that is held     */
     coll_abort(comm, "one of us has enough");
     return NULL;

@@ -115,7 +115,7 @@ static int sleeper;                               /* rank 0, as the kernel names
 int sched_yield(void)
 {
     if (!is_watched) return 0;
-    if (__atomic_load_n(&others_compute, __ATOMIC_SEQ_CST)) coll__nap(2000);
+    if (__atomic_load_n(&others_compute, __ATOMIC_SEQ_CST)) coll__delay(2000);
     __atomic_add_fetch(&yields, 1, __ATOMIC_SEQ_CST);
     return 0;
 }
@@ -139,8 +139,8 @@ static void await_rank_0(int least, bool sleeps)
 {
     enum { IN_A_ROW = 20 };
 
-    while (__atomic_load_n(&yields, __ATOMIC_SEQ_CST) < least) coll__nap(100);
-    for (int found = 0; sleeps && found < IN_A_ROW; coll__nap(100)) found = is_asleep() ? found + 1 : 0;
+    while (__atomic_load_n(&yields, __ATOMIC_SEQ_CST) < least) coll__delay(100);
+    for (int found = 0; sleeps && found < IN_A_ROW; coll__delay(100)) found = is_asleep() ? found + 1 : 0;
 }
 
 static coll_status meet(coll_comm *comm, way how)
@@ -168,7 +168,7 @@ static int wait_until(coll_comm *comm, way how, coll__yields from, bool is_slow,
         __atomic_store_n(&yields, 0, __ATOMIC_SEQ_CST);
         __atomic_store_n(&rounds, round + 1, __ATOMIC_SEQ_CST);
     } else {
-        while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) == round) coll__nap(100);
+        while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) == round) coll__delay(100);
         await_rank_0(least, sleeps);
     }
     CHECK(meet(comm, how) == COLL_OK, "%s: %s", case_name, coll_error(comm));

@@ -263,7 +263,7 @@ static void expect_refusal(const char *name, wire *w, coll_status status, const 
 {
     wire_greet(w);
     const bool is_believed = w->us[1].auth & COLL__AUTH_KIND;
-    CHECK(w->status[0] == (is_believed ? status : COLL_ERR_PEER) && w->ends[0].is_hearsay == !is_believed
+    CHECK(w->status[0] == (is_believed ? status : COLL_ERR_PEER) && w->ends[0].is_unauthenticated == !is_believed
           && strstr(w->ends[0].why, caller), "%s: the caller has %d, \"%s\"", name, (int)w->status[0], w->ends[0].why);
     CHECK(w->status[1] == status && strstr(w->ends[1].why, called), "%s: the one called has %d, \"%s\"", name, (int)w->status[1],
           w->ends[1].why);
@@ -439,7 +439,8 @@ static void test_greetings_refusals(void)
     wire_greet(&w);
     (void)!write(w.taps[0], note, sizeof note);
     wire_greet(&w);
-    CHECK(w.status[0] == COLL_ERR_PEER && w.ends[0].is_hearsay, "an old refusal: %d \"%s\"", (int)w.status[0], w.ends[0].why);
+    CHECK(w.status[0] == COLL_ERR_PEER && w.ends[0].is_unauthenticated, "an old refusal: %d \"%s\"", (int)w.status[0],
+          w.ends[0].why);
     wire_close(&w);
 }
 

@@ -187,8 +187,8 @@ static void meeting_case(const void *arg)
           (int)wrong.status, wrong.sentence);
     CHECK(wrong.took_ms < support_patience(3000), "%s: the refused one got its error after %d ms", case_name, (int)wrong.took_ms);
     journal_await(&ours, 1);
-    const bool is_told = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
-    CHECK(is_told, "%s: rank 0 has no single log line \"%s\": %s", case_name, m->line, ours.lines[0]);
+    const bool is_known = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
+    CHECK(is_known, "%s: rank 0 has no single log line \"%s\": %s", case_name, m->line, ours.lines[0]);
     case_step = "the right one";
     joiner_start(&one, 1, 2, address, &ours);
     joiner_join(&one);

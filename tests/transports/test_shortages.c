@@ -73,13 +73,13 @@ static void short_start_case(const void *arg)
     }
     for (int i = 1; i < 6; i++) {
         pthread_join(joining_ranks[i].thread, NULL);
-        const bool is_told = strstr(joining_ranks[i].sentence,
-                                    "nothing left for another connection: Too many open files") != NULL;
-        told += is_told;
-        CHECK(joining_ranks[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name,
+        const bool is_known = strstr(joining_ranks[i].sentence,
+                                     "nothing left for another connection: Too many open files") != NULL;
+        told += is_known;
+        CHECK(joining_ranks[i].status == (is_known ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name,
               i,
               (int)joining_ranks[i].status, joining_ranks[i].sentence);
-        CHECK(!is_told || joining_ranks[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+        CHECK(!is_known || joining_ranks[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
               (int)joining_ranks[i].took_ms);
     }
     CHECK(told > 0 && told < 5, "%s: %d ranks got the error: rank 0 had room for none, or for all", case_name, told);

@@ -176,7 +176,7 @@ static const char *any_head(input *in)
     if (!is_text(text, room)) return "the description of a head is not readable";
     if (!is_filled(text + room, sizeof text - room, CANARY)) return "the description of a head is longer than its room";
     memset(failure.text, CANARY, sizeof failure.text);
-    const coll_status status = coll__blame_mismatch(&failure, ours, 0, theirs, 3);
+    const coll_status status = coll__failed_mismatch(&failure, ours, 0, theirs, 3);
     if (status != COLL_ERR_MISMATCH && status != COLL_ERR_PROTOCOL) return "a mismatch that is none";
     if (failure.status != status || failure.rank != 3) return "a mismatch without a failed rank";
     return is_text(failure.text, sizeof failure.text) ? NULL : "the sentence of a mismatch is not readable";
@@ -629,7 +629,7 @@ static void test_heads(void)
                 coll_failure failure = { COLL_OK, -1, "" };
                 memcpy(other, head, sizeof other);
                 other[at] ^= (unsigned char)(1 << bit);
-                const coll_status status = coll__blame_mismatch(&failure, head, 0, other, 1);
+                const coll_status status = coll__failed_mismatch(&failure, head, 0, other, 1);
                 CHECK(status == (at < 2 ? COLL_ERR_PROTOCOL : failure.status), "byte %d: status %d", at, (int)status);
                 CHECK(is_text(failure.text, sizeof failure.text) && *failure.text, "byte %d: no sentence", at);
             }

@@ -8,11 +8,11 @@
 
 enum { COLL__MPI_DECISION_MS = 1000, COLL__MPI_CANCEL_MS = 50 };
 
-static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_told)
+static void coll__mpi_decide(coll__mpi *mpi, const coll_failure *cause, bool is_known)
 {
     if (mpi->failure.status != COLL_OK) return;
     mpi->failure = *cause;
-    mpi->is_told = is_told;
+    mpi->is_known = is_known;
 }
 
 /* Rank 0 records in which call a rank waits, and compares it with those of the others. */
@@ -23,7 +23,7 @@ static void coll__mpi_compare(coll__mpi *mpi, int rank, const unsigned char *hea
     memcpy(mine, head, COLL_HEAD_LENGTH);
     for (int i = 0; i < mpi->size && mpi->suspicion.status == COLL_OK; i++) {
         const unsigned char *other = mpi->reports + (size_t)i * COLL_HEAD_LENGTH;
-        if (coll__heads_disagree(mine, other)) coll__blame_mismatch(&mpi->suspicion, other, i, mine, rank);
+        if (coll__heads_disagree(mine, other)) coll__failed_mismatch(&mpi->suspicion, other, i, mine, rank);
     }
 }
 
@@ -138,8 +138,9 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) {
         const coll__mpi_flight *f = &mpi->flights[i];
         if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->is_gone[f->x->peer])
-            coll__blame(&mpi->suspicion, COLL_ERR_PEER, f->x->peer, "rank %d has left the communicator without what rank %d "
-                        "sends it", f->x->peer, mpi->rank);
+            coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, f->x->peer,
+                              "rank %d has left the communicator without what rank %d "
+                              "sends it", f->x->peer, mpi->rank);
     }
 }
 
@@ -209,8 +210,8 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
     if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
-    if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
-    mpi->is_told = true;
+    if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
+    mpi->is_known = true;
     coll__mpi_drop(mpi);
     return &mpi->failure;
 }

@@ -27,16 +27,16 @@
 #define COLL__MPI_CROWDS 0
 #endif
 
-typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_PLEDGED, COLL__MPI_WAVERS } coll__mpi_stand;
+typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_INTENDS, COLL__MPI_WAVERS } coll__mpi_stand;
 
 /* A word: the number of the collective, some bits of its fingerprint, in place or not, and a coll__mpi_stand. */
 enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE = 4, COLL__MPI_STAND = 3 };
 
-typedef struct coll__mpi_pledge {
+typedef struct coll__mpi_intent {
     uint64_t word;
     uint64_t last;                                /* word of its last collective in the blocking form         */
     uint64_t apart[14];                           /* two cache lines: processors fetch them in pairs          */
-} coll__mpi_pledge;
+} coll__mpi_intent;
 
 /* ---- >>memory ---- */
 
@@ -45,33 +45,33 @@ typedef struct coll__mpi_pledge {
 /* A segment of the group's first rank, which the others open. */
 typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
 
-static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
+static coll__mpi_intent *coll__mpi_intents_new(coll__mpi_offer *offer, size_t length)
 {
     *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
     if (offer->fd < 0) return NULL;
     offer->id = coll__fd_id(offer->fd);
-    return (coll__mpi_pledge *)coll__segment_map(offer->fd, length);
+    return (coll__mpi_intent *)coll__segment_map(offer->fd, length);
 }
 
-static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
+static coll__mpi_intent *coll__mpi_intents_open(const coll__mpi_offer *offer, size_t length)
 {
     uint64_t id = 0;
     size_t is_long = 0;
     int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
     const bool is_right = fd >= 0 && id == offer->id && is_long == length;
-    coll__mpi_pledge *all = is_right ? (coll__mpi_pledge *)coll__segment_map(fd, length) : NULL;
+    coll__mpi_intent *all = is_right ? (coll__mpi_intent *)coll__segment_map(fd, length) : NULL;
 
     coll__close_fd(&fd);
     return all;
 }
 
-static void coll__mpi_pledges_free(coll__mpi_group *g)
+static void coll__mpi_intents_free(coll__mpi_group *g)
 {
-    coll__segment_unmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
-    g->pledges = NULL;
+    coll__segment_unmap(g->intents, (size_t)g->count * sizeof *g->intents);
+    g->intents = NULL;
 }
 
-static bool coll__mpi_pledges_help(const coll__mpi_group *g)
+static bool coll__mpi_intents_help(const coll__mpi_group *g)
 {
     const coll__mpi *mpi = g->mpi;
 
@@ -83,26 +83,26 @@ static bool coll__mpi_pledges_help(const coll__mpi_group *g)
 }
 
 /* Collective: memory for the words of a new group; if one member has none, no member has.  Returns MPI's code. */
-static int coll__mpi_pledges_make(coll__mpi_group *g)
+static int coll__mpi_intents_make(coll__mpi_group *g)
 {
-    const size_t length = (size_t)g->count * sizeof *g->pledges;
+    const size_t length = (size_t)g->count * sizeof *g->intents;
     coll__mpi_offer offer = { 0, 0, -1 };
 
-    if (!coll__mpi_pledges_help(g)) return MPI_SUCCESS;
-    if (g->me == 0) g->pledges = coll__mpi_pledges_new(&offer, length);
+    if (!coll__mpi_intents_help(g)) return MPI_SUCCESS;
+    if (g->me == 0) g->intents = coll__mpi_intents_new(&offer, length);
     int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
-    if (g->me != 0 && code == MPI_SUCCESS) g->pledges = coll__mpi_pledges_open(&offer, length);
-    int is_there = g->pledges != NULL;
+    if (g->me != 0 && code == MPI_SUCCESS) g->intents = coll__mpi_intents_open(&offer, length);
+    int is_there = g->intents != NULL;
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
     if (g->me == 0) coll__close_fd(&offer.fd);
-    if (!is_there || code != MPI_SUCCESS) coll__mpi_pledges_free(g);
+    if (!is_there || code != MPI_SUCCESS) coll__mpi_intents_free(g);
     return code;
 }
 
 #else
 
-static void coll__mpi_pledges_free(coll__mpi_group *g) { g->pledges = NULL; }
-static int  coll__mpi_pledges_make(coll__mpi_group *g) { g->pledges = NULL; return MPI_SUCCESS; }
+static void coll__mpi_intents_free(coll__mpi_group *g) { g->intents = NULL; }
+static int  coll__mpi_intents_make(coll__mpi_group *g) { g->intents = NULL; return MPI_SUCCESS; }
 
 #endif
 
@@ -134,7 +134,7 @@ static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t
 
     *in_place = mine & COLL__MPI_IN_PLACE;
     for (int i = 0; i < g->count; i++) {
-        const coll__mpi_pledge *p = &g->pledges[i];
+        const coll__mpi_intent *p = &g->intents[i];
         const uint64_t word = i == g->me ? mine : coll__mpi_read(&p->word);
         const int64_t ahead = coll__mpi_ahead(word, mine);
         if (ahead > 0) {
@@ -168,11 +168,11 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
 
     g->in_place = false;
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
-    if (!g->pledges || !coll__mpi_finds(task->call)) return;
+    if (!g->intents || !coll__mpi_finds(task->call)) return;
     const bool is_pledged = task->is_blocking && !mpi->pledged;
     const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
-                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_PLEDGED : COLL__MPI_FREE);
-    coll__mpi_write(&g->pledges[g->me].word, word);
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
+    coll__mpi_write(&g->intents[g->me].word, word);
     if (!is_pledged) return;
     g->form = COLL__MPI_IS_OPEN;
     g->task = task;
@@ -183,7 +183,7 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
 static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
 {
     if (g->form != COLL__MPI_IS_OPEN) return g->form;
-    coll__mpi_pledge *own = &g->pledges[g->me];
+    coll__mpi_intent *own = &g->intents[g->me];
     const uint64_t mine = own->word;
     coll__mpi_form form = coll__mpi_look_at_words(g, mine, &g->in_place);
     if (form == COLL__MPI_IS_BLOCKING) form = coll__mpi_look_at_words(g, mine, &g->in_place);
@@ -198,13 +198,13 @@ static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
 static bool coll__mpi_take_back(coll__mpi_group *g)
 {
     if (coll__mpi_form_of(g) != COLL__MPI_IS_OPEN) return g->form == COLL__MPI_IS_BLOCKING;
-    uint64_t *word = &g->pledges[g->me].word;
+    uint64_t *word = &g->intents[g->me].word;
     const uint64_t mine = *word, bare = mine & ~(uint64_t)COLL__MPI_STAND;
     bool have_come = true;
 
     coll__mpi_write(word, bare | COLL__MPI_WAVERS);
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->pledges[i].word), mine) < 0) have_come = false;
+        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->intents[i].word), mine) < 0) have_come = false;
     coll__mpi_write(word, have_come ? mine : bare | COLL__MPI_FREE);
     while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others may waver */
     return have_come && g->form == COLL__MPI_IS_BLOCKING;

@@ -20,7 +20,7 @@ enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, with one
 static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
     *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
-                            .mother = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
+                            .parent = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
@@ -30,10 +30,10 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     coll__give(g->ranks);
     coll__give(g->left);
     if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-    if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+    if (is_alive && g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
     coll__give(g->stage);
     coll__give(g->lists);
-    coll__mpi_pledges_free(g);
+    coll__mpi_intents_free(g);
     if (g != &g->mpi->all) coll__give(g);
 }
 
@@ -96,17 +96,17 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, in
 /* For a derived communicator: all members are inside the call that creates it.  Returns MPI's code. */
 static int coll__mpi_make_derived(coll__mpi_group *g)
 {
-    MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Group all_ranks = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     const int tag = (int)(coll__mix64(g->id) % 32768);
-    int code = MPI_Comm_group(g->mpi->all.mother, &everybody);
+    int code = MPI_Comm_group(g->mpi->all.parent, &all_ranks);
 
-    if (code == MPI_SUCCESS) code = MPI_Group_incl(everybody, g->count, g->ranks, &some);
-    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.mother, some, tag, &g->comm);
+    if (code == MPI_SUCCESS) code = MPI_Group_incl(all_ranks, g->count, g->ranks, &some);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.parent, some, tag, &g->comm);
     if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
-    if (everybody != MPI_GROUP_NULL) MPI_Group_free(&everybody);
+    if (all_ranks != MPI_GROUP_NULL) MPI_Group_free(&all_ranks);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->mother);
-    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(g);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->parent);
+    if (code == MPI_SUCCESS) code = coll__mpi_intents_make(g);
     return code;
 }
 
@@ -116,7 +116,7 @@ static void coll__mpi_make_on(coll__mpi_group *parent)
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
         int is_done = 0;
         if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL)
-            g->error = MPI_Comm_idup(parent->mother, &g->comm, &g->request);
+            g->error = MPI_Comm_idup(parent->parent, &g->comm, &g->request);
         if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
         if (g->error == MPI_SUCCESS && !is_done) return;
         if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
@@ -210,7 +210,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, c
         g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
     if (!g || !g->ranks || !g->left) {
-        coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
     } else {
         memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (number == 0) coll__mpi_make_the_rest(mpi);

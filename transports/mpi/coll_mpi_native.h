@@ -252,8 +252,9 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
     for (int i = 0; g->left_count && i < g->count; i++) {
         if (!g->left[i] || g->left[i] > g->turn) continue;
         const int rank = g->ranks ? g->ranks[i] : i;
-        return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
-                           rank, me);
+        return coll__set_failure(failure, COLL_ERR_PEER, rank,
+                                 "rank %d has left the communicator, and rank %d still waits for it",
+                                 rank, me);
     }
     return COLL_PENDING;
 }
@@ -302,7 +303,8 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
 
     if (task->state[0] == COLL__MPI_NEW) {
         if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
-        if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
+        if (!coll__mpi_may_call(mpi))
+            return coll__set_failure(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
         if (!coll__mpi_is_made(g)) return COLL_PENDING;
         if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
         task->state[0] = COLL__MPI_ASKS;
@@ -315,10 +317,10 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         task->state[0] = COLL__MPI_BEGUN;
         if (mpi->pledged == g) mpi->pledged = NULL;
         g->error = coll__mpi_begin(g, task->call);
-        if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+        if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }
     if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
-    if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+    if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     coll__mpi_finish(g, task->call);
     return COLL_OK;
 }

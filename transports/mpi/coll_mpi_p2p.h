@@ -74,7 +74,8 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
 
     if (s->is_posted) return;
     if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
-    if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
+    if (!s->landing)
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
     if (!request) return;
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
@@ -130,8 +131,9 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
     if (!x) return;
     if (!(s->first = x->next)) s->end = &s->first;
     if (got < COLL_HEAD_LENGTH) {
-        coll__blame(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer, "rank %d got bytes from rank %d that are no message of "
-                    "ours", mpi->rank, flight->peer);
+        coll__set_failure(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer,
+                          "rank %d got bytes from rank %d that are no message of "
+                          "ours", mpi->rank, flight->peer);
         return;
     }
     const size_t body = (size_t)got - COLL_HEAD_LENGTH;
@@ -181,8 +183,9 @@ static void coll__mpi_check_left(coll__mpi *mpi)
         const coll_xfer *x = mpi->streams[i].first;
         if (!x || !coll__mpi_is_over(mpi, i / COLL_CHANNEL_COUNT, i % COLL_CHANNEL_COUNT)) continue;
         if (i % COLL_CHANNEL_COUNT == COLL_CHANNEL_CALLS || !x->any_head)
-            coll__blame(&mpi->suspicion, COLL_ERR_PEER, i / COLL_CHANNEL_COUNT, "rank %d has left the communicator, and rank %d "
-                        "still waits for it", i / COLL_CHANNEL_COUNT, mpi->rank);
+            coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, i / COLL_CHANNEL_COUNT,
+                              "rank %d has left the communicator, and rank %d "
+                              "still waits for it", i / COLL_CHANNEL_COUNT, mpi->rank);
     }
 }
 

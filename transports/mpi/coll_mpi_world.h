@@ -69,14 +69,14 @@ typedef struct coll__mpi_group {
     uint32_t    number;                           /* ... and of the order in it                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, mother;                     /* for collectives; for creating others from it, in an order of its own */
+    MPI_Comm    comm, parent;                     /* for collectives; for creating others from it, in an order of its own */
     struct coll__mpi_group *parent;               /* `comm` is created from its mother; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `mother`, in order: the first has begun */
+    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `parent`, in order: the first has begun */
     MPI_Request request;                          /* creates `comm`, then runs the collective                 */
     bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
     int         error;                            /* MPI's code of the collective, or of `comm`               */
     uint64_t    turn;                             /* collectives begun                                        */
-    struct coll__mpi_pledge *pledges;             /* words of all members; NULL: they do not share memory     */
+    struct coll__mpi_intent *intents;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
     bool        in_place;
     const coll_task *task;                        /* of a rank that waits, until it is begun                  */
@@ -118,7 +118,7 @@ typedef struct coll__mpi {
     int         free_slots[COLL__MPI_SLOTS], free_count;
     coll__mpi_note heard;
     unsigned char *reports;                       /* rank 0: heads of the calls in which others wait          */
-    bool        is_settled, is_told;              /* what was pending has ended; the others have the failure  */
+    bool        is_settled, is_known;             /* what was pending has ended; the others have the failure  */
     int64_t     gone_at;                          /* when a rank last left                                    */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
@@ -139,7 +139,7 @@ static inline coll__mpi_stream *coll__mpi_stream_of(const coll__mpi *mpi, int pe
 /* ---- >>errors ---- */
 
 /* A sentence on an error of MPI. */
-static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, const char *what, int code)
+static coll_status coll__mpi_failed(coll_failure *failure, const coll__mpi *mpi, const char *what, int code)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0, class = MPI_ERR_UNKNOWN;
@@ -148,15 +148,16 @@ static coll_status coll__mpi_blame(coll_failure *failure, const coll__mpi *mpi, 
     MPI_Error_string(code, text, &length);
     for (char *at = text; *at; at++) if (*at == '\n') *at = ' ';
     if (class == MPI_ERR_TRUNCATE)
-        return coll__blame(failure, COLL_ERR_MISMATCH, mpi->rank, "rank %d: %s got more than it asked for: ranks disagree about "
-                           "the call (COLL_MPI=messages says which): %.60s", mpi->rank, what, text);
-    return coll__blame(failure, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s failed: %.140s", mpi->rank, what, text);
+        return coll__set_failure(failure, COLL_ERR_MISMATCH, mpi->rank,
+                                 "rank %d: %s got more than it asked for: ranks disagree about "
+                                 "the call (COLL_MPI=messages says which): %.60s", mpi->rank, what, text);
+    return coll__set_failure(failure, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s failed: %.140s", mpi->rank, what, text);
 }
 
 /* Records an error; progress sends it to the others. */
 static coll_status coll__mpi_suspect(coll__mpi *mpi, const char *what, int code)
 {
-    return coll__mpi_blame(&mpi->suspicion, mpi, what, code);
+    return coll__mpi_failed(&mpi->suspicion, mpi, what, code);
 }
 
 /* Returns whether this thread may call MPI. */
@@ -168,7 +169,7 @@ static bool coll__mpi_may_call(coll__mpi *mpi)
     else if (mpi->thread_level < MPI_THREAD_SERIALIZED && !pthread_equal(mpi->thread, pthread_self()))
         why = "MPI was initialised for calls from one thread (MPI_THREAD_FUNNELED), and this is another one";
     if (!why) return true;
-    coll__blame(&mpi->suspicion, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s", mpi->rank, why);
+    coll__set_failure(&mpi->suspicion, COLL_ERR_SYSTEM, mpi->rank, "rank %d: %s", mpi->rank, why);
     if (mpi->failure.status == COLL_OK) mpi->failure = mpi->suspicion;
     return false;
 }
@@ -198,7 +199,7 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
 static MPI_Request *coll__mpi_board(coll__mpi *mpi)
 {
     if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
-    coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
+    coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
     return NULL;
 }
 

@@ -113,7 +113,7 @@ static void coll__sim_timer(coll__sim *w, coll__sim_rank *r, double time)
 static void coll__sim_notice(coll__sim *w, const coll__sim_rank *r)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    coll__blame(&failure, COLL_ERR_PEER, r->rank, "rank %d was killed at ", r->rank);
+    coll__set_failure(&failure, COLL_ERR_PEER, r->rank, "rank %d was killed at ", r->rank);
     coll__append_time(failure.text, sizeof failure.text, r->clock);
     coll__sim_end(w, &failure);
 }

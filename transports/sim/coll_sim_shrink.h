@@ -113,8 +113,9 @@ static bool coll__sim_gather_all(coll__sim *w, coll__sim_migration **who, coll__
         for (int i = 0; i < length; i++) {
             if (!is_there[i]) continue;
             if (goes_on) chosen[i] = who[i];
-            else coll__blame(who[i]->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and "
-                             "the others might go on elsewhere", there, length);
+            else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
+                                   "only %d of %d ranks are left: that is not most of them, and "
+                                   "the others might go on elsewhere", there, length);
             who[i] = NULL;
         }
     }
@@ -169,7 +170,7 @@ static void coll__sim_migration_go(coll__sim *w)
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
-        else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+        else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
     if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
     coll__give(who);
@@ -177,7 +178,7 @@ static void coll__sim_migration_go(coll__sim *w)
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
-        if (!is_memory) coll__blame(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        if (!is_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
     }
@@ -192,10 +193,12 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 
     (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "one thread that polls for all ranks cannot wait for them: this "
-                           "takes coll_spawn");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
+                                 "one thread that polls for all ranks cannot wait for them: this "
+                                 "takes coll_spawn");
     if (r->over)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
+                                 "this has been done already: shrink the communicator it gave");
     while (ranks[e.me] != r->rank) e.me++;
     w->fibers[r->place].migration = &e;
     coll__fiber_suspend(r);

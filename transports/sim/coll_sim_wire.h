@@ -255,10 +255,11 @@ static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *
 
 /* ---- >>leaving ---- */
 
-static void coll__sim_blame_left(coll__sim *w, int rank, int by)
+static void coll__sim_failed_left(coll__sim *w, int rank, int by)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    coll__blame(&failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank, by);
+    coll__set_failure(&failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank,
+                      by);
     coll__sim_end(w, &failure);
 }
 
@@ -278,7 +279,7 @@ static void coll__sim_left(coll__sim_rank *r)
     for (const coll__lane *lane = r->sends, *next; lane && w->failure.status == COLL_OK; lane = next) {
         next = lane->from_next;
         if (coll__lane_starves(lane)) {
-            coll__sim_blame_left(w, r->rank, lane->to);
+            coll__sim_failed_left(w, r->rank, lane->to);
             return;
         }
         coll__sim_tell(&w->ranks[lane->to], w->now);
@@ -288,7 +289,7 @@ static void coll__sim_left(coll__sim_rank *r)
         bool waits = false;
         for (const coll__parcel *p = lane->parcels; p; p = p->next) waits |= p->xfer != NULL;
         if (waits && lane->channel == COLL_CHANNEL_CALLS) {
-            coll__sim_blame_left(w, r->rank, lane->from);
+            coll__sim_failed_left(w, r->rank, lane->from);
             return;
         }
         if (waits) coll__sim_tell(&w->ranks[lane->from], w->now);
@@ -339,7 +340,7 @@ static coll_status coll__sim_send(void *context, coll_xfer *x)
     }
     w->is_asking = false;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
-        coll__sim_blame_left(w, x->peer, r->rank);
+        coll__sim_failed_left(w, x->peer, r->rank);
         x->status = w->failure.status;
         return COLL_OK;
     }
@@ -402,7 +403,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     else lane->recvs = x;
     lane->last_recv = x;
     lane->recv_count++;
-    if (w->ranks[x->peer].has_left && coll__lane_starves(lane)) coll__sim_blame_left(w, x->peer, r->rank);
+    if (w->ranks[x->peer].has_left && coll__lane_starves(lane)) coll__sim_failed_left(w, x->peer, r->rank);
     else coll__lane_settle(w, lane, r->clock);
     return COLL_OK;
 }

@@ -44,7 +44,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
     if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
-        coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
+        coll__set_failure(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
 
 /* ---- >>shortage: no descriptor or memory for a connection ---- */
@@ -90,8 +90,8 @@ static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error
     char why[80];
 
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
-                coll__shortage_text(error, why, sizeof why));
+    coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
+                      coll__shortage_text(error, why, sizeof why));
 }
 
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
@@ -179,7 +179,7 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
         return;
     }
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
+    coll__set_failure(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
 /* The connect has completed or failed, or the handshake can continue.  A hello older than half of the other side's time limit
@@ -196,7 +196,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
     const bool is_late = has_said_nothing && coll__now() > said_by;
     coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
-    if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
+    if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;

@@ -399,7 +399,7 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
         coll__way_ends(way, g.why);
         coll__pipe_close(&g.pipe);
         if (told != COLL_ERR_PEER && told != COLL_ERR_TIMEOUT) *status = told;
-        else if (g.is_hearsay && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
+        else if (g.is_unauthenticated && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
     }
     return (coll__pipe){ .fd = -1 };
 }

@@ -1,7 +1,7 @@
 /* coll_tcp_consensus.h - consensus after a failure: the surviving ranks agree on the members of the next job.
  *
  * All ranks have the table of endpoints, and the listeners are still open.  `ranks` lists the candidates.  Each rank connects
- * to the ranks before it in this list, in order, until one answers: the proposer (`host` in the code).  If none before it is
+ * to the ranks before it in this list, in order, until one answers: the proposer (`proposer` in the code).  If none before it is
  * left, a rank is itself the proposer.  The proposer admits ranks that connect, and connects to the others.  If a connect is
  * refused, that rank is lost.  Then the proposer proposes a table: one byte for each rank of the list, 1 for members.
  *
@@ -48,13 +48,13 @@ typedef struct coll__heard {
 } coll__heard;
 
 /* An acceptor that has connected to the proposer. */
-typedef struct coll__attendee {
+typedef struct coll__voter {
     coll__heard heard;
     uint64_t    asked;                            /* the ballot that it was sent to accept                    */
     uint64_t    holds;                            /* last ballot that it has accepted                         */
     int         owes;                             /* answers: one for each message sent                       */
     int64_t     silent_since;                     /* valid while owes > 0                                     */
-} coll__attendee;
+} coll__voter;
 
 /* A connection attempt to another rank. */
 typedef struct coll__dialling {
@@ -79,11 +79,11 @@ typedef struct coll__agreement {
     coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
     unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
     uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
-    coll__attendee *attendees;                    /* proposer: by index                                       */
+    coll__voter *voters;                          /* proposer: by index                                       */
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
-    int            host;                          /* the proposer that sent the decision on a lasting connection; -1: none */
+    int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
     bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
@@ -206,7 +206,7 @@ static void coll__agreement_settle(coll__agreement *h, const unsigned char *tabl
 typedef enum coll__answer {
     COLL__ANSWER_NONE,                             /* not yet                                                  */
     COLL__ANSWER_NOTE,                             /* a control message                                       */
-    COLL__ANSWER_NOBODY,                           /* all its addresses refuse: it is lost                    */
+    COLL__ANSWER_NO_RANK,                          /* all its addresses refuse: it is lost                    */
     COLL__ANSWER_NOT_READY                         /* connect again                                           */
 } coll__answer;
 
@@ -227,7 +227,7 @@ static coll__answer coll__dialling_hopeless(coll__dialling *c, int count, int er
     coll__dialling_ends(c);
     const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
     c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
-    return is_nobody ? COLL__ANSWER_NOBODY : COLL__ANSWER_NOT_READY;
+    return is_nobody ? COLL__ANSWER_NO_RANK : COLL__ANSWER_NOT_READY;
 }
 
 static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
@@ -235,7 +235,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
 
-    if (count == 0) return COLL__ANSWER_NOBODY;
+    if (count == 0) return COLL__ANSWER_NO_RANK;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
     if (fd < 0) return coll__dialling_hopeless(c, count, errno);
@@ -293,39 +293,39 @@ static struct pollfd coll__dialling_watch(coll__dialling *c)
 /* ---- >>the proposer ---- */
 
 /* Drop its connection.  Only a new connect shows whether it is alive: it may have closed an old connection after a suspension. */
-static void coll__attendee_lost(coll__agreement *h, int place)
+static void coll__voter_lost(coll__agreement *h, int place)
 {
-    coll__heard_close(&h->attendees[place].heard);
-    memset(&h->attendees[place], 0, sizeof h->attendees[place]);
-    h->attendees[place].heard.pipe.fd = -1;
+    coll__heard_close(&h->voters[place].heard);
+    memset(&h->voters[place], 0, sizeof h->voters[place]);
+    h->voters[place].heard.pipe.fd = -1;
     h->is_there[place] = 0;
 }
 
 /* Send it a control message, with the table if the message has a ballot. */
-static void coll__attendee_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
+static void coll__voter_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
 {
-    coll__attendee *g = &h->attendees[place];
+    coll__voter *g = &h->voters[place];
 
     if (g->owes++ == 0) g->silent_since = coll__now();
     if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
-        coll__attendee_lost(h, place);
+        coll__voter_lost(h, place);
 }
 
 /* Send prepare.  The rank is present once it has promised. */
-static void coll__attendee_ask(coll__agreement *h, int place)
+static void coll__voter_ask(coll__agreement *h, int place)
 {
-    coll__attendee *g = &h->attendees[place];
+    coll__voter *g = &h->voters[place];
 
     h->is_there[place] = 0;
     g->asked = g->holds = 0;
-    coll__attendee_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
+    coll__voter_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
 }
 
 /* Start a round above all known promises. */
 static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
 {
     h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
-    for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
+    for (int i = 0; i < h->count; i++) if (h->voters[i].heard.pipe.fd >= 0) coll__voter_ask(h, i);
 }
 
 /* Receive promises and accepted proposals from all acceptors. */
@@ -334,7 +334,7 @@ static void coll__agreement_hear(coll__agreement *h)
     const int64_t now = coll__now();
 
     for (int i = 0; i < h->count; i++) {
-        coll__attendee *g = &h->attendees[i];
+        coll__voter *g = &h->voters[i];
         coll_status status = COLL_PENDING;
         if (g->heard.pipe.fd < 0) continue;
         while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
@@ -350,7 +350,7 @@ static void coll__agreement_hear(coll__agreement *h)
             coll__agreement_lives(h, i);
         }
         const bool is_late = g->owes > 0 && now > coll__agreement_timeout(h, g->silent_since);
-        if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
+        if (status != COLL_PENDING || is_late) coll__voter_lost(h, i);
         if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
     }
 }
@@ -359,22 +359,22 @@ static void coll__agreement_hear(coll__agreement *h)
 static bool coll__agreement_admit(coll__agreement *h, coll__handshake *g)
 {
     const int place = g->hello.rank;
-    const bool is_host = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
+    const bool is_proposer = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
 
-    if (is_call && (place < h->me ? is_host && coll__is_quorum(h->is_there, h->count) : !is_host)) return false;
+    if (is_call && (place < h->me ? is_proposer && coll__is_quorum(h->is_there, h->count) : !is_proposer)) return false;
     coll__io_forget(&h->old->io, g->pipe.fd);
     if (is_call && place < h->me) {               /* an earlier proposer is alive: connect to it              */
         coll__agreement_lives(h, place);
         coll__pipe_close(&g->pipe);
         return true;
     }
-    if (!is_call || h->attendees[place].heard.pipe.fd >= 0) {
+    if (!is_call || h->voters[place].heard.pipe.fd >= 0) {
         coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
         return true;
     }
     coll__tune_socket(g->pipe.fd);
     coll__agreement_lives(h, place);              /* wait for it until it answers                             */
-    if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
+    if (coll__heard_open(h, &h->voters[place].heard, &g->pipe)) coll__voter_ask(h, place);
     return true;
 }
 
@@ -396,7 +396,7 @@ static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer
     const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
     const int64_t now = coll__now();
 
-    if (reply == COLL__ANSWER_NOBODY) h->is_lost[place] = 1;
+    if (reply == COLL__ANSWER_NO_RANK) h->is_lost[place] = 1;
     if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
         coll__agreement_settle(h, coll__heard_table(&c->heard));
         return true;
@@ -412,7 +412,7 @@ static bool coll__agreement_call_all(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
         coll__dialling *c = &h->calls[i];
-        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->attendees[i].heard.pipe.fd >= 0) {
+        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->voters[i].heard.pipe.fd >= 0) {
             coll__dialling_ends(c);
             continue;
         }
@@ -433,7 +433,7 @@ static void coll__agreement_sign(coll__agreement *h)
     if (now < h->sign_at) return;
     h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / COLL__SIGNS;
     for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
+        if (h->is_there[i] && i != h->me) coll__voter_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -448,7 +448,7 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
         h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        coll__pipe *pipe = &h->voters[i].heard.pipe;
         if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
         const struct pollfd at = coll__dialling_watch(&h->calls[i]);
         if (at.fd >= 0) h->fds[n++] = at;
@@ -469,12 +469,12 @@ static bool coll__agreement_propose(coll__agreement *h)
         own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
-        coll__attendee *g = &h->attendees[i];
+        coll__voter *g = &h->voters[i];
         if (i == h->me || !h->is_there[i]) continue;
         if (g->asked != own->ballot || g->holds != own->ballot || g->owes > 0) is_accepted = false;
         if (g->asked == own->ballot) continue;
         g->asked = own->ballot;
-        coll__attendee_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
+        coll__voter_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
     if (is_accepted) coll__agreement_settle(h, h->table);
     return is_accepted;
@@ -501,7 +501,7 @@ static int coll__agreement_tally(const coll__agreement *h, int *open)
 static void coll__agreement_leave(coll__agreement *h)
 {
     for (int i = 0; i < h->count; i++) {
-        if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_lost(h, i);
+        if (h->voters[i].heard.pipe.fd >= 0) coll__voter_lost(h, i);
         coll__dialling_ends(&h->calls[i]);
         if (i > h->me) coll__agreement_lives(h, i);
     }
@@ -539,8 +539,9 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         before = there;
         const bool is_time = open == 0 || coll__now() >= until;
         if (is_time && !is_enough)
-            return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
-                               "others might go on elsewhere", there, h->count);
+            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
+                                     "only %d of %d ranks are left: that is not most of them, and the "
+                                     "others might go on elsewhere", there, h->count);
         if (is_time && coll__agreement_propose(h)) return COLL_OK;
         coll__agreement_sign(h);
         coll__agreement_wait(h, is_time ? coll__never : until);
@@ -554,8 +555,8 @@ static void coll__agreement_tell(coll__agreement *h)
     const coll_failure *why = h->failure;
 
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->attendees[i].heard.pipe;
-        if (why->status == COLL_OK && (h->attendees[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
+        coll__pipe *pipe = &h->voters[i].heard.pipe;
+        if (why->status == COLL_OK && (h->voters[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
             (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
@@ -585,7 +586,7 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
             const coll__control_note note = heard->control.note;
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
-                return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
+                return coll__set_failure(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
             if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
                 coll__agreement_settle(h, coll__heard_table(heard));
                 return COLL_OK;
@@ -604,9 +605,9 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
 }
 
 /* Connect to a proposer.  Returns as above; COLL_PENDING also if an earlier proposer is alive. */
-static coll_status coll__agreement_join(coll__agreement *h, int host)
+static coll_status coll__agreement_join(coll__agreement *h, int proposer)
 {
-    coll__dialling *c = &h->calls[host];
+    coll__dialling *c = &h->calls[proposer];
     const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
     coll_status status = COLL_PENDING;
 
@@ -616,7 +617,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
     for (bool is_over = false; !is_over;) {
         coll__agreement_look(h);
         coll__agreement_accept(h);
-        const coll__answer reply = coll__dialling_advance(h, c, host);
+        const coll__answer reply = coll__dialling_advance(h, c, proposer);
         const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
         if (note == COLL__CONTROL_WELCOME) {
             status = coll__agreement_serve(h, &c->heard);
@@ -627,8 +628,8 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
             coll__dialling_ends(c);                /* not used for the new job                                */
             return COLL_OK;
         }
-        if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
+        if (reply == COLL__ANSWER_NO_RANK) h->is_lost[proposer] = 1;
+        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != proposer) || coll__now() >= until;
         if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
             coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
@@ -637,9 +638,9 @@ static coll_status coll__agreement_join(coll__agreement *h, int host)
         const bool is_waiting = !is_over && at.events != 0;
         if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
     }
-    if (status == COLL_OK) h->host = host;
+    if (status == COLL_OK) h->proposer = proposer;
     else coll__dialling_ends(c);
-    if (status == COLL_PENDING && coll__agreement_first(h) == host) h->is_late[host] = 1;
+    if (status == COLL_PENDING && coll__agreement_first(h) == proposer) h->is_late[proposer] = 1;
     return status;
 }
 
@@ -648,7 +649,7 @@ static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
 
-    h->host = -1;
+    h->proposer = -1;
     while (status == COLL_PENDING) {
         coll__agreement_look(h);
         const int first = coll__agreement_first(h);

@@ -50,7 +50,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     }
     pthread_mutex_lock(&p->lock);
     p->is_asking = false;
-    if (is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    if (is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
     else coll__heartbeat_decide(p, cause, false);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
@@ -190,7 +190,7 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
     if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
     if (p->decision.status == COLL_ERR_MISMATCH) *failure = p->decision;
     else if (p->rank != 0 && coll__heads_disagree(p->detector_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
-        coll__blame_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
+        coll__failed_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
     pthread_mutex_unlock(&p->lock);
     return failure->status;
 }
@@ -218,8 +218,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
 
     if (peer < 0) return tcp->bye_count + tcp->ended_count > 0;
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
-    const bool is_told = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
-    if (s->state == COLL__STREAM_ENDED) return !is_told || tcp->presence[peer] != COLL__PRESENT;
+    const bool is_known = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
+    if (s->state == COLL__STREAM_ENDED) return !is_known || tcp->presence[peer] != COLL__PRESENT;
     return tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
 }
 

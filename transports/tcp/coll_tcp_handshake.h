@@ -73,7 +73,7 @@ typedef struct coll__handshake {
     coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
     bool        is_waiting;                       /* for the budget                                           */
     coll__hello hello;                            /* caller: to be sent; called side: received                */
-    bool        is_hearsay;                       /* the failure is an unauthenticated refusal                */
+    bool        is_unauthenticated;               /* the failure is an unauthenticated refusal                */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */
@@ -304,7 +304,7 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
     if ((status = coll__handshake_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
     const char *wrong = coll__handshake_check_answer(g, us, &answer);
     if (wrong) {
-        g->is_hearsay = true;
+        g->is_unauthenticated = true;
         return coll__handshake_failed(g, COLL_ERR_PEER, "%s", wrong);
     }
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
@@ -413,15 +413,15 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
 
     if (status != COLL_OK) return status;
     const bool has_key = coll__has_key(us);
-    g->is_hearsay = has_key;
+    g->is_unauthenticated = has_key;
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
     if (!has_key || coll__refusal_is_proved(g, us)) {
-        g->is_hearsay = false;
+        g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
-    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
+    g->is_unauthenticated = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
     return coll__handshake_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 

@@ -223,26 +223,26 @@ static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
 
 /* Set the decision, and send it to all unless it was received from rank 0.  If rank 0 was suspended and others declared it
  * dead, their reports and closes arrive in any order: the decision then is that rank 0 is dead. */
-static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_told)
+static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_known)
 {
     const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
     const bool is_first = p->decision.status == COLL_OK || is_given_up;
     const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
 
-    if (is_death && (is_first || is_told)) coll__heartbeat_dies(p, failure->rank);
+    if (is_death && (is_first || is_known)) coll__heartbeat_dies(p, failure->rank);
     if (!is_first) return;
     p->decision = *failure;
-    if (!is_told) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
+    if (!is_known) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
 }
 
 /* Decide that a rank failed: "rank 2 (hostB, ...) is gone". */
-static void coll__heartbeat_blame(coll__heartbeat *p, coll_status status, int rank, const char *what)
+static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what)
 {
     coll_failure failure = { COLL_OK, -1, "" };
     char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__blame(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+    coll__set_failure(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
@@ -253,7 +253,7 @@ static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause
     const bool is_detector = p->rank == 0 || p->has_left[0];
 
     if (p->decision.status != COLL_OK) return;
-    if (is_detector && is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    if (is_detector && is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
     else if (is_detector) coll__heartbeat_decide(p, cause, false);
     if (is_detector || p->report.status != COLL_OK) return;
     p->report = *cause;
@@ -287,13 +287,14 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
-static void coll__blame_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
+static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
 {
     char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__blame(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
-                coll__heartbeat_who(p, a < b ? a : b, one, sizeof one), coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
-                p->liveness_ms * 1e-3, rest);
+    coll__set_failure(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
+                      coll__heartbeat_who(p, a < b ? a : b, one, sizeof one),
+                          coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
+                      p->liveness_ms * 1e-3, rest);
 }
 
 /* Declare ranks dead that exceeded the silence limit.  Heartbeats are periodic: ranks that failed together exceed it at
@@ -320,13 +321,13 @@ static void coll__check_silence(coll__heartbeat *p, int64_t now)
     coll__print(what, sizeof what, "has sent no heartbeat for %.3g s%s", p->liveness_ms * 1e-3, rest);
     if (2 * count > p->size) {
         coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
-        coll__heartbeat_blame(p, COLL_ERR_PEER, 0, what);
+        coll__heartbeat_failed(p, COLL_ERR_PEER, 0, what);
     } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable */
         if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
-        coll__blame_link(p, &failure, first, p->rank, first, rest);
+        coll__failed_link(p, &failure, first, p->rank, first, rest);
         coll__heartbeat_decide(p, &failure, false);
     } else {
-        coll__heartbeat_blame(p, COLL_ERR_PEER, first, what);
+        coll__heartbeat_failed(p, COLL_ERR_PEER, first, what);
     }
 }
 
@@ -353,7 +354,7 @@ static void coll__check_paths(coll__heartbeat *p, int64_t now)
         path->unanswered_at = coll__path_unanswered(path, now);
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
         if (coll__line_is_watched(p, path->peer)) continue;
-        coll__blame_link(p, &cause, path->peer, p->rank, path->peer, "");
+        coll__failed_link(p, &cause, path->peer, p->rank, path->peer, "");
         coll__heartbeat_report(p, &cause, false);
     }
 }
@@ -378,7 +379,7 @@ static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
     const int before = p->dead_count;
 
-    coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
+    coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
     while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
 }
 
@@ -394,7 +395,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
-    coll__heartbeat_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
+    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
 /* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call
@@ -500,7 +501,7 @@ static void coll__heartbeat_check_abort(coll__heartbeat *p)
 
     if (!why || p->has_abort_told) return;
     p->has_abort_told = true;
-    coll__blame(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
+    coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
     coll__heartbeat_report(p, &cause, false);
 }
 

@@ -135,7 +135,7 @@ static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, 
     if (!line->refusing) line->refused_at = now;
     line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
     if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
-        coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
 }
 
 static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)

@@ -36,26 +36,26 @@ static bool coll__agreement_open(coll__agreement *h)
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
     h->own = coll__acceptor_of(h->old, &h->us);
     h->table = h->own ? h->own->table : NULL;
-    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
+    h->voters = (coll__voter *)coll__allocate(coll__like(h->old), n * sizeof *h->voters);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
+    for (int i = 0; h->voters && i < h->count; i++) h->voters[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
-    return h->own && h->is_there && h->attendees && h->calls && h->fds;
+    return h->own && h->is_there && h->voters && h->calls && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)
 {
-    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
+    for (int i = 0; h->voters && i < h->count; i++) coll__heard_close(&h->voters[i].heard);
     for (int i = 0; h->calls && i < h->count; i++) {
         coll__dialling_ends(&h->calls[i]);
         coll__heard_close(&h->calls[i].heard);
     }
     coll__agreement_takes_listener(h, false);
     coll__give(h->is_there);
-    coll__give(h->attendees);
+    coll__give(h->voters);
     coll__give(h->calls);
     coll__give(h->fds);
 }
@@ -97,8 +97,8 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 
     for (int i = 0, rank = 0; i < h->count; i++) {
         if (!h->table[i]) continue;
-        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->attendees[i].heard.pipe);
-        if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
+        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->voters[i].heard.pipe);
+        if (tcp->rank > 0 && rank == 0 && i == h->proposer) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
         rank++;
     }
     const int last = tcp->rank == 0 ? tcp->size : 1;
@@ -167,8 +167,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
-        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
-                           "coll_shrink gave; where it gave none, the others go on without this rank");
+        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
+                                 "coll_shrink gave; where it gave none, the others go on without this rank");
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;
@@ -177,9 +177,9 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
-    else status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK && !h.table[h.me])
-        status = coll__blame(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
+        status = coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
     out->count = 0;
     for (int i = 0; status == COLL_OK && i < count; i++) {
         if (!h.table[i]) continue;
@@ -188,7 +188,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     }
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context)
-        status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+        status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     coll__agreement_close(&h);
     return status;
 }

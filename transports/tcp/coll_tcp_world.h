@@ -172,7 +172,7 @@ static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     const char *left = "has left the communicator, and another rank still waits for it";
 
-    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s", tcp->presence[peer] == COLL__PRESENT ? what : left);
+    coll__set_failure(&tcp->suspicion, COLL_ERR_PEER, peer, "%s", tcp->presence[peer] == COLL__PRESENT ? what : left);
 }
 
 static bool coll__has_active_transfer(const coll__stream *s)
@@ -191,7 +191,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
     if (is_changed)
-        coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
+        coll__set_failure(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
 }
@@ -200,7 +200,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 {
     if (!s->out.first || tcp->suspicion.status != COLL_OK) return;
-    coll__blame_mismatch(&tcp->suspicion, s->expected, tcp->rank, s->came, s->peer);
+    coll__failed_mismatch(&tcp->suspicion, s->expected, tcp->rank, s->came, s->peer);
     tcp->is_sentence = true;
 }
 

@@ -33,7 +33,7 @@ typedef struct coll__shm_op {
 
 /* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
  * own. */
-typedef enum coll__peer_set { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
 /* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
@@ -63,7 +63,7 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     const int root = t->call->root, me = t->m->rank;
 
     switch (peer_set) {
-    case COLL__EVERYBODY: return true;
+    case COLL__ALL_PEERS: return true;
     case COLL__THE_ROOT:  return rank == root && me != root;
     case COLL__ON_ROOT:   return me == root;
     case COLL__LOWER:     return rank <= me;
@@ -124,7 +124,7 @@ static inline const unsigned char *coll__input_of(const coll__shm_op *t, int ran
 static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
 {
     const int me = t->m->thread->rank;
-    return coll__blame(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
+    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
 }
 
 /* Private memory that peers use in this operation.  NULL: none. */
@@ -282,8 +282,9 @@ static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, con
     const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
 
     if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
-    return coll__blame(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s", sender,
-                       source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
+    return coll__set_failure(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s",
+                             sender,
+                             source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
 /* Moves a block with one end on this rank; between processes, its target. */

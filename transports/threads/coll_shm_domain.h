@@ -214,7 +214,7 @@ static inline int coll__rank_slot_name(const coll__domain *domain, int number)
     return domain->has_names ? coll__domain_names(domain)[number] : domain->first + number;
 }
 
-enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_NAP_US = 500 };
+enum { COLL__LOCK_MS = 10000, COLL__LOCK_YIELDS = 100, COLL__LOCK_DELAY_US = 500 };
 
 /* If a process dies while it holds the lock, every update is complete, or not linked yet.  The holder may also be suspended.
  * Returns false if the domain fails, or after COLL__LOCK_MS, which this rank waits only once. */
@@ -233,7 +233,7 @@ static bool coll__domain_lock(coll__thread *me)
         me->has_waited_for_lock |= is_late;
         if (is_late || __atomic_load_n(&domain->has_failed, __ATOMIC_ACQUIRE)) return false;
         if (tries < COLL__LOCK_YIELDS) sched_yield();
-        else coll__nap(COLL__LOCK_NAP_US);
+        else coll__delay(COLL__LOCK_DELAY_US);
     }
     __atomic_store_n(&domain->locked_by, me->rank + 1, __ATOMIC_RELAXED);
     return true;
@@ -423,10 +423,10 @@ static bool coll__domain_has_failed(coll__domain *domain)
     return __atomic_fetch_or(&domain->has_failed, 0, __ATOMIC_ACQ_REL) != 0;
 }
 
-static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
+static coll_status coll__failed_left(coll_failure *failure, int rank, int by)
 {
-    return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
-                       rank, by);
+    return coll__set_failure(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
+                             rank, by);
 }
 
 #endif /* COLL_SHM_DOMAIN_H */

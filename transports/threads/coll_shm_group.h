@@ -232,7 +232,7 @@ static void coll__member_end(coll__member *m)
 }
 
 /* The lock of the domain cannot be taken. */
-static void coll__blame_lock(coll__thread *thread)
+static void coll__failed_lock(coll__thread *thread)
 {
     const coll__domain *const domain = thread->domain;
     const int said = __atomic_load_n(&domain->locked_by, __ATOMIC_RELAXED) - 1;
@@ -240,8 +240,9 @@ static void coll__blame_lock(coll__thread *thread)
     char who[40] = "a rank";
 
     if (rank >= 0) coll__print(who, sizeof who, "rank %d", rank);
-    coll__blame(&thread->suspicion, COLL_ERR_PEER, rank, "%s has had the lock of the memory that this host's ranks share for "
-                "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
+    coll__set_failure(&thread->suspicion, COLL_ERR_PEER, rank,
+                      "%s has had the lock of the memory that this host's ranks share for "
+                      "%d s: its process is stopped, or gets no processor", who, COLL__LOCK_MS / 1000);
 }
 
 /* If this rank has no memory, all ranks fail, because they depend on it. */
@@ -255,11 +256,12 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
     coll__group *group = has_lock ? coll__group_find(domain, id, number, ranks, count, me) : NULL;
     if (group) coll__group_group_slots(group)[me].is_taken = true;
     if (has_lock) coll__domain_unlock(domain);
-    else coll__blame_lock(thread);
+    else coll__failed_lock(thread);
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
-        coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
+        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator",
+                          thread->rank);
         return NULL;
     }
     coll__member_init(m, thread, group, me);

@@ -5,11 +5,11 @@
 static void coll__read_nothing(const coll__shm_op *t) { (void)t; }
 
 /* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
-#define COLL__AMONG_ALL  .from = COLL__EVERYBODY, .until = COLL__EVERYBODY
+#define COLL__AMONG_ALL  .from = COLL__ALL_PEERS, .until = COLL__ALL_PEERS
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
-    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
@@ -19,11 +19,11 @@ static const coll__form coll__forms[] = {
                       .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                       .probe = coll__probe_shares, .pull = coll__pull_shares },
 #endif
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                          .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
                          .probe = coll__probe_shares, .pull = coll__pull_shares },
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
                               .probe = coll__probe_reduce_scatter,
@@ -52,11 +52,11 @@ static const coll__form coll__forms[] = {
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
 #endif
-    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                          .read = coll__read_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
-    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
     [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,

@@ -85,11 +85,11 @@ static coll_status coll__check_group_slot(const coll__member *m, const uint64_t 
     if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) {
         if (!coll__member_left(m, rank)) return COLL_PENDING;
         if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
-            return coll__blame_left(failure, ranks[rank], ranks[m->rank]);
+            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
     }
     if (!coll__slot_has_head(slot, head))
-        return coll__blame_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
-                                    ranks[rank]);
+        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                     ranks[rank]);
     return COLL_OK;
 }
 
@@ -201,7 +201,7 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
     const int root = t->call->root;
     coll_status status = COLL_OK;
 
-    if (peer_set == COLL__EVERYBODY || (peer_set == COLL__ON_ROOT && m->rank == root))
+    if (peer_set == COLL__ALL_PEERS || (peer_set == COLL__ON_ROOT && m->rank == root))
         return coll__check_all(m, t->number, t->failure);
     if (peer_set == COLL__THE_ROOT) return coll__check_one(m, root, t->number, t->failure);
     for (int i = 0; peer_set == COLL__LOWER && i < m->rank && status == COLL_OK; i++)
@@ -212,7 +212,7 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
 /* The required peers of a direct operation. */
 static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer_set peer_set)
 {
-    return coll__is_apart(m) ? COLL__EVERYBODY : peer_set;
+    return coll__is_apart(m) ? COLL__ALL_PEERS : peer_set;
 }
 
 /* Checks that these peers have completed the phase that ends with `state`. */
@@ -231,7 +231,7 @@ static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_s
         const coll_status status = coll__check_group_slot(m, coll__head_of_shm_op(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
-        return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
+        return has_left ? coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
 }
@@ -319,7 +319,7 @@ static coll_status coll__check_read(const coll__shm_op *t)
 
     if (coll__domain_has_failed(m->thread->domain)) return m->thread->domain->failure.status;
     for (int i = 0; i < m->count; i++)
-        if (coll__member_left(m, i)) return coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]);
+        if (coll__member_left(m, i)) return coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]);
     return COLL_OK;
 }
 
@@ -379,7 +379,7 @@ static coll_status coll__shm_op_probe(coll__shm_op *t)
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
         status = coll__shm_op_step(t, coll__probe_work, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
-    return coll__check_done(t, COLL__EVERYBODY, COLL__SHM_OP_PROBED);
+    return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
 }
 
 /* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
@@ -388,8 +388,9 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
     const int me = t->m->ranks[t->m->rank];
 
     if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
-    return coll__blame(t->failure, COLL_ERR_SYSTEM, me, "the processes of this host can no longer read one another's memory, "
-                       "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
+    return coll__set_failure(t->failure, COLL_ERR_SYSTEM, me,
+                             "the processes of this host can no longer read one another's memory, "
+                             "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
 }
 
 /* Between processes: once all are done, copies what others have computed for this rank. */
@@ -402,7 +403,7 @@ static coll_status coll__shm_op_pull(coll__shm_op *t)
         status = coll__shm_op_step(t, coll__pull_work, COLL__SHM_OP_PULLED);
     }
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
-        status = coll__check_done(t, COLL__EVERYBODY, COLL__SHM_OP_PULLED);
+        status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
     coll__staging_end(t);
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
@@ -575,7 +576,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const size_t length = coll__eager_length(m, t.form, task);
     const bool is_eager = task->state[0] == COLL__SHM_OP_EAGER;
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__peer_set peer_set = is_new ? COLL__EVERYBODY : is_eager ? t.form->eager_from
+    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : is_eager ? t.form->eager_from
                                   : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {

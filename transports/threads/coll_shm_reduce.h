@@ -141,7 +141,7 @@ static inline void coll__read_reduce(const coll__shm_op *t)
 {
     void *const result = t->call->recv;
 
-    if (t->form->eager_from != COLL__EVERYBODY && t->m->rank != t->call->root) return;
+    if (t->form->eager_from != COLL__ALL_PEERS && t->m->rank != t->call->root) return;
     const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, 0);
     coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
@@ -390,9 +390,10 @@ static coll_status coll__check_counts(const coll__shm_op *t)
         int k = 0;
         while (theirs[k] == ours[k]) k++;
         const int other = coll__domain_rank(t, i);
-        return coll__blame(t->failure, COLL_ERR_MISMATCH, other,
-                           "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", coll__domain_rank(t, k), theirs[k],
-                           coll_type_name(t->call->type), other, ours[k], me);
+        return coll__set_failure(t->failure, COLL_ERR_MISMATCH, other,
+                                 "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", coll__domain_rank(t, k),
+                                     theirs[k],
+                                 coll_type_name(t->call->type), other, ours[k], me);
     }
     return COLL_OK;
 }

@@ -160,11 +160,11 @@ static void coll__check_left(coll__thread *me)
     for (const coll__sends *s = me->outgoing; s; s = s->next)
         if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->domain->first]
             && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
+            coll__failed_left(&me->suspicion, s->first->peer, me->rank);
     for (int i = 0; i < me->domain->size; i++) {
         const int peer = me->domain->first + i;
         if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
-            coll__blame_left(&me->suspicion, peer, me->rank);
+            coll__failed_left(&me->suspicion, peer, me->rank);
     }
 }
 

@@ -88,9 +88,10 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
         there += e->is_there[i];
     }
     if (!coll__is_quorum(e->is_there, e->count))
-        return coll__blame(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there, e->count);
+        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there,
+                                 e->count);
     coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, e->first + out->rank) : NULL;
-    if (!thread) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
+    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
     e->fresh->holders++;
@@ -124,7 +125,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     }
     __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&domain->lock);
-    if (!e) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    if (!e) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     const coll_status status = coll__migration_enter(e, me, out, failure);
     pthread_mutex_lock(&domain->lock);
     const bool is_last = --e->users == 0;

@@ -1,7 +1,7 @@
-/* coll_nccl_meet.h - the ranks of an NCCL communicator join over TCP: rank 0 listens on any port, and NCCL broadcasts its address
- * and key. */
-#ifndef COLL_NCCL_MEET_H
-#define COLL_NCCL_MEET_H
+/* coll_nccl_handshake.h - the ranks of an NCCL communicator join over TCP: rank 0 listens on any port, and NCCL broadcasts its
+ * address and key. */
+#ifndef COLL_NCCL_HANDSHAKE_H
+#define COLL_NCCL_HANDSHAKE_H
 
 enum { COLL__NCCL_HANDSHAKE_MS = 60000 };
 
@@ -13,7 +13,7 @@ typedef struct coll__nccl_handshake {
     struct ncclComm *comm;
     struct CUstream_st *stream;
     int  rank;
-    bool is_told;
+    bool is_known;
     coll__nccl_notice notice;
 } coll__nccl_handshake;
 
@@ -25,13 +25,13 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     const coll__nccl_calls *nccl = &gpu->nccl;
     const coll__cuda_calls *cuda = &gpu->cuda;
     const int64_t until = coll__now() + (int64_t)COLL__NCCL_HANDSHAKE_MS * COLL__MS;
-    const struct timespec nap = { 0, 20000 };
+    const struct timespec delay = { 0, 20000 };
     struct CUevent_st *event = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
     coll__nccl_result is = COLL__NCCL_SUCCESS;
 
-    m->is_told = true;
+    m->is_known = true;
     if (!coll__gpu_enter(gpu)) return false;
     bool is_well = cuda->MemAlloc_v2(&at, sizeof m->notice) == 0 && cuda->MemAllocHost_v2(&host, sizeof m->notice) == 0
                 && cuda->EventCreate(&event, COLL__CUDA_EVENT_DISABLE_TIMING) == 0;
@@ -50,7 +50,7 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
         if (now == COLL__CUDA_SUCCESS) break;
         if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS || is != COLL__NCCL_SUCCESS) is_well = false;
         if (now != COLL__CUDA_NOT_READY || coll__now() > until) is_well = false;
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&delay, NULL);
     }
     if (is_well) {
         memcpy(&m->notice, host, sizeof m->notice);
@@ -101,7 +101,7 @@ static coll_status coll__nccl_handshake_run(const coll__program *program, coll__
     m->notice.address[sizeof m->notice.address - 1] = m->notice.key[sizeof m->notice.key - 1] = '\0';
     if (size > 1) config.tcp.key = m->notice.key;
     if (status == COLL_OK) status = coll__open(program, 1, true, out, &config);
-    if (m->rank == 0 && size > 1 && !m->is_told) {
+    if (m->rank == 0 && size > 1 && !m->is_known) {
         memset(&m->notice, 0, sizeof m->notice);  /* the others must not wait                                 */
         (void)coll__nccl_tell(m);
     }
@@ -109,4 +109,4 @@ static coll_status coll__nccl_handshake_run(const coll__program *program, coll__
     return status;
 }
 
-#endif /* COLL_NCCL_MEET_H */
+#endif /* COLL_NCCL_HANDSHAKE_H */
