@@ -1,8 +1,8 @@
 # coll.h: make demo | check | test | test-all | lib | install | dist | deps | help
 #     config=release|debug|plain|asan|ubsan|tsan|portable
 #
-# The library is a header and needs no build.  This builds the demonstration, the examples, the launcher and what is installed, in
-# build/$(config)/.  tests/tests.mk builds the tests, bench/bench.mk the benchmarks.
+# The library is a header and needs no build.  This builds the demonstration, the examples, the launcher and the installed files,
+# in build/$(config)/.  tests/tests.mk builds the tests, bench/bench.mk the benchmarks.
 
 config ?= release
 CC     ?= cc
@@ -10,38 +10,38 @@ PREFIX ?= /usr/local
 
 WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes
 FLAGS_release = -O2
-# Debug and sanitizer builds hold the library to what must hold inside (COLL_ASSERT); a release does not look.
+# Debug and sanitizer builds check internal assertions (COLL_ASSERT); a release does not.
 FLAGS_debug   = -O0 -g -DCOLL_ASSERT
-# Compiled several times sooner than release, and slower: for tests whose speed does not matter.
+# Compiles several times faster than release, and runs slower: for tests whose speed does not matter.
 FLAGS_plain   = -O0 -DCOLL__ONE_TIER -DCOLL_ASSERT
-# With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
-# compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
+# The address sanitizer also reports what -fsanitize=null and object-size find; without them the compiler is a quarter faster.
+# -g1 is enough for a sanitizer's report; config=debug is for debuggers.
 FLAGS_asan    = -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined \
                 -fno-omit-frame-pointer -DCOLL_ASSERT
 FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined -DCOLL_ASSERT
 FLAGS_tsan    = -O1 -g1 -fsanitize=thread -DCOLL_ASSERT
 
-# Without what only Linux has, as on other systems.
+# Without Linux-specific features, as on other systems.
 FLAGS_portable = -O1 -DCOLL_PORTABLE -DCOLL__ONE_TIER -DCOLL_ASSERT
 
 ifeq ($(FLAGS_$(config)),)
 $(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan, portable)
 endif
 
-# Can a program with this header, and this in main, be linked with these libraries?
+# Can a program with this header, and this expression in main, be linked with these libraries?
 links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
                 && echo yes)
 LIBS = $(LDFLAGS) -pthread $(BEHIND)
 
-# What the library is linked with by the switches in CPPFLAGS: `make lib CPPFLAGS=-DCOLL_WITH_OPENSSL` has TLS.
+# Libraries that the switches in CPPFLAGS require: `make lib CPPFLAGS=-DCOLL_WITH_OPENSSL` has TLS.
 BEHIND = $(if $(filter -DCOLL_WITH_OPENSSL,$(CPPFLAGS)),-lssl -lcrypto) $(if $(filter -DCOLL_WITH_URING,$(CPPFLAGS)),-luring)
 
-# TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
+# TLS, if OpenSSL is installed, only for the programs that test or use it.
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
-# The folder's name has the switches in CPPFLAGS (core/base/coll_features.h), so that objects of different libraries do
-# not meet: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/support/folder.sh says the same.
+# The switches in CPPFLAGS (core/base/coll_features.h) are in the folder's name, so that objects of different builds are kept
+# apart: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/support/folder.sh says the same.
 nothing :=
 SWITCHES := $(subst =,-,$(patsubst -D%,.%,$(filter -DCOLL_%,$(CPPFLAGS))))
 BUILD  := build/$(config)$(subst $(nothing) ,,$(SWITCHES))
@@ -68,7 +68,7 @@ demo:            ## train a small transformer on 1 rank, 4 threads, 4 processes 
 check:           ## the main tests: 2 minutes on two processors
 	@CC="$(CC)" sh tests/run_all.sh check
 
-test:            ## prove the whole: 10 minutes on two processors; as root it installs what it uses, and lists that first
+test:            ## the full tests: 10 minutes on two processors; as root it lists and installs the packages that it needs
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
 

@@ -299,11 +299,11 @@
  *         coll_comm *other;
  *         if (coll_dup(comm, &other)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
- *   One thread at a time may use a communicator and its requests.  A second thread gets COLL_ERR_ARGUMENT, with the sentence in
- * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
+ *   One thread at a time may use a communicator and its requests.  A second thread gets COLL_ERR_ARGUMENT, and coll_error on that
+ * thread says so.  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
  * different threads at the same time, also to make others.  coll_abort may be called from any thread at any time except during
  * coll_free.  In a simulated job all ranks are one thread.  A communicator cannot be used in a forked child (COLL_ERR_FORKED);
- * only coll_free works there.
+ * only coll_free works there.  A forked child that does not call exec keeps the connections of its parent open (see TIME LIMITS).
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];
@@ -370,7 +370,8 @@
  * library wipes its copies.  A rank that has the key is trusted by all.
  *
  * ENVIRONMENT
- *   Members of a coll_config that have their defaults are read from these variables, except the log function.
+ *   Members of a coll_config that have their defaults are read from these variables, except the log function.  Switches are on or
+ * off; 1 and 0 are understood.  If the name of a variable differs from one of them by a letter, a warning is logged.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port       this rank, the number of ranks, and where rank 0 listens
  *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Bootstrap.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
  *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
@@ -430,9 +431,11 @@
  *   Late ranks.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
- *   Dead ranks.  A process that ends is detected at once.  If a rank sends no heartbeat for liveness_timeout_ms, it is declared
- * dead: it is stopped, or its host or cable has failed.  A thread of each rank sends heartbeats to rank 0, also while the program
- * computes, and rank 0 sends them to all: eight times in liveness_timeout_ms.
+ *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
+ * child holds the connections open.  The death is then detected as silence is, and with liveness_timeout_ms < 0 not at all.
+ *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
+ * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
+ * liveness_timeout_ms.
  *   Silence is measured from the last heartbeat received, and judged at the limit plus one such interval.  So a rank that is
  * stopped for less than the limit is never declared dead.  A rank that is silent for good always is, and all ranks know it a
  * round trip later.  Data that has arrived is read before any rank is judged, so a rank that was stopped itself declares no other
@@ -447,7 +450,7 @@
  * tried for four times the limit (4 s at least), since other connections may occupy the port.
  *   When rank 0 has left in good order before the others, each of those asks the ranks that it waits for, and passes on what it
  * finds.
- *   liveness_timeout_ms is -1 is for programs that must not have an additional thread.  These detect only processes that end, and
+ *   liveness_timeout_ms = -1 is for programs that must not have an additional thread.  These detect only processes that end, and
  * ranks that are silent in coll_shrink for 10 s, or until its start_timeout_ms.  They accept connections only while they are in a
  * call.  TCP then detects a host that vanishes: after 25 s without traffic, or after the 15 minutes for which Linux retransmits.
  *

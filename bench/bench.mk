@@ -20,20 +20,20 @@ bench-tcp:       ## over TCP: this library, sockets by hand, Gloo and MPI, side 
 bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead of three minutes
 	@$(MAKE) --no-print-directory run-bench-tcp COMPARE=--full
 
-bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
+bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library compared with NCCL; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
-bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads; RANKS=2,4 BUSY=1 that only compute
+bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host compared with threads; RANKS=2,4 BUSY=1 that only compute
 	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
 
-bench-busy: $(BUILD)/busy ## waiting beside programs that compute, by blocking sockets and by ours: BUSY="--ranks 4 --rounds 5"
+bench-busy: $(BUILD)/busy ## waiting while other programs compute, blocking sockets and ours: BUSY="--ranks 4 --rounds 5"
 	@python3 bench/busy.py --build $(BUILD) $(BUSY)
 
-bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
+bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python compared with C and mpi4py, for calls of 8 B
 	@PYTHONPATH=bindings/python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
 
-bench-ddp: torch ## steps of training under PyTorch beside Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7
+bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7
 	@$$(python3 -c 'import torch.version' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/ddp.py \
 	    $(if $(RANKS),--ranks $(RANKS)) $(if $(MILLIONS),--millions $(MILLIONS)) $(if $(PLACES),--places $(PLACES)) \
 	    $(if $(BLOCKS),--blocks $(BLOCKS))
@@ -53,11 +53,11 @@ bench-compare:   ## which calls are slower in B than in A: A=COMMIT [B=COMMIT] [
 	@python3 bench/compare/compare.py --old "$(A)" --new "$(B)" --rounds "$(ROUNDS)" --only "$(ONLY)" --calls "$(CALLS)" \
 	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(COMPARED)" $(MADE_WITH) --make "LIBS=$(COMPARED)"
 
-bench-record:    ## write ours / the best beside it, cell by cell, to bench/history/VERSION.txt: [TO=FILE] [ROUNDS=5]
+bench-record:    ## write ours / the best other, cell by cell, to bench/history/VERSION.txt: [TO=FILE] [ROUNDS=5]
 	@CC="$(CC)" python3 bench/history/record.py --to "$(TO)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--tiny) \
 	    $(MADE_WITH)
 
-bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
+bench-conv:      ## compare conversions and sums of halves with memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
 	$(BUILD)/coll_conv
@@ -68,7 +68,7 @@ footprint:       ## print how large a small program is, by what is left out of t
 memory: $(BUILD)/memory ## print what a rank takes of memory, between threads and over TCP
 	@$(BUILD)/memory
 
-bench-queued: $(BUILD)/queued ## many small collectives queued, beside the same ones one after the other
+bench-queued: $(BUILD)/queued ## many small collectives queued, compared with the same ones one after the other
 	@for what in "threads allreduce 8 2" "threads allgather 8 4" "tcp allreduce 8 2" "tcp allgather 8 2" "tcp allgather 1024 2" \
 	    "tcp allreduce 8 4" "tcp allgather 8 8" "memory allgather 8 2"; do $(BUILD)/queued $$what 32 || exit 1; done
 
@@ -132,7 +132,7 @@ $(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common
 	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
 	    $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
 
-# Of the libraries that are not here, compare.py tells.
+# compare.py names the libraries that are not installed.
 run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run $(TCP)/coll-check
 	@for mpi in openmpi mpich; do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(TCP)/mpi.$$mpi $(TCP)/start.$$mpi; fi; \

@@ -19,7 +19,7 @@
 
 enum { MOST_RANKS = 16, KEPT = 1 << 20, SHAPES = 16, SOCKETS_MOST = 64 << 10 };
 
-/* What the ranks share beside what is measured: the number of the last repetition, once rank 0 knows it. */
+/* Shared by the ranks, and not measured: the number of the last repetition, once rank 0 has it. */
 typedef struct board { long last; } board;
 
 typedef struct bench {

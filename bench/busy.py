@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Waiting where ranks share processors with programs that compute: ours beside blocking sockets, in means.
+"""Waiting where ranks share processors with programs that compute: ours compared with blocking sockets, in means.
 
     busy.py --build build/release [--ranks 2,4,8] [--neighbors 0,1,2,8] [--compute 0,50,300,1000] [--bytes 8,1K,64K]
             [--sides threads,processes,tcp] [--seconds 0.25] [--rounds 1] [--also NAME=PROGRAM]... [--tiny]

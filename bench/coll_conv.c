@@ -1,4 +1,4 @@
-/* coll_conv.c - how fast one core converts and adds halves and bytes, beside what it could do at best.
+/* coll_conv.c - how fast one core converts and adds halves and bytes, compared with the possible maximum.
  *
  *     cc -O2 -pthread bench/coll_conv.c -o coll_conv
  *     ./coll_conv [BYTES...]                                       16K 256K 64M unless said otherwise

@@ -6,7 +6,7 @@
  *     coll-run -n 4 --no-prefix ./coll_perf -C reduce,broadcast    four processes over TCP
  *
  * Every line is checked before it is timed: the inputs are whole numbers so small that the result is exact in the type, and
- * it must be there bit for bit.  What `size`, `time`, `p99` and `busbw` mean is in README.md beside this file.
+ * it must have the exact bits.  What `size`, `time`, `p99` and `busbw` mean is in README.md beside this file.
  *
  * In reading order: options, what a test is, exact data, checking, timing, printing, the run.  All ranks walk through the
  * same loops and take their decisions from numbers that they have agreed on; rank 0 prints.
@@ -352,10 +352,10 @@ static bool perform(bench *b, test *t, long count)
 
 /* ---- >>data: exact, so that there is one right answer ---- */
 
-/* Element i of what `rank` brings.  Inputs repeat with a period that is prime, so blocks that end up in the wrong place
+/* Element i of the input of `rank`.  Inputs repeat with a period that is prime, so blocks that end up in the wrong place
  * show, and each is a whole number of at most `most`, as are all results:
  *
- *     sum    each rank up to most / n; with more ranks than that, one rank brings 1 and the others 0
+ *     sum    each rank up to most / n; with more ranks than that, one rank has 1 and the others 0
  *     prod   1, but for two ranks, with 1 to 5 and 1 to 3
  *     avg    n times what sum has, so that the division is exact; with too many ranks, the same on each
  *     else   anything */
@@ -407,7 +407,7 @@ static void encode(void *at, coll_type type, int64_t value)
 #undef ENCODE
 }
 
-/* One period of what `rank` brings, or of the reduction for rank -1. */
+/* One period of the input of `rank`, or of the reduction for rank -1. */
 static void make_pattern(bench *b, const test *t, int rank)
 {
     for (int i = 0; i < PERIOD; i++)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A step of training under DistributedDataParallel: this library's back end of torch.distributed beside Gloo's, in the same
+"""A step of training under DistributedDataParallel: this library's back end of torch.distributed and Gloo's, in the same
 processes.
 
 usage: ddp.py [--torch build/torch] [--ranks 2,4] [--millions 10,100] [--places host,1gbit] [--blocks 7]
@@ -78,7 +78,7 @@ def most(*values):
 
 
 def block(way, x, steps):
-    """Seconds a step, and of processors: those of the ranks that take most."""
+    """Seconds a step, and of processors: those of the slowest ranks."""
     import torch.distributed as dist
     dist.barrier()
     began, worked = time.perf_counter(), time.process_time()
@@ -118,7 +118,7 @@ def process(o):
 # ---- all of them
 
 def run(o, ranks, million, hosts):
-    """What rank 0 says.  hosts: [(namespace, interface)], of which each has as many processes; None is this one."""
+    """The output of rank 0.  hosts: [(namespace, interface)], of which each has as many processes; None is this one."""
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for rank in range(ranks):

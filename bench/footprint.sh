@@ -11,8 +11,8 @@
 # `small`, `least` and `tiny` are for small sizes, and are compiled accordingly: the first two without tables for
 # unwinding (-fno-asynchronous-unwind-tables) and at a fixed address (-fno-pie -no-pie); a board has neither.
 #
-# Linked with -ffunction-sections and --gc-sections; io_uring, whose library is not on every machine, is left out of all.  A
-# target whose compiler is not there is passed over.
+# Linked with -ffunction-sections and --gc-sections; io_uring is always left out, because not every machine has its library.  A
+# target without a compiler is skipped.
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

@@ -1,20 +1,20 @@
 #!/bin/sh
-# The size of the library: how much there is to read, to compile and to run, here or side by side with a commit.
+# The size of the library: source, compilation and instructions, of this tree, or compared with a commit.
 #   lines, files       of the headers: coll.h, coll_impl.h, core, transports, carriers
 #   switches           COLL_NO_... that a program may set (core/base/coll_parts*.h)
 #   floors             headers in the longest chain of includes within core; -: one list includes all
 #   upward includes    from a folder to one that it may not use, allowed ones as well (tests/layers.sh)
 #   allowed            lines of tests/layers.allow
-#   forward            declarations in transports/tcp of functions that another file defines (takes Universal Ctags)
+#   forward            declarations in transports/tcp of functions that another file defines (needs Universal Ctags)
 #   README, words      lines of README.md; what tests/words.sh finds
 #   compile            seconds of the processor for the implementation, gcc -O2, the median of 3; and divided by those of 0.2.0,
 #                      which is compiled in turns with it
 #   text               bytes of code and constants in the object of that
 #   everything, small  bytes of code and constants of a program with one allreduce of f32, as in docs/size.md (bench/footprint.sh)
-#   tiny               bytes of tests/bare_floor.c: one allreduce of f32, and nothing else, on a Cortex-M3; does it link for
-#                      processors without atomic instructions?
+#   tiny               bytes of tests/build/bare_floor.c: only one allreduce of f32, on a Cortex-M3; and whether it links for
+#                      processors without atomic instructions
 #   instructions       of a repeated allreduce of 8 B, the shortest (bench/instructions.c of this tree); x86-64
-#   usage: sh bench/house.sh [COMMIT]      in the root of the repository; -: that tree has no such thing, or a compiler is missing
+#   usage: sh bench/house.sh [COMMIT]      in the root of the repository; -: not in that tree, or a compiler is missing
 set -u
 work=$(mktemp -d) || exit 1
 here=$(pwd)
@@ -29,7 +29,7 @@ apart="-ffunction-sections -fdata-sections -Wl,--gc-sections"
 echo '#include <liburing.h>' | $cc -E -x c - > "$work/none" 2>&1 && links="-luring" || links="-DCOLL_NO_URING"
 printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > "$work/all.c"
 sed -n "/^cat > .*hello\.c/,/^C\$/p" bench/footprint.sh | sed '1d;$d' > "$work/hello.c"
-sed 's,"\.\./coll\.h","coll.h",' tests/bare_floor.c > "$work/floor.c"
+sed 's,"\(\.\./\)*coll\.h","coll.h",' tests/build/bare_floor.c > "$work/floor.c"
 
 headers() { find coll.h coll_impl.h core transports carriers -name '*.h' 2> "$work/none"; }
 

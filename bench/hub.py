@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processes of one host beside threads: the same collective on as many ranks, in turns.
+"""Processes of one host compared with threads: the same collective on as many ranks, in turns.
 
     hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M] [--busy N] [--fresh]
 

@@ -1,4 +1,4 @@
-/* instructions - the same call again and again, for a program that counts what the processor does: see instructions.sh.
+/* instructions - the same call again and again, for a program that counts instructions: see instructions.sh.
  *
  *     instructions threads|tcp|memory|hub KIND BYTES CALLS
  *     instructions threads|tcp|memory|hub KIND BYTES shortest

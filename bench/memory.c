@@ -1,4 +1,4 @@
-/* memory - what a rank takes of memory: bytes that are out, by an allocator that counts, after each of some steps.
+/* memory - the memory of a rank: allocated bytes, by an allocator that counts, after each of some steps.
  *
  *     make memory                                    prints the table of docs/size.md
  *
@@ -51,7 +51,7 @@ typedef struct world {
 
 typedef struct rank { world *w; coll_comm *comm; int number, step; float x[2 * COUNT]; } rank;
 
-/* All ranks are here; until then, what others still need of this one moves on. */
+/* Wait for all ranks; meanwhile this rank progresses what others still need from it. */
 static void meet(rank *r)
 {
     world *const w = r->w;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What Python adds to a call of 8 B: this package beside C (coll_perf), and beside mpi4py where that is installed.
+"""What Python adds to a call of 8 B: this package compared with C (coll_perf), and with mpi4py if it is installed.
 
     python.py --build build/release [--rounds 5] [--bytes 8]
 
 An allreduce of f32, in place and into a new array, back to back, on one process, two processes of one host (shared memory), the
 same over TCP, and two threads.  Each result is checked before anything is timed.  Rounds run all ways in turns; printed is the
 median of each way over the rounds, in us, and of the difference to C of the same round.  Ranks are pinned to processors.  A round
-takes the median of 30 batches of 20 ms in Python, and what coll_perf takes in C."""
+takes the median of 30 batches of 20 ms in Python, and the time of coll_perf in C."""
 import argparse, json, os, shutil, statistics, subprocess, sys, time
 
 import numpy as np
@@ -38,7 +38,7 @@ def timed(call, barrier, number):
 def checked(x, size, rank, call):
     x[:] = rank + 1
     assert (call() == size * (size + 1) / 2).all()
-    x[:] = 0                                                    # sums of it stay what they are
+    x[:] = 0                                                    # sums of it do not change
 
 
 PROCESSORS = sorted(os.sched_getaffinity(0))

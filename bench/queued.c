@@ -1,4 +1,4 @@
-/* queued - many small collectives of one communicator at once, beside the same ones one after the other.
+/* queued - many small collectives of one communicator at once, compared with the same ones one after the other.
  *
  *     queued threads|tcp|memory allreduce|allgather|barrier BYTES RANKS CALLS [pairs PAIRS]
  *     queued ... only blocking|queued TIMES           nothing but these, for a program that counts: valgrind, strace -f -c

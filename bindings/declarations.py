@@ -35,7 +35,7 @@ def sentence(comment):
 
 
 def for_c(text):
-    """Without what is for C++ alone, and without lines of the preprocessor but #define."""
+    """Without the parts for C++ only, and without preprocessor lines except #define."""
     kept, stack = [], []
     for line in re.sub(r'\\\n', ' ', text).splitlines():
         word = re.match(r'\s*#\s*(\w+)\s*(.*)', line)
@@ -99,7 +99,7 @@ def arguments(text):
 
 
 def unit(name, doc):
-    """What a number is counted in, where its name or its comment says so."""
+    """The unit of a number, if its name or its comment has one."""
     for end, word in (('_ms', 'ms'), ('_us', 'us'), ('seconds_per_byte', 's'), ('seconds_per_byte_reduced', 's')):
         if name.endswith(end):
             return word

@@ -121,7 +121,7 @@ def abi(table):
 
 
 def ordered(table):
-    """Structs, each behind those that it holds or points to."""
+    """Structs, each after those that it contains or points to."""
     done, out = set(), []
 
     def visit(row):

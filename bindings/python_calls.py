@@ -1,7 +1,7 @@
 """bindings/python/coll/_calls.py: a method for each collective and each of its forms, with types and docstrings.
 
 What a method takes follows from its row of shapes: `op` where it reduces, `root` where it has one, counts where blocks have
-lengths of their own.  SAYS tells in a sentence what each does, and the shapes for x of shape s on `size` ranks."""
+lengths of their own.  SAYS has a sentence for each, and the shapes for x of shape s on `size` ranks."""
 import textwrap
 
 # name: (what it does, shape of x, shape of the result, what in place means)
@@ -77,7 +77,7 @@ class Calls:
 
 
 def count_names(row):
-    """The names of the counts: of what is sent, and of what is received."""
+    """The names of the counts: of sent and of received blocks."""
     send, recv = row['send']['from'], row['recv']['from']
     if send == 'typed':
         return None, None

@@ -30,7 +30,7 @@ static coll_status grid_make(grid *g, coll_comm *world)
 }
 
 /* In a row, number a sends a + 2 b + 1 elements to number b: each rank knows what it sends and what it will get, and no rank
- * knows all.  Without offsets the blocks lie one after the other. */
+ * knows all.  Without offsets the blocks are adjacent. */
 static int exchange(coll_comm *row)
 {
     const int me = coll_rank(row), size = coll_size(row), most = size * 3 * size;

@@ -13,7 +13,7 @@
  * and stay so to the last bit, because allreduce gives identical bits on every rank.  This is
  * checked at the end.
  *
- * What stays the same: the batches, and so the training up to rounding, for any number of ranks;
+ * The same for any number of ranks: the batches, and so the training up to rounding;
  * all bits of the weights for the same number of ranks, whether threads or processes, because the
  * gradients are summed with COLL_DETERMINISTIC.  The network has 64 inputs (8x8
  * pixels), 128 hidden units (ReLU) and 10 outputs (softmax, cross-entropy), and learns by gradient
@@ -160,7 +160,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- >>data: rank 0 reads it, a broadcast brings it to the others ---- */
+/* ---- >>data: rank 0 reads it, and broadcasts it ---- */
 
 /* Read "p,p,...,p,label". */
 static bool parse_digit(const char *line, digit *out)
@@ -336,7 +336,7 @@ static coll_status step(trainer *t, size_t begin, size_t count)
     return COLL_OK;
 }
 
-/* The loss of a digit alone, and whether it is read as what it is. */
+/* The loss of one digit, and whether it is recognized. */
 static float read_digit(const trainer *t, const digit *d, bool *is_right)
 {
     activity a;
@@ -436,7 +436,7 @@ static void name_transport(trainer *t, char *name, size_t length)
 }
 
 /* Compare the weights of all ranks, and let rank 0 report.  The least and the greatest hash are
- * equal only if all are.  The bytes are the mean over the ranks, of training alone. */
+ * equal only if all are.  The bytes are the mean over the ranks, of the training only. */
 static coll_status report(trainer *t, double total_s, uint64_t sent, bool *is_equal)
 {
     const uint64_t hash = hash_weights(t->weights.all, t->parameter_count);

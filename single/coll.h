@@ -305,11 +305,11 @@
  *         coll_comm *other;
  *         if (coll_dup(comm, &other)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
- *   One thread at a time may use a communicator and its requests.  A second thread gets COLL_ERR_ARGUMENT, with the sentence in
- * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
+ *   One thread at a time may use a communicator and its requests.  A second thread gets COLL_ERR_ARGUMENT, and coll_error on that
+ * thread says so.  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
  * different threads at the same time, also to make others.  coll_abort may be called from any thread at any time except during
  * coll_free.  In a simulated job all ranks are one thread.  A communicator cannot be used in a forked child (COLL_ERR_FORKED);
- * only coll_free works there.
+ * only coll_free works there.  A forked child that does not call exec keeps the connections of its parent open (see TIME LIMITS).
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];
@@ -376,7 +376,8 @@
  * library wipes its copies.  A rank that has the key is trusted by all.
  *
  * ENVIRONMENT
- *   Members of a coll_config that have their defaults are read from these variables, except the log function.
+ *   Members of a coll_config that have their defaults are read from these variables, except the log function.  Switches are on or
+ * off; 1 and 0 are understood.  If the name of a variable differs from one of them by a letter, a warning is logged.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port       this rank, the number of ranks, and where rank 0 listens
  *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Bootstrap.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
  *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
@@ -436,9 +437,11 @@
  *   Late ranks.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
- *   Dead ranks.  A process that ends is detected at once.  If a rank sends no heartbeat for liveness_timeout_ms, it is declared
- * dead: it is stopped, or its host or cable has failed.  A thread of each rank sends heartbeats to rank 0, also while the program
- * computes, and rank 0 sends them to all: eight times in liveness_timeout_ms.
+ *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
+ * child holds the connections open.  The death is then detected as silence is, and with liveness_timeout_ms < 0 not at all.
+ *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
+ * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
+ * liveness_timeout_ms.
  *   Silence is measured from the last heartbeat received, and judged at the limit plus one such interval.  So a rank that is
  * stopped for less than the limit is never declared dead.  A rank that is silent for good always is, and all ranks know it a
  * round trip later.  Data that has arrived is read before any rank is judged, so a rank that was stopped itself declares no other
@@ -453,7 +456,7 @@
  * tried for four times the limit (4 s at least), since other connections may occupy the port.
  *   When rank 0 has left in good order before the others, each of those asks the ranks that it waits for, and passes on what it
  * finds.
- *   liveness_timeout_ms is -1 is for programs that must not have an additional thread.  These detect only processes that end, and
+ *   liveness_timeout_ms = -1 is for programs that must not have an additional thread.  These detect only processes that end, and
  * ranks that are silent in coll_shrink for 10 s, or until its start_timeout_ms.  They accept connections only while they are in a
  * call.  TCP then detects a host that vanishes: after 25 s without traffic, or after the 15 minutes for which Linux retransmits.
  *
@@ -2595,8 +2598,38 @@ static COLL__UNUSED int coll__worker_begin(coll__thread_id *thread, void *(*main
     return pthread_create(thread, NULL, main, arg);
 }
 
-/* Start a thread of the library, with a small stack and all signals blocked.  Returns 0 or an errno.  The program's
- * thread-local variables may need a larger stack; then the default size is used. */
+#if !defined(COLL_PORTABLE)
+
+#include <link.h>
+
+/* What only _GNU_SOURCE declares: struct dl_phdr_info, as far as it is looked at, and dl_iterate_phdr. */
+typedef struct coll__module { ElfW(Addr) at; const char *name; const ElfW(Phdr) *parts; ElfW(Half) count; } coll__module;
+extern int coll__each_module(int (*look)(coll__module *module, size_t length, void *sum), void *sum) __asm__("dl_iterate_phdr");
+
+static int coll__add_locals(coll__module *module, size_t length, void *sum)
+{
+    for (int i = 0; i < module->count; i++)
+        if (module->parts[i].p_type == PT_TLS) *(size_t *)sum += module->parts[i].p_memsz + module->parts[i].p_align;
+    return (void)length, 0;
+}
+
+/* Bytes of the thread-local variables of the program and its libraries.  glibc takes them from the stack of each thread. */
+static COLL__UNUSED size_t coll__locals(void)
+{
+    size_t sum = 0;
+
+    (void)coll__each_module(coll__add_locals, &sum);
+    return sum;
+}
+
+#else
+
+static COLL__UNUSED size_t coll__locals(void) { return 0; }
+
+#endif
+
+/* Start a thread of the library, with all signals blocked and a small stack beside the thread-local variables.  Returns 0 or an
+ * errno.  If the stack is too small for the system, the default size is used. */
 static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
 {
     pthread_attr_t attributes;
@@ -2604,7 +2637,7 @@ static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack
     int error = pthread_attr_init(&attributes);
 
     if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, stack);
+    (void)pthread_attr_setstacksize(&attributes, stack + coll__locals());
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(thread, &attributes, main, arg);
@@ -3821,7 +3854,10 @@ static bool coll__settle_text(const char **field, const char *name, const char *
 #define F_SEAL_GROW 4
 #endif
 
-enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
+enum {
+    COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW,
+    COLL__TLS_EXEC = 0x20                         /* F_SEAL_EXEC, which vm.memfd_noexec=1 adds; of no account */
+};
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
 
@@ -3857,7 +3893,8 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     const ssize_t n = readlink(path, link, sizeof link);
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
     int fd = coll__fd_above(open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
+    if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid()
+        && (fcntl(fd, F_GET_SEALS) | COLL__TLS_EXEC) == (COLL__SEGMENT_SEALS | COLL__TLS_EXEC)) {
         *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
         return fd;
@@ -20855,6 +20892,51 @@ static coll_status coll__settle_algorithms(const coll__settings *s)
 
 #endif
 
+#if COLL__HAS_ENV && COLL__HAS_TEXT && COLL__IS_WHOLE && !defined(COLL_PORTABLE)
+
+#if !defined(_GNU_SOURCE)
+extern char **environ;
+#endif
+
+/* What is read here and by coll-run, without COLL_. */
+static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
+    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE HUB LANES BACKGROUND ALGORITHM TUNING SPIN_US START_TIMEOUT_MS "
+    "STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+
+/* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
+static int coll__misspells(const char *a, size_t n, const char *b, size_t m)
+{
+    while (n && m && *a == *b) a++, b++, n--, m--;
+    while (n && m && a[n - 1] == b[m - 1]) n--, m--;
+    if (n + m == 0) return 0;
+    return (n < 2 && m < 2) || (n == 2 && m == 2 && a[0] == b[1] && a[1] == b[0]) ? 1 : 2;
+}
+
+/* A variable that is nearly one of ours is a typing error, and would be ignored in silence. */
+static void coll__warn_of_variables(const coll__log *log)
+{
+    for (char **at = environ; at && *at; at++) {
+        const char *const name = *at + 5, *meant = NULL;
+        const size_t length = strncmp(*at, "COLL_", 5) ? 0 : strcspn(name, "=");
+        int least = length > 2 ? 2 : 0;
+        for (const char *one = coll__variables; *one && least; one += strspn(one, " ")) {
+            const size_t room = strcspn(one, " ");
+            const int differs = coll__misspells(name, length, one, room);
+            if (differs < least) least = differs, meant = one;
+            one += room;
+        }
+        if (least == 1)
+            coll__say(log, COLL_LOG_WARN, "COLL_%.*s is not read: did you mean COLL_%.*s?", (int)length, name,
+                      (int)strcspn(meant, " "), meant);
+    }
+}
+
+#else
+
+static inline void coll__warn_of_variables(const coll__log *log) { (void)log; }
+
+#endif
+
 /* Logs a failed start, for a program that ignores the status.  Returns the status. */
 static coll_status coll__started(coll_status status, const coll_config *config)
 {
@@ -20862,6 +20944,7 @@ static coll_status coll__started(coll_status status, const coll_config *config)
 
     if (level == 0) level = COLL_LOG_ERROR;
     const coll__log log = { level, config ? config->log : NULL, config ? config->log_context : NULL };
+    coll__warn_of_variables(&log);
     if (status < 0) coll__say(&log, COLL_LOG_ERROR, "%s", coll__start_error);
     return status;
 }
@@ -26024,6 +26107,23 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
+/* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
+static void coll__host_names(char *text, size_t room)
+{
+    struct ifaddrs *all = NULL;
+    char name[64] = "", at[64];
+
+    (void)gethostname(name, sizeof name - 1);
+    coll__print(text, room, "%s", name);
+    if (getifaddrs(&all)) return;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
+        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
+    }
+    freeifaddrs(all);
+}
+
 #if !defined(COLL_PORTABLE)
 
 #include <linux/sockios.h>
@@ -26086,7 +26186,7 @@ static int coll__process_behind(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0 ? 0 : who[0];
 }
 
-/* A text that identifies the host and its network. */
+/* A text that identifies the host and its network.  Without /proc: its names. */
 static void coll__host_text(char *text, size_t room)
 {
     char line[64] = "";
@@ -26096,6 +26196,10 @@ static void coll__host_text(char *text, size_t room)
     if (f) {
         if (!fgets(line, sizeof line, f)) line[0] = '\0';
         fclose(f);
+    }
+    if (!*line) {
+        coll__host_names(text, room);
+        return;
     }
     const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
     const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
@@ -26204,22 +26308,7 @@ static int coll__unacknowledged(int fd)
 #endif
 }
 
-/* Two hosts may share a name, or an address behind routers, but not both. */
-static void coll__host_text(char *text, size_t room)
-{
-    struct ifaddrs *all = NULL;
-    char name[64] = "", at[64];
-
-    (void)gethostname(name, sizeof name - 1);
-    coll__print(text, room, "%s", name);
-    if (getifaddrs(&all)) return;
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
-        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
-    }
-    freeifaddrs(all);
-}
+static void coll__host_text(char *text, size_t room) { coll__host_names(text, room); }
 
 static void coll__holder_text(int port, char *text, size_t room)
 {
@@ -34368,6 +34457,7 @@ typedef struct coll__agreement {
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
+    int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
     bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
@@ -34523,6 +34613,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     if (count == 0) return COLL__ANSWER_NO_RANK;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
+    if (fd < 0 && coll__is_shortage(errno)) h->shortage = errno;
     if (fd < 0) return coll__dialling_hopeless(c, count, errno);
     c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
     if (c->handshake) coll__handshake_call(c->handshake, &h->us, fd, hello, coll__never);
@@ -34823,6 +34914,11 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         if (until > h->deadline) until = h->deadline;
         before = there;
         const bool is_time = open == 0 || coll__now() >= until;
+        char why[80];
+        if (is_time && !is_enough && h->shortage)
+            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
+                                     "only %d of %d ranks were reached: this rank has nothing left for "
+                                     "a connection: %s", there, h->count, coll__shortage_text(h->shortage, why, sizeof why));
         if (is_time && !is_enough)
             return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
                                      "only %d of %d ranks are left: that is not most of them, and the "
@@ -35058,7 +35154,7 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* This rank's context in the new job; it owns the listener and the pipes.  NULL: out of memory or descriptors. */
+/* This rank's context in the new job; it owns the listener and the pipes.  NULL: *failure has the reason. */
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
@@ -35072,6 +35168,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     if (!tcp) {
         if (past) old->us.past = past->us.past;
         coll__give(past);
+        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
         return NULL;
     }
     tcp->us = h->us;
@@ -35083,9 +35180,11 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
-    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
-                      (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
-                      tcp->segment.fd >= 0, &old->log) < 0) {
+    const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
+    const coll_status opened = coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams,
+                                             tcp->segment.fd >= 0, &old->log);
+    if (opened < 0) {
+        coll__set_failure(h->failure, opened, -1, "%s", coll__start_error);
         coll__tcp_free(tcp);
         return NULL;
     }
@@ -35135,8 +35234,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         out->ranks[out->count++] = ranks[i];
     }
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
-    if (status == COLL_OK && !out->context)
-        status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+    if (status == COLL_OK && !out->context) status = failure->status;
     coll__agreement_close(&h);
     return status;
 }

@@ -45,7 +45,7 @@ awk -v names="$work/names" -v files="$work/files" '
         n = split(file, parts, "/")
         if (file == "coll.h" || file == "core/base/coll_features.h") return "public"       # which includes it
         if (parts[1] == "core") return parts[2]
-        if (n == 1) return "front"                                              # coll_impl.h, which knows them all
+        if (n == 1) return "front"                                              # coll_impl.h, which includes all
         if (n == 3) return parts[2]
         sub(/^coll_/, "", parts[2]); sub(/\.h$/, "", parts[2])
         return parts[2]

@@ -3,14 +3,14 @@
 # from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
 #   usage: run_all.sh [TIER... | SUITE...]       COLL_TEST_SEED=... replays a seed
 #
-# Suites are in three tiers: `check` answers a developer, `test` proves the whole on a newcomer's machine, `rest` is what takes
-# longer: `make check` runs the first, `make test` the first two, `make test-all` the last.  Without an argument all of them run.
-# tests/README.md tells what each proves.
+# Suites are in three tiers: `check` has the main tests, `test` the other tests that run on most machines, `rest` those that take
+# longer.  `make check` runs the first, `make test` the first two, `make test-all` the last.  Without an argument all of them run.
+# tests/README.md describes each suite.
 #
-# What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
-# takes the first that is not taken; those that usually wait (`waits`) in two lanes beside them.  What a later tier runs in
-# full with a sanitizer (`brief`) is left out where that tier is run, too.  A suite reports when it is over: seconds, and seconds
-# of processors.  What is built is printed as it begins, and what runs whenever nothing else has been printed for some seconds.
+# The suites of the list below run in lanes.  There are as many lanes for `suite`s as processors (four at most); each takes the
+# first suite that is not taken.  Two more lanes run suites that usually wait (`waits`).  A `brief` suite is left out if a later
+# tier, which runs it in full with a sanitizer, is run, too.  A suite reports at its end: seconds, and seconds of processors.
+# Builds are printed as they begin; running suites are printed if there is no other output for some seconds.
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC

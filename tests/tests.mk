@@ -1,8 +1,8 @@
-# tests.mk - how the tests are built, and some of them by themselves.  The Makefile includes it; tests/run_all.sh runs the suites.
+# tests.mk - builds the tests, and runs some of them alone.  The Makefile includes it; tests/run_all.sh runs the suites.
 
 .PHONY: test-nccl test-mpi precision examples-check run-examples-check sealed
 
-test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
+test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: needs no GPU
 	@CC="$(CC)" sh tests/transports/test_nccl.sh $(config)
 
 test-mpi:        ## the contract, random programs and failures over Open MPI and MPICH, whichever are installed
@@ -11,7 +11,7 @@ test-mpi:        ## the contract, random programs and failures over Open MPI and
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision
 
-examples-check:  ## the pages of examples/gpt, briefly, on threads and processes: what they reach, and that it is the same
+examples-check:  ## the programs of examples/gpt, briefly, on threads and processes: losses and bits
 	@$(MAKE) --no-print-directory run-examples-check
 
 run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
@@ -19,10 +19,10 @@ run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
 
 $(BUILD)/run_link: $(BUILD)/coll.o
 
-# A test of what is public links the implementation, which is compiled once for each configuration.  So does one that looks
-# inside, with inside.h.  One that must have all of it compiled in its own way includes it, and says so in a line of its own, or
-# takes some parts of it, with world.h.
-# Those in SEALED link an implementation with TLS, so that they run in every mode of security.
+# A test of public functions links the implementation, which is compiled once for each configuration.  So does a test of private
+# functions, with inside.h.  A test that must compile the library in its own way includes it (COLL_IMPLEMENTATION), or parts of
+# it, with world.h.
+# The tests in SEALED link an implementation with TLS, so that they run in every mode of security.
 TEST_FOLDERS := $(addprefix tests/,unit collectives failure transports build bindings programs)
 TESTS   := $(wildcard $(TEST_FOLDERS:%=%/test_*.c))
 SEALED  := $(foreach name,matrix soak security middle crowded strangers shrink quiet greetings,$(wildcard tests/*/test_$(name).c))

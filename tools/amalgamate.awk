@@ -5,7 +5,7 @@
 #     awk -v part=source -f tools/amalgamate.awk coll.h > coll.c        coll_impl.h and what only it includes: pair/coll.c
 #
 # A file is found relative to the one that includes it, and comes once.  A line is an include when its first visible
-# character is the # of an #include with a quote; comments and strings that speak of one are left alone.  POSIX awk.
+# character is the # of an #include with a quote; comments and strings with an #include are not changed.  POSIX awk.
 
 # a/./b and a/../b as the shortest path to the same file
 function normalise(path,    parts, count, kept, i, depth, result)

@@ -515,7 +515,7 @@ static void print_verdict(const check *c)
     }
     for (int i = 1; i < c->size; i++) different += strcmp(c->cards[i].transport, c->cards[0].transport) != 0;
     print_crowds(c);
-    printf("verdict: %d ranks over %s", c->size, c->cards[0].transport);
+    printf("summary: %d ranks over %s", c->size, c->cards[0].transport);
     if (different) printf(", %d of them over something else", different);
     if (c->size < 3) printf("; there is no other pair to compare with\n");
     else if (factor < 2) printf("; all pairs of a kind are within a factor of %.1f of their median\n", factor < 1 ? 1 : factor);

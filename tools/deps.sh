@@ -20,7 +20,7 @@ has_fuzzer() { # clang's own run-time libraries
     printf 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; (void)n; return 0; }\n' \
         | clang -fsanitize=fuzzer,address -x c - -o /dev/null 2> /dev/null
 }
-# A package of Python modules serves /usr/bin/python3 alone.
+# A package of Python modules is for /usr/bin/python3 only.
 has_module() { python3 -c "import $1" 2> /dev/null || /usr/bin/python3 -c "import $1" 2> /dev/null; }
 has_picolibc_riscv() { echo | riscv64-unknown-elf-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
@@ -102,7 +102,7 @@ unpack_sshd() {
 # ---- >>installing
 
 missing() { cut -f 1 "$list" | xargs; }
-choose() { # packages...: into $packages those that this system has got
+choose() { # packages...: into $packages those that this system has
     packages=
     ls /var/lib/apt/lists/*_Packages* > /dev/null 2>&1 || { packages=" $*"; return; }     # it is not known
     for package in "$@"; do

@@ -126,6 +126,7 @@ function synopsis(name,    text, returns, arguments, list, n, i)
         if (list[i] == "void" || argument_name(list[i]) in listed) continue
         listed[argument_name(list[i])] = 1
         order[++used] = argument_name(list[i])
+        typed[argument_name(list[i])] = list[i]
     }
     put(".Fc")
 }
@@ -202,7 +203,10 @@ function write_page(group,    list, n, i, text, first, returns, has_request)
         put("The parameters are:")
         put(".Bl -tag -width Ds")
         for (i = 1; i <= used; i++)
-            if (order[i] in meaning) { put(".It Fa " order[i]); say(meaning[order[i]]) }
+            if (order[i] in meaning) {
+                put(".It Fa " order[i])
+                say(meaning[typed[order[i]] in meaning ? typed[order[i]] : order[i]])
+            }
         put(".El")
     }
     put(".Sh RETURN VALUES")
@@ -252,6 +256,7 @@ BEGIN {
     meaning["op"] = "The operation: COLL_SUM, COLL_AVG, COLL_MAX, ..."
     meaning["root"] = "The rank that has the input, or gets the result."
     meaning["peer"] = "The other rank.  For a receive COLL_ANY_SOURCE takes a message from any rank."
+    meaning["int count"] = "How many there are: ranks, requests, or items of a list."
     meaning["dest"] = "The rank to send to."
     meaning["source"] = "The rank to receive from."
     meaning["tag"] = "A number from 0 on that keeps messages apart.  For a receive COLL_ANY_TAG takes any."

@@ -3,7 +3,7 @@
 #
 # The text is made smaller, not changed: no comments, short names, many statements in a line.  nvcc writes the newest version of
 # PTX, which a driver of before would refuse; what is in the text is older, and so .version says 6.4, and ptxas looks whether that
-# is true.  NVCC names the compiler; the bits of the text depend on its version, which the header tells.
+# is true.  NVCC names the compiler; the bits of the text depend on its version, which the header records.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}

@@ -50,7 +50,7 @@ struct rank {
     struct host *host;              /* NULL: local                                           */
     pid_t pid;
     bool running, reported;
-    int status;                     /* as waitpid gives it                                   */
+    int status;                     /* of waitpid                                            */
     int64_t started_ms, ran_ms;
     struct stream out[2];
 };

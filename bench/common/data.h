@@ -1,4 +1,4 @@
-/* data.h: what goes into a case, and what must come out of it. */
+/* data.h: the input of a case, and its expected result. */
 #ifndef BENCH_DATA_H
 #define BENCH_DATA_H
 
@@ -53,7 +53,7 @@ static float bench_expected(const bench_case *c, int root, size_t i)
     }
 }
 
-/* The first element that is wrong, or the count.  is_loose: what is no part of the result does not matter. */
+/* The first element that is wrong, or the count.  is_loose: elements outside the result are not compared. */
 static size_t bench_check(const bench_case *c, int root, bool is_loose)
 {
     for (size_t i = 0; i < c->count; i++) {

@@ -283,7 +283,7 @@ def print_verdicts(verdicts):
 # ---- what is measured, and where
 
 def git(*arguments):
-    """what git says, or '' where it refuses"""
+    """the output of git, or '' if it fails"""
     return subprocess.run(['git', *arguments], capture_output=True, text=True).stdout
 
 
@@ -294,7 +294,7 @@ def here():
 
 
 def version_in(text):
-    """the version that coll.h says, as in 0.3.0"""
+    """the version of coll.h, as in 0.3.0"""
     return '.'.join(re.findall(r'^#define COLL_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$', text, re.M))
 
 
@@ -313,7 +313,7 @@ def cpu_seconds():
 
 
 def options(parser, parts, text):
-    """The options that every comparison has, read; parts: what --only takes."""
+    """The common options of all comparisons, parsed; parts: the words of --only."""
     parser.add_argument('--build', required=True, help='the folder of the programs')
     parser.add_argument('--full', action='store_true', help=text)
     parser.add_argument('--tiny', action='store_true', help='to see that it works; the figures are worth nothing')

@@ -14,7 +14,7 @@
 
 enum { BENCH_ADDRESS_ROOM = 64 };
 
-/* Hold a free port of the loopback, bound but not listening, as long as this process lives: no automatic choice takes it, and a
+/* Hold a free port of the loopback, bound but not listening, as long as this process runs: no automatic choice takes it, and a
  * listener that sets SO_REUSEADDR, as the library's does, may.  Writes "127.0.0.1:PORT". */
 BENCH_UNUSED static void bench_hold_port(char *address)
 {

@@ -2,8 +2,8 @@
  *
  *     mpiexec -n 2 solo NAME FILE BUDGET SIZES COLLECTIVE[,COLLECTIVE...] [SPOIL]
  *
- * FILE lies in memory (/dev/shm), is fresh for every run, and is what the ranks share to take the time.  Results are checked
- * before they are timed, and what is printed is what pair prints, under NAME. */
+ * FILE is in memory (/dev/shm) and new for every run; the ranks share it to take the time.  Results are checked before they are
+ * timed.  The output is that of pair, under NAME. */
 #include "contest.h"
 
 #include "library.h"

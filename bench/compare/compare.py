@@ -12,11 +12,11 @@ import argparse, collections, os, signal, statistics, sys, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), 'common'), HERE]
-sys.dont_write_bytecode = True                    # nothing beside the sources
+sys.dont_write_bytecode = True                    # no files beside the sources
 from harness import COMPANY, PROCESSORS, Runner, human, microseconds, named_on_the_machine, note
 import jobs, sides
 
-LEAST, MIDDLE = 1.03, 1.05                        # what all ratios but a fifth exceed, and what their median does
+LEAST, MIDDLE = 1.03, 1.05                        # bounds of all ratios but a fifth, and of their median
 RULE = """\
 # slower: of the rounds' ratios, new / old, all but the lowest fifth (of 5: one) are above %g and the median is above %g, and so
 #     they are again in a second measurement of twice as many rounds, whose figures are shown
@@ -128,7 +128,7 @@ def print_cell(cell, f, all_figures, words):
 def report(first, second):
     """Prints all cells; returns (how many are slower, how many are faster).  second: of those that were slower at first."""
     slower = faster = 0
-    print('\n' + LINE % ('bench', 'where', 'cell', 'size', 'old', 'new', 'ratio', '[lowest median highest]', 'verdict'))
+    print('\n' + LINE % ('bench', 'where', 'cell', 'size', 'old', 'new', 'ratio', '[lowest median highest]', 'result'))
     for cell, f in first.items():
         verdict, words = f.verdict(), []
         if verdict == 'slower':
@@ -187,7 +187,7 @@ def options():
 
 
 def stop_on_signals():
-    """Interrupted, it ends what it has started, and is not to be interrupted in that."""
+    """If interrupted, it ends the processes that it has started, and cannot be interrupted while it does."""
     def stop(number, _):
         for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(s, signal.SIG_IGN)

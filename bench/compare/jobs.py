@@ -7,7 +7,7 @@ BENCHES = ['instructions', 'threads', 'tcp', 'mpi']
 PROGRAMS = {'instructions': ['instructions'], 'threads': ['threads/pair', 'threads/numbers', 'threads/counters'],
             'tcp': ['tcp/pair'], 'mpi': ['mpi/both.openmpi', 'mpi/both.mpich']}
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MOST = 128 << 20                                  # a longer vector takes minutes, and tells what this one tells
+MOST = 128 << 20                                  # a longer vector takes minutes, and shows the same
 
 TYPES = ['types, out of place', 'types, in place']
 LEVELS = ['levels of ' + x for x in ('f32', 'bf16', 'f16', 'f64')]
@@ -17,7 +17,7 @@ Cell = collections.namedtuple('Cell', 'bench where table row column unit')
 
 
 class Job:
-    """Runs of one program, each of which gives the figures of all its cells."""
+    """Runs of one program; each run has the figures of all its cells."""
 
     def __init__(self, bench, where, program, arguments, sizes, tables, budget=0, ranks=2, row='ours', unit='B', before=(),
                  env=None, each=1):
@@ -40,14 +40,14 @@ class Job:
         return sum(1 if t == 'barrier' else len(self.sizes.split(',')) for t in self.tables) * self.each
 
     def seconds(self):
-        """what a run takes, about: the launch, the budget of each test and its beginning, and what goes by the bytes"""
+        """the approximate time of a run: the launch, the budget and the beginning of each test, and a part by the bytes"""
         launch, byte = {'threads': (0.02, 2.5e-9), 'tcp': (0.02 + 0.02 * self.ranks, 5e-9), 'mpi': (0.7, 5e-9)}[self.bench]
         tests = [s for t in self.tables for s in self.sizes.split(',')[:1 if t == 'barrier' else None]]
         crowded = 3 if self.ranks > PROCESSORS else 1
         return launch + sum(self.budget + crowded * self.each * (0.01 + byte * self.ranks * in_bytes(s)) for s in tests)
 
     def only(self, cells):
-        """a job that gives these cells, and as few others as it can; None where none of them is of this one"""
+        """a job for these cells, with as few others as possible; None if none of them is of this one"""
         lengths = {in_bytes(s) for s in self.sizes.split(',')} | {0}
         mine = [c for c in cells if (c.bench, c.where, c.unit) == (self.bench, self.where, self.unit) and c.table in self.tables
                 and c.column in lengths]
@@ -81,7 +81,7 @@ class Count(Job):
 
 
 def can_be_built(program):
-    """what needs an MPI that is not here cannot; instructions are counted on x86 alone"""
+    """not without the MPI that it needs; instructions are counted on x86 only"""
     if program == 'instructions':
         return os.uname().machine == 'x86_64'
     return not program.startswith('mpi/') or shutil.which(program.replace('mpi/both.', 'mpicc.')) is not None

@@ -7,7 +7,7 @@ import os, re, shutil, subprocess, tarfile
 
 from harness import git, here, version_in
 
-PADS = 4                                          # places at which the code of the library lies, round by round
+PADS = 4                                          # addresses of the library's code, round by round
 PAD = 1040                                        # bytes from one to the next: 16 modulo 64, and other sets of the first cache
 
 # Programs that are linked here, once for each place: what of their own is compiled with them, and the objects that make builds.
@@ -17,7 +17,7 @@ LINKED = {'threads/pair': (['threads/pair.c'], ['threads/ours.o', 'threads/refer
 
 
 class Missing(Exception):
-    """A side cannot be had; the sentence says why."""
+    """A side is not available; the sentence says why."""
 
 
 def commit_of(name):
@@ -34,7 +34,7 @@ def commit_of(name):
 
 
 def last_of(version):
-    """the last commit whose coll.h says that it is this version, or None"""
+    """the last commit whose coll.h has this version, or None"""
     commits = git('rev-list', '--first-parent', 'HEAD').split()
     return next((c for c in commits if version_in(git('show', c + ':coll.h')) == version), None)
 
@@ -78,7 +78,7 @@ def take_sources(top, folder):
 
 
 class Side:
-    """Programs that are built, with the library of one tree: path(program).  tree: a commit, or '' for this one as it lies."""
+    """Programs that are built, with the library of one tree: path(program).  tree: a commit, or '' for this working tree."""
 
     def __init__(self, tree, runner, top, o):
         self.runner, self.top, self.o = runner, top, o
@@ -102,7 +102,7 @@ class Side:
             self.why = {p: failed[p] for p in self.why}
 
     def build(self, tree, build, programs):
-        """Build in `tree` what can be built there; what cannot is in self.why."""
+        """Build the programs in `tree`; those that fail are in self.why."""
         kept, made_with = os.path.join(tree, build), '\n'.join(self.o.make + [self.o.compile, self.o.libs])
         stamp = os.path.join(kept, 'made-with')
         if not os.path.exists(stamp) or open(stamp).read() != made_with:
@@ -127,7 +127,7 @@ class Side:
 
     @staticmethod
     def sentence(err):
-        """the first line that tells what is wrong"""
+        """the first line that names the error"""
         found = re.findall(r'.*(?:error|Error|No rule|undefined).*', err) or err.strip().splitlines() or ['no reason given']
         return found[0].strip()
 

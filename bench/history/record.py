@@ -39,7 +39,7 @@ def quartiles(ratios):
 
 
 def cells_of(bench, lines):
-    """{Key: Cell}: of each kind of what is beside ours, the one to which the ratio is largest"""
+    """{Key: Cell}: of each kind of other contender, the one to which the ratio is largest"""
     figures, cells = Figures(lines), {}
 
     def add(table, ranks, column, row, beside, ratios):
@@ -80,7 +80,7 @@ def write(path, about, cells):
 
 
 def read(path):
-    """({word: what the head says}, {Key: Cell}); ValueError with the line that is none"""
+    """({word: value} of the head, {Key: Cell}); ValueError with the invalid line"""
     about, cells = {}, {}
     with open(path) as f:
         for number, line in enumerate(f.read().splitlines(), 1):
@@ -99,7 +99,7 @@ def read(path):
 
 
 def machine():
-    """[(word, what it is)] of the first lines"""
+    """[(word, value)] of the first lines"""
     compiler = subprocess.run([os.environ.get('CC', 'cc'), '--version'], capture_output=True, text=True).stdout.splitlines()
     cores = len(set(re.findall(r'physical id\s*: (\d+)(?:.*\n)*?core id\s*: (\d+)', open('/proc/cpuinfo').read())))
     with open(os.path.join(TOP, 'coll.h')) as f:

@@ -1,4 +1,4 @@
-/* coll_nccl_bench.c - on GPUs: what the library adds to NCCL's time, and whether 16-bit sums have the bits of the processor.
+/* coll_nccl_bench.c - on GPUs: the time that the library adds to NCCL, and whether 16-bit sums have the bits of the processor.
  *
  *     make bench-nccl RANKS=4                        a process for each GPU of this host
  *     sh bench/nccl/one_card.sh 2                    several processes on one GPU: right, but slow (see there)

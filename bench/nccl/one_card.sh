@@ -1,7 +1,7 @@
 #!/bin/sh
 # one_card.sh [RANKS] - the bits of bench/nccl with several ranks on one GPU, each a process that NCCL takes
 # for a host of its own.
-# The GPU is shared in turns, so its times say nothing; an operation takes some 15 ms.
+# The processes share the GPU in turns, so the times mean nothing; an operation takes some 15 ms.
 set -eu
 ranks=${1:-2}
 here=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""coll.h over TCP beside sockets by hand, Gloo and MPI, in one run.
+"""coll.h over TCP compared with hand-written sockets, Gloo and MPI, in one run.
 
 usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
@@ -91,12 +91,12 @@ def launch(runner, library, ranks, program):
 
 
 def loopback_bytes():
-    """what the loopback of this machine has carried"""
+    """the bytes that the loopback of this machine has carried"""
     return int(re.search(r'^\s*lo:\s*(\d+)', open('/proc/net/dev').read(), re.M).group(1))
 
 
 def find_impostors(runner):
-    """Peers that take another way than TCP are left out: their messages must show on the loopback.  On two ranks an alltoall of
+    """Peers that do not use TCP are left out: their messages must show on the loopback.  On two ranks an alltoall of
     4 MiB sends 4 MiB."""
     runner.not_tcp = set()
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ def find_impostors(runner):
 
 
 def measure(runner, group, rnd, is_full):
-    """Ours and the references before and after the peers, which come in random order."""
+    """Ours and the references before and after the peers, which run in random order."""
     part, ranks, io, budget, sizes, collectives, has_peers = group
     sizes = fitting(sizes, ranks, 3)
     if not sizes:

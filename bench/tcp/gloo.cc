@@ -123,7 +123,7 @@ void barrier(long)
 
 typedef void operation(long);
 
-// Gloo tells of errors by exceptions.
+// Gloo reports errors by exceptions.
 template <operation *operation_of> void guarded(void *, long i)
 {
     try {

@@ -3,7 +3,7 @@
  *
  *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE [tuned|sites WHAT ADDRESS]
  *
- * HOST of 0 to HOSTS - 1 brings THREADS ranks, threads of this process where there are more than one.  Rank 0 listens at ADDRESS;
+ * HOST of 0 to HOSTS - 1 has THREADS ranks, threads of this process where there are more than one.  Rank 0 listens at ADDRESS;
  * OWN is this host's address and NEXT that of the next host.  All ranks make a second job at the second ADDRESS: WHAT is a tuning
  * file, or the site of this host.
  * FILE as in solo.c: the hosts are network namespaces of one machine.
@@ -75,7 +75,7 @@ static void bf16(void *context, long i)
         fail("bf16", coll_error(me->comm));
 }
 
-/* Whatever is in the buffers goes out, and what comes is forgotten. */
+/* Send all that is in the buffers, and drop all that is received. */
 static void raw(void *context, long i)
 {
     rank *const me = context;

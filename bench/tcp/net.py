@@ -23,7 +23,7 @@ def inside(name, *words):
 
 
 def bucket(name, interface, rate, burst):
-    """Limit what leaves through the interface to `rate` bits a second.  The burst holds two of the 64 KiB packets that the kernel
+    """Limit the output of the interface to `rate` bits a second.  The burst has two of the 64 KiB packets that the kernel
     hands to a card, and is what a transfer may gain on the rate after a pause."""
     p = subprocess.run(inside(name, 'tc', 'qdisc', 'add', 'dev', interface, 'root', 'tbf', 'rate', '%.0fbit' % rate,
                               'burst', str(burst), 'latency', '20ms'), stderr=subprocess.PIPE, text=True)
@@ -33,7 +33,7 @@ def bucket(name, interface, rate, burst):
 
 def port(name, interface, rate, room):
     """Let a port of the switch be a quarter faster than its host, with `room` bytes for what waits: more is thrown away.  Frames
-    come one by one, as to a switch of metal."""
+    arrive one by one, as at a real switch."""
     subprocess.run(inside(name, 'tc', 'qdisc', 'add', 'dev', interface, 'root', 'tbf', 'rate', '%.0fbit' % (1.25 * rate),
                           'burst', '32k', 'limit', str(room)), check=True)
 

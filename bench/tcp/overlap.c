@@ -2,7 +2,7 @@
  *
  *     overlap BUDGET BYTES COMPUTE_MS IO[,IO]
  *
- * By turns: the computation alone, which is a fixed amount of arithmetic in the first cache; the allreduce alone; and both, the
+ * In turns: the computation alone, which is a fixed amount of arithmetic in the first cache; the allreduce alone; and both, the
  * allreduce started, the computation done, the allreduce waited for.  For each IO (coll_config.io) in two ways: "apart" never
  * calls the library between start and wait, "calls" calls coll_progress every 2 ms; and each of them again as "alone", without
  * the thread of the library that moves operations on meanwhile (coll_config.background).  The ratio is both over the longer
@@ -41,7 +41,7 @@ static void work(settings *all, long turns)
     __asm__ volatile("" : : "r"(all->numbers) : "memory");
 }
 
-/* How many turns last that long on an undisturbed processor: the quickest of some attempts tells. */
+/* How many turns last that long on an undisturbed processor: by the fastest of some attempts. */
 static long turns_for(settings *all, double seconds)
 {
     enum { PROBE = 500, ATTEMPTS = 20 };
@@ -164,7 +164,7 @@ static int run(void *context, int rank)
                                      .tcp = { .io = it->io, .share_memory = -1 }, .background = it->background };
         it->all = all;
         if (!coll_init(&it->comm, &config)) continue;
-        if (strcmp(it->io, "uring")) {          /* that alone may be missing on a machine                    */
+        if (strcmp(it->io, "uring")) {          /* only this one may be missing on a machine                 */
             fprintf(stderr, "overlap, %s: %s\n", it->name, coll_error(NULL));
             return 1;
         }

@@ -1,4 +1,4 @@
-/* pair.c - coll.h over TCP and sockets by hand, in turns in the same processes, which are the ranks.
+/* pair.c - coll.h over TCP and hand-written sockets, in turns in the same processes, which are the ranks.
  *
  *     pair RANKS IO[,IO] BUDGET SIZES COLLECTIVE[,COLLECTIVE...] [SPOIL]
  *     pair 2 poll,uring 0.2 8,1K,64M allreduce      0.2 s for each size of each collective; all: every collective
@@ -63,7 +63,7 @@ static int run(void *context, int rank)
     for (int w = 0; w < all->worlds; w++) {
         world *const it = &all->world[w];
         if (ours_join(&it->ours, rank, all->ranks, it->address, it->io, why, sizeof why)) continue;
-        if (strcmp(it->io, "uring")) {            /* that alone may be missing on a machine                    */
+        if (strcmp(it->io, "uring")) {            /* only this one may be missing on a machine                 */
             fprintf(stderr, "%s: %s\n", it->name, why);
             return 1;
         }
@@ -75,7 +75,7 @@ static int run(void *context, int rank)
     return 0;
 }
 
-/* One of them is "ours"; several tell themselves apart. */
+/* One of them is "ours"; several have different names. */
 static void name_worlds(settings *all, const char *list)
 {
     const bool is_one = !strchr(list, ',');

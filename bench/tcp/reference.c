@@ -71,7 +71,7 @@ static void wait_a_little(reference *me, bool has_to_send)
     poll(&on, 1, -1);
 }
 
-/* ---- >>the sum of what comes ---- */
+/* ---- >>sum of received data ---- */
 
 static void add(float *to, const float *mine, const float *theirs, size_t n)
 {

@@ -1,8 +1,8 @@
-/* reference.h: an allreduce of f32 between two processes over one TCP connection, by hand, to hold a library against.
+/* reference.h: an allreduce of f32 between two processes over one TCP connection, hand-written, to compare a library with.
  *
- *     swap     each rank sends all that it has and adds what comes; nothing waits for arithmetic
- *     halves   each rank sums one half; on the same connection the raw halves go first and the sums follow as they come about,
- *              so that no byte waits for more than a chunk; half the arithmetic of swap, a way more to go; from 8 KiB up
+ *     swap     each rank sends its input and adds what it receives; no send waits for arithmetic
+ *     halves   each rank sums one half; on one connection the raw halves are sent first and the sums follow as they get ready,
+ *              so that no byte waits for more than a chunk; half the arithmetic of swap, one more latency; from 8 KiB up
  *
  * Both know the sizes and the order beforehand, send no headers, check nothing, cannot fail and hold the only connection.  Calls
  * never block; a wait polls for some time, and then sleeps in poll.  Data that is added is received into a small buffer that

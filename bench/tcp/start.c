@@ -10,7 +10,7 @@
 
 #include "../common/library.h"
 
-/* Resident memory of this process in bytes; 0 where the kernel does not tell. */
+/* Resident memory of this process in bytes; 0 if the kernel does not report it. */
 static double resident(void)
 {
     FILE *const file = fopen("/proc/self/smaps_rollup", "r");

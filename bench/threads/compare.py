@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""coll.h between threads beside hand-written references and MPI, in one run.
+"""coll.h between threads compared with hand-written references and MPI, in one run.
 
 usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 

@@ -3,9 +3,9 @@
  *     counters BUDGET ELEMENTS[,ELEMENTS...]         each kernel and two ways to copy, in turns
  *     counters run KERNEL ELEMENTS TIMES             only that, for a simulator of processors that counts from outside
  *
- * A kernel cannot be faster than memory lets it: its bytes read and written, over the bytes a second of the better copy.  Copies
+ * The limit of a kernel is the speed of memory: its bytes read and written, over the bytes a second of the better copy.  Copies
  * move 4 bytes an element, so 8 are read and written; "bytes" lines say how many a kernel moves.  "count" lines are per element,
- * from perf_event_open, where the machine has such counters and lets the program use them. */
+ * from perf_event_open, if the machine has such counters and the program may use them. */
 #include "../common/timing.h"
 
 #define COLL_IMPLEMENTATION

@@ -67,7 +67,7 @@ static void wait_a_little(const reference *all)
 #endif
 }
 
-/* A line for each thread, which it alone writes: no atomic read-modify-write. */
+/* A cache line for each thread, which only this thread writes: no atomic read-modify-write. */
 static void meet(reference *all, int rank)
 {
     const int turn = all->flags[rank].value + 1;
@@ -218,7 +218,7 @@ static void fence_nt(void) { _mm_sfence(); }
 static const kernels past_caches = { copy_nt, sum_nt, fence_nt };
 #endif
 
-/* ---- >>shares: what each thread does between the two barriers ---- */
+/* ---- >>shares: the work of each thread between the two barriers ---- */
 
 /* This thread's part of the buffer, in whole cache lines. */
 static size_t share(const group_slot *me, size_t *from)

@@ -2,7 +2,7 @@
  *
  *     plain   every thread does its share of the whole operation on all ranks' own buffers, between two barriers of flags
  *     nt      the same with stores that go past the caches (x86); from 256 KiB up
- *     mail    every rank posts what it has in a box of its own and takes what it needs from the others': one barrier's worth of
+ *     mail    every rank copies its input into its own box and reads what it needs from the others: one barrier's worth of
  *             waiting, twice the copies; up to 64 KiB
  *
  * They know the addresses of all buffers, the sizes and the order beforehand, check nothing and cannot fail.  Their speed is a

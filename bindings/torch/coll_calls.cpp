@@ -204,7 +204,7 @@ Begun Group::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::Al
                         list[i].numel());
         }
     }
-    /* Last things first: what is spread into places comes before what those places are copied to. */
+    /* In reverse order: first the data is written into places, then the places are copied. */
     Tensors places;
     for (const Tensors &list : outputs)
         for (const at::Tensor &one : list) places.push_back(at::empty(one.sizes(), one.options()));

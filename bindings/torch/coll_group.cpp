@@ -45,7 +45,7 @@ static void announce(void *context, const char *address)
     put(*it->store, address_key, address);
 }
 
-/* Rank 0 listens at any port, and hands its address on through the store. */
+/* Rank 0 listens at any port, and publishes its address in the store. */
 void Group::meet(const Settings &settings)
 {
     const bool by_store = size_ > 1 && !settings.host.empty();
@@ -100,7 +100,7 @@ void Group::wake()
     if (write(doorbell, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
 }
 
-/* Start what the program has begun since.  The calls of an operation that has several come one behind the other on all ranks, so
+/* Start the operations that the program has begun since.  The calls of one operation are consecutive on all ranks, so
  * collectives wait for its last one; messages, which have no such order, do not. */
 bool Group::take()
 {

@@ -1,6 +1,6 @@
 /* coll_group.h - a process group of torch.distributed over this library.
  *
- * Each group has a communicator of its own, which one thread uses: it starts the calls in the order in which the program has
+ * Each group has its own communicator, which one thread uses: it starts the calls in the order in which the program has
  * made them, and ends each when the library has.  Between them it sleeps, until there is a new call or the library's descriptor
  * (coll_fd) says that something has ended.
  */
@@ -24,7 +24,7 @@ struct Settings {
     c10::intrusive_ptr<c10d::Store> store;
     int rank, size;
     Milliseconds timeout;
-    std::string name;                             /* tells groups apart that meet at one address                          */
+    std::string name;                             /* distinguishes groups that connect at one address                     */
     std::string host;                             /* where rank 0 listens; "*": the library knows; "": its environment
                                                      tells all ranks, and the store is not asked                       */
 };

@@ -13,7 +13,7 @@ namespace coll_torch {
 static const char *const title = "coll:all_reduce of sparse tensors";
 
 namespace {
-/* What a rank tells the others of its tensor.  All but the number of its elements has to agree. */
+/* The properties of a rank's tensor, sent to the others.  All but the number of its elements must agree. */
 struct Header {
     enum { DIMS_MOST = 64 };
     int64_t stored, type, sparse_dims, dims, sizes[DIMS_MOST];

@@ -1,7 +1,7 @@
 /* coll_version.h - what depends on the version of PyTorch, and nothing else does.
  *
  * Before 2.0 a back end derives from c10d::ProcessGroup; from 2.0 on a ProcessGroup holds back ends, which derive from
- * c10d::Backend.  The methods are the same.  Run with 1.13.1 (Debian 12); what is for 2.0 and later has never been compiled.
+ * c10d::Backend.  The methods are the same.  Run with 1.13.1 (Debian 12); the code for 2.0 and later has never been compiled.
  */
 #ifndef COLL_TORCH_VERSION_H
 #define COLL_TORCH_VERSION_H
@@ -24,7 +24,7 @@ using Base = c10d::ProcessGroup;
 #endif
 
 #ifdef COLL_TORCH_PYTHON
-/* Let torch.distributed know `create` by the name "coll". */
+/* Register `create` in torch.distributed by the name "coll". */
 inline void register_backend(const pybind11::object &create)
 {
     using namespace pybind11::literals;

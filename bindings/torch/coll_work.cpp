@@ -256,7 +256,7 @@ Tensors Work::result()
     return all;
 }
 
-/* The value has the form that torch's own back ends give it: a list of tensors, or of lists where there are several. */
+/* The value has the form of torch's own back ends: a list of tensors, or of lists where there are several. */
 void Work::settle(const c10::intrusive_ptr<c10::ivalue::Future> &which)
 {
     if (exception()) which->setError(exception());

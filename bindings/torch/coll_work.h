@@ -63,7 +63,7 @@ public:
     /* When all is over, on the thread of the group. */
     void ends_with(std::function<void()> step) { afterwards.push_back(std::move(step)); }
 
-    /* A further call, which needs what those before have brought: `fill` writes it into `call` when they are over. */
+    /* A further call, which needs the results of those before: `fill` writes it into `call` when they have ended. */
     void follows(std::function<void()> fill) { following.push_back(std::move(fill)); }
 
     void start(coll_comm *comm);                  /* the next four: on the thread of the group  */

@@ -136,8 +136,38 @@ static COLL__UNUSED int coll__worker_begin(coll__thread_id *thread, void *(*main
     return pthread_create(thread, NULL, main, arg);
 }
 
-/* Start a thread of the library, with a small stack and all signals blocked.  Returns 0 or an errno.  The program's
- * thread-local variables may need a larger stack; then the default size is used. */
+#if !defined(COLL_PORTABLE)
+
+#include <link.h>
+
+/* What only _GNU_SOURCE declares: struct dl_phdr_info, as far as it is looked at, and dl_iterate_phdr. */
+typedef struct coll__module { ElfW(Addr) at; const char *name; const ElfW(Phdr) *parts; ElfW(Half) count; } coll__module;
+extern int coll__each_module(int (*look)(coll__module *module, size_t length, void *sum), void *sum) __asm__("dl_iterate_phdr");
+
+static int coll__add_locals(coll__module *module, size_t length, void *sum)
+{
+    for (int i = 0; i < module->count; i++)
+        if (module->parts[i].p_type == PT_TLS) *(size_t *)sum += module->parts[i].p_memsz + module->parts[i].p_align;
+    return (void)length, 0;
+}
+
+/* Bytes of the thread-local variables of the program and its libraries.  glibc takes them from the stack of each thread. */
+static COLL__UNUSED size_t coll__locals(void)
+{
+    size_t sum = 0;
+
+    (void)coll__each_module(coll__add_locals, &sum);
+    return sum;
+}
+
+#else
+
+static COLL__UNUSED size_t coll__locals(void) { return 0; }
+
+#endif
+
+/* Start a thread of the library, with all signals blocked and a small stack beside the thread-local variables.  Returns 0 or an
+ * errno.  If the stack is too small for the system, the default size is used. */
 static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
 {
     pthread_attr_t attributes;
@@ -145,7 +175,7 @@ static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack
     int error = pthread_attr_init(&attributes);
 
     if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, stack);
+    (void)pthread_attr_setstacksize(&attributes, stack + coll__locals());
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(thread, &attributes, main, arg);

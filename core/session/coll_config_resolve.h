@@ -120,6 +120,51 @@ static coll_status coll__settle_algorithms(const coll__settings *s)
 
 #endif
 
+#if COLL__HAS_ENV && COLL__HAS_TEXT && COLL__IS_WHOLE && !defined(COLL_PORTABLE)
+
+#if !defined(_GNU_SOURCE)
+extern char **environ;
+#endif
+
+/* What is read here and by coll-run, without COLL_. */
+static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
+    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE HUB LANES BACKGROUND ALGORITHM TUNING SPIN_US START_TIMEOUT_MS "
+    "STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+
+/* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
+static int coll__misspells(const char *a, size_t n, const char *b, size_t m)
+{
+    while (n && m && *a == *b) a++, b++, n--, m--;
+    while (n && m && a[n - 1] == b[m - 1]) n--, m--;
+    if (n + m == 0) return 0;
+    return (n < 2 && m < 2) || (n == 2 && m == 2 && a[0] == b[1] && a[1] == b[0]) ? 1 : 2;
+}
+
+/* A variable that is nearly one of ours is a typing error, and would be ignored in silence. */
+static void coll__warn_of_variables(const coll__log *log)
+{
+    for (char **at = environ; at && *at; at++) {
+        const char *const name = *at + 5, *meant = NULL;
+        const size_t length = strncmp(*at, "COLL_", 5) ? 0 : strcspn(name, "=");
+        int least = length > 2 ? 2 : 0;
+        for (const char *one = coll__variables; *one && least; one += strspn(one, " ")) {
+            const size_t room = strcspn(one, " ");
+            const int differs = coll__misspells(name, length, one, room);
+            if (differs < least) least = differs, meant = one;
+            one += room;
+        }
+        if (least == 1)
+            coll__say(log, COLL_LOG_WARN, "COLL_%.*s is not read: did you mean COLL_%.*s?", (int)length, name,
+                      (int)strcspn(meant, " "), meant);
+    }
+}
+
+#else
+
+static inline void coll__warn_of_variables(const coll__log *log) { (void)log; }
+
+#endif
+
 /* Logs a failed start, for a program that ignores the status.  Returns the status. */
 static coll_status coll__started(coll_status status, const coll_config *config)
 {
@@ -127,6 +172,7 @@ static coll_status coll__started(coll_status status, const coll_config *config)
 
     if (level == 0) level = COLL_LOG_ERROR;
     const coll__log log = { level, config ? config->log : NULL, config ? config->log_context : NULL };
+    coll__warn_of_variables(&log);
     if (status < 0) coll__say(&log, COLL_LOG_ERROR, "%s", coll__start_error);
     return status;
 }

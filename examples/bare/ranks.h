@@ -10,12 +10,12 @@ static int work(coll_comm *comm, job *j);         /* 0: all is well             
 
 #if defined(COLL_TINY)
 #if !defined(BARE_MEMORY)
-#define BARE_MEMORY (32 << 10)                    /* bytes; what is used of them is printed at the end        */
+#define BARE_MEMORY (32 << 10)                    /* bytes; the used part is printed at the end               */
 #endif
 #include "uart.h"
 #include "board.h"
 
-/* The arguments are RANK, SIZE and NOISE: of 65536 bytes that come so many are lost or changed.  A real board would know its rank
+/* The arguments are RANK, SIZE and NOISE: so many of 65536 received bytes are lost or changed.  A real board would know its rank
  * by a switch, or by its program. */
 int main(int argc, char **argv)
 {

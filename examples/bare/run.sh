@@ -43,7 +43,7 @@ while [ $a -lt "$boards" ]; do
     a=$((a + 1))
 done
 
-# ---- the boards, at once; each ends by itself
+# ---- all boards at the same time; each ends by itself
 rank=0
 while [ $rank -lt "$boards" ]; do
     set -- -serial null

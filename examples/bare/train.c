@@ -1,7 +1,7 @@
 /* train - boards without an operating system teach a small neural network to read digits, together.
  *
  *     sh examples/bare/run.sh 4                 four boards, emulated; and the same training by four threads of this machine
- *     cc train.c -pthread && ./a.out 4        the latter alone (digits.h is made by run.sh)
+ *     cc train.c -pthread && ./a.out 4        only the latter (run.sh makes digits.h)
  *
  * Data parallel training: every rank has the whole network, and takes its part of each batch.  Two allreduces a step: of the
  * gradient, and of how well it went.  The same source runs on a Cortex-M3 over serial lines, whose floats are made by

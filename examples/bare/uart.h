@@ -5,7 +5,7 @@
  * (0x7e; it and 0x7d are sent as two bytes there), so that a receiver that has lost its way finds it again.
  *
  *     frame    7e, control, 0 to UART_PIECE bytes, CRC-32 of both, 7e
- *     control  bit 7: the channel; bits 5 and 6: what it is; bits 0 to 4: the number of a piece
+ *     control  bit 7: the channel; bits 5 and 6: the kind; bits 0 to 4: the number of a piece
  *     data     this piece                             ack   all pieces below this number have come
  *     ask      send this number now, again if need be bye   I leave, and have these of each channel; empty: you leave, I know
  *
@@ -26,10 +26,10 @@ enum { UART_DATA, UART_ACK, UART_ASK, UART_BYE };
 
 /* ---- >>the board: line 0 is the one to the lowest of the other ranks ---- */
 
-static int      uart_get(int line);               /* the next byte that has come, -1: there is none           */
+static int      uart_get(int line);               /* the next received byte, -1: there is none                */
 static bool     uart_put(int line, int byte);     /* false: not yet                                           */
 static uint32_t uart_ms(void);                    /* the time, from any beginning                             */
-static void     uart_idle(void);                  /* sleep until a byte has come, or for a moment             */
+static void     uart_idle(void);                  /* sleep until a byte arrives, or for a moment              */
 
 /* One direction of each kind, of one channel of a line. */
 typedef struct uart_way {
@@ -118,7 +118,7 @@ static void uart_acked(uart_world *w, uart_way *way, int number)
     if (!way->is_sent || number != (way->number + 1) % 32) return;
     way->number = (uint8_t)number;
     way->is_sent = way->is_due = false;
-    if (!way->out) return;                        /* given up, for this rank leaves                           */
+    if (!way->out) return;                        /* dropped, because this rank leaves                        */
     way->out->moved += uart_piece(way->out);
     if (way->out->moved == COLL_HEAD_LENGTH + way->out->length) uart_finish(w, &way->out, COLL_OK);
 }
@@ -153,7 +153,7 @@ static void uart_take(uart_world *w, uart_way *way, int number, const uint8_t *b
 
 /* ---- >>frames ---- */
 
-/* A frame has come.  If it is damaged, its contents are unknown: request the piece that is in flight to us. */
+/* A frame was received.  If it is damaged, its contents are unknown: request the piece that is in flight to us. */
 static void uart_frame(uart_world *w, uart_line *line)
 {
     const int count = (int)line->in_count - UART_SUM - 1, what = line->in[0] >> 5 & 3, number = line->in[0] & 31;
@@ -198,7 +198,7 @@ static void uart_hear(uart_world *w, int at)
     }
 }
 
-/* ---- >>what goes out ---- */
+/* ---- >>sending ---- */
 
 static void uart_make(uart_line *line, int channel, int what, int number, const uint8_t *bytes, size_t count)
 {

@@ -1,4 +1,4 @@
-// fit.cpp - a data parallel step in C++: every rank has samples of its own, and all fit one polynomial to them by gradients.
+// fit.cpp - a data parallel step in C++: every rank has its own samples, and all fit one polynomial to them by gradient descent.
 //
 //     cc -c coll.c && g++ -std=c++17 -I. examples/cpp/fit.cpp coll.o -o fit -pthread
 //     ./fit                         four threads                coll-run -n 4 ./fit          four processes

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh - boards that this machine plays: train.c built for 32-bit ARM, a process for each board under qemu, in a network
-# namespace of its own, on a switch whose ports carry 100 Mbit/s in each direction.
+# namespace of its own, on a switch with ports of 100 Mbit/s in each direction.
 # Needs root, iproute2, gcc-arm-linux-gnueabihf with libc6-dev-armhf-cross, qemu-user-static.
 #
 #   usage: run.sh [STEPS [BATCH]]         BOARDS=4 RATE=100mbit; BOARD_CC=cc BOARD_RUN=env: for this machine

@@ -1,6 +1,6 @@
 /* gpt.h - a small transformer that reads text letter by letter: forward, backward, and one step of its optimizer.
  *
- * Nothing here knows of ranks.  Every page beside this file trains this model in another way, and takes from it the pieces
+ * There are no ranks in this file.  Every program in this folder trains this model in another way, and takes from it the pieces
  * that way needs:
  *
  *     kernels        linear, norm, gelu, attention, embed, loss: pure functions on plain arrays.  They ask for the width of what
@@ -8,7 +8,7 @@
  *                    some of the heads, some of the rows
  *     units          unit 0 turns letters into vectors, units 1 .. layers are the blocks, unit layers + 1 is the last norm and
  *                    the scores of the letters.  gpt_unit_forward and gpt_unit_backward take the weights and the gradient of
- *                    that unit alone, and a buffer of the caller's for what backward needs of forward
+ *                    only that unit, and a buffer of the caller for the data that backward needs of forward
  *     parameters     one vector, unit after unit; gpt_spans is the table of its parts
  *
  * Arrays are row after row; a row is a letter of a sequence, and sequences follow each other.  The weights of a linear layer
@@ -70,7 +70,7 @@ enum { GPT_ROWS = 4, GPT_COLUMNS = 16, GPT_DEPTH = 64 };         /* of the tile 
 
 /* c[i][j] += sum over k of a[i][k] * b[k][j], k upwards.  Element (i, k) of a is a[i * a_row + k * a_step], and so for b: a
  * matrix is transposed by exchanging its strides.  A panel of b is copied to where its rows follow each other.  At the edges
- * the tile repeats the last row of a and takes zeros of b; what that gives is not stored. */
+ * the tile repeats the last row of a and takes zeros of b; these results are not stored. */
 GPT_FAST static inline void gpt_multiply(float *c, int c_row, const float *a, int a_row, int a_step, const float *b, int b_row,
                                          int b_step, int rows, int depth, int columns)
 {
@@ -473,7 +473,7 @@ static inline void gpt_unit_backward(const gpt_shape *s, int unit, const float *
 
 /* ---- >>whole: all units one after the other ---- */
 
-/* Floats that all units save, and two buffers for what goes from one to the next. */
+/* Floats that all units save, and two buffers for the data between units. */
 static inline size_t gpt_saved_count(const gpt_shape *s, int sequences)
 {
     const size_t rows = (size_t)sequences * (size_t)s->context;

@@ -28,7 +28,7 @@ typedef struct learner {
     void *weights, *gradient;        /* in this type                                    */
     float *master, *first, *second;  /* the optimizer's                                 */
     float *unit, *dunit;             /* weights and gradient of one unit, in f32        */
-    float *saved, *one, *other;      /* what forward keeps; what goes from unit to unit */
+    float *saved, *one, *other;      /* saved by forward; the data between units        */
     uint8_t *letters, *targets;
     float scale;
     int step, good, dropped, steps_taken;

@@ -91,7 +91,7 @@ static coll_status step(learner *l, int at)
     return gpt_step(t, at, share);
 }
 
-/* What comes from others: on the master all gradients at once, in the ring a chunk. */
+/* Received data: on the master all gradients at once, in the ring a chunk. */
 static bool make_room(learner *l, int way)
 {
     const size_t size = (size_t)l->t->size, chunk = (l->t->count + size - 1) / size;

@@ -5,7 +5,7 @@
  *     build/release/gpt/pipeline -t 4 --layers 4 --pieces 8 --order 1f1b         the same bubble, less memory
  *
  * Stage s takes what stage s - 1 has made of a piece of the batch (a micro-batch), and sends on what it makes of it; the
- * gradients come back the same way.  Beside these messages nothing is exchanged.  The later stages wait for the first piece,
+ * gradients come back the same way.  There are no other messages.  The later stages wait for the first piece,
  * and the earlier ones for the last to come back: with S stages and M pieces (S - 1) / (M + S - 1) of the time, the bubble.
  *
  *     gpipe   all pieces forward, then all backward: a stage keeps what backward needs of M pieces
@@ -22,9 +22,9 @@
  * A gradient is the sum over the pieces in their order, which is the order of one rank: it has the same bits for every number of
  * stages and pieces, and in both orders.
  *
- * The bubble is measured on a clock of its own.  The clock of a stage advances by the processor time of its work, and a message
- * brings the clock of its sender, before which the piece cannot begin.  So it shows what the order costs on a machine with a
- * processor for every stage, whatever this one has. */
+ * The bubble is measured on a virtual clock.  The clock of a stage advances by the processor time of its work, and a message
+ * contains the clock of its sender, before which the piece cannot begin.  So it shows the cost of the order on a machine with a
+ * processor for every stage, also if this machine has fewer. */
 #include "pipeline.h"
 
 /* ---- >>order ---- */
@@ -73,7 +73,7 @@ static coll_status pipeline_send(pipeline *p, turn t, float *what, coll_request 
 
 /* ---- >>work ---- */
 
-/* Where a unit of this stage keeps what it needs on the way back. */
+/* Where a unit of this stage saves the data for backward. */
 static float *pipeline_saved(const pipeline *p, const slot *s, int unit, int sequences)
 {
     float *at = s->saved;
@@ -161,7 +161,7 @@ static coll_status pipeline_learn(pipeline *p, const gpt_page_of_text *text, int
     return COLL_OK;
 }
 
-#ifndef GPT_COMBINED                     /* combine.c has a main of its own */
+#ifndef GPT_COMBINED                     /* combine.c has its own main */
 
 static int pipeline_train(pipeline *p, gpt_page_of_text *text, float *m, float *v)
 {

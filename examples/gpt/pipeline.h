@@ -1,4 +1,4 @@
-/* pipeline.h - what a rank has in pipeline.c: the units of its stage, and memory for the pieces that are in flight. */
+/* pipeline.h - the data of a rank in pipeline.c: the units of its stage, and memory for the pieces that are in flight. */
 #ifndef GPT_PIPELINE_H
 #define GPT_PIPELINE_H
 
@@ -9,7 +9,7 @@ typedef enum pipeline_order { GPIPE, ONE_F_ONE_B } pipeline_order;
 /* What a stage does in its turn. */
 typedef struct turn { bool is_forward; int piece; } turn;
 
-/* A piece in flight: what its units keep, what has come out of the stage in either direction, and the sends of both. */
+/* A piece in flight: the data that its units save, the results of the stage in both directions, and the sends of both. */
 typedef struct slot { float *saved, *out, *back; coll_request *sent[2]; } slot;
 
 typedef struct pipeline {

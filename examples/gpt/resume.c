@@ -50,7 +50,7 @@ static head make_head(const learner *l)
                    .step = l->step, .letters = (int32_t)t->text.length, .count = t->count, .hash = hash };
 }
 
-/* Rank 0: all of it, or what was there before stays. */
+/* Rank 0: writes all of it, or keeps the old file. */
 static bool save(const learner *l)
 {
     const head h = make_head(l);
@@ -135,7 +135,7 @@ static coll_status step(learner *l)
     return status;
 }
 
-/* Where a checkpoint is due: what comes after it may come twice, and what came before it must be known. */
+/* Where a checkpoint is due: later steps may be repeated, and the losses of earlier ones must be complete. */
 static coll_status keep(learner *l)
 {
     const bool is_due = l->step % l->with->interval == 0 || l->step == l->with->stop || l->step == l->t->with->steps;

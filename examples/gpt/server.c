@@ -5,14 +5,14 @@
  *     build/release/gpt/server -t 4 --stale 0                     the synchronous run, to compare
  *
  * Rank 0 has the weights and the optimizer, and computes nothing else.  It sends a worker the weights and the number of a
- * batch; the worker sends back the gradient of that batch.  The server takes whichever gradient comes first (COLL_ANY_SOURCE),
+ * batch; the worker sends back the gradient of that batch.  The server receives the next gradient to arrive (COLL_ANY_SOURCE),
  * applies it at once, and sends that worker the new weights.  No worker waits for the slowest one.  There is no allreduce,
  * only messages.
  *
  * The price is that a gradient is stale: between its weights leaving and its coming back, others have been applied.  --stale K
  * bounds by how many.  No more than K + 1 batches are out at a time; and when one of them would come too late if another went
- * first, the server receives from the worker with the oldest weights alone, and leaves the others' gradients where the library
- * keeps them.  With K = 0 one batch is out at a time, and the training has the bits of one rank alone. */
+ * first, the server receives only from the worker with the oldest weights; the library keeps the other gradients.  With
+ * K = 0 one batch is computed at a time, and the training has the bits of one rank. */
 #include "trainer.h"
 
 enum { WORK, GRADIENT };             /* tags                                            */
@@ -107,7 +107,7 @@ static coll_status serve(server *s, int bound)
     return status;
 }
 
-/* A worker knows of no step and of no other worker. */
+/* A worker has no step number, and does not depend on other workers. */
 static coll_status work(gpt_trainer *t, gpt_replica *r, float *message)
 {
     for (;;) {
@@ -137,7 +137,7 @@ static int train(gpt_trainer *t)
     s.message = gpt_floats(t, GPT_OTHER, t->count + 1);
     s.since = gpt_bytes(t, GPT_OTHER, (size_t)t->size * sizeof *s.since);
     if (!s.message || !s.since || !gpt_replica_make(t, &s.r, t->rank ? t->with->batch : 0)) return gpt_failed(t);
-    if (t->rank) gpt_release(t, s.r.first), gpt_release(t, s.r.second);      /* the server alone has an optimizer */
+    if (t->rank) gpt_release(t, s.r.first), gpt_release(t, s.r.second);      /* only the server has an optimizer  */
     if (gpt_begin(t)) return gpt_failed(t);
     if (t->rank ? work(t, &s.r, s.message) : serve(&s, with->stale)) return gpt_failed(t);
 

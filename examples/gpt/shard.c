@@ -4,7 +4,7 @@
  *     build/release/coll-run -n 4 build/release/gpt/shard --level 1        four processes that talk TCP
  *
  * Every rank learns from its part of the batch.  Each unit of the model is cut into a slice for each rank, as equal as it goes,
- * and what is kept in slices is kept by the rank of the slice alone:
+ * and a slice is kept only by its rank:
  *
  *     level    whole on every rank             in slices                       bytes of P parameters on N ranks
  *       0      weights, gradient, moments      -                               16 P              plain data parallel training
@@ -15,8 +15,8 @@
  * and beside them the units at work: from level 2 on the gradients of two units, at level 3 the weights of two.
  *
  * The gradient of a unit is summed as soon as backward has it, while backward continues: by an allreduce, or from level 1 on by a
- * reduce_scatter, which leaves each rank its slice.  Adam works number by number, so every rank brings its slices on by itself.
- * An allgather brings the weights to all: at levels 1 and 2 after the step; at level 3 whenever a unit is to work, one unit
+ * reduce_scatter, which leaves each rank its slice.  Adam works number by number, so every rank updates its own slices.
+ * An allgather sends the weights to all: at levels 1 and 2 after the step; at level 3 whenever a unit is to work, one unit
  * ahead, and they are forgotten behind it.  An allreduce is a reduce_scatter and an allgather, so levels 1 and 2 send as much as
  * level 0, and level 3 half as much again, for its weights come once for forward and once for backward.
  *
@@ -26,7 +26,7 @@
 
 /* ---- >>weights: whole, or fetched for the units at work ---- */
 
-/* Begin to bring the weights of a unit to all ranks. */
+/* Start to send the weights of a unit to all ranks. */
 static coll_status shard_fetch(shard *s, int unit)
 {
     float *const slice_of = shard_at(s, s->weights, WEIGHTS, unit);

@@ -1,4 +1,4 @@
-/* shard.h - what a rank has in shard.c: its slice of each unit, and memory for what its level keeps whole and in slices. */
+/* shard.h - the data of a rank in shard.c: its slice of each unit, and memory for the vectors that its level keeps. */
 #ifndef GPT_SHARD_H
 #define GPT_SHARD_H
 

@@ -6,7 +6,7 @@
  *
  * A block of the model is two halves of one shape: norm, a linear layer, something in the middle (attention, or gelu), a linear
  * layer, and the sum with what came in.  The first layer is split by columns: from the whole input each rank works out its
- * heads, or its inner numbers, and needs no other.  The second one is split by rows: it takes just what the rank has got, and
+ * heads, or its inner numbers, and needs no other.  The second one is split by rows: its input is the rank's part, and it
  * gives one term of a sum over the ranks.  So ranks meet once in each half on the way forward, and once on the way back:
  *
  *     forward    norm -> gather -> first layer | middle | second layer -> SUM -> + x
@@ -49,7 +49,7 @@ static coll_status tensor_sum(tensor *p, float *mine)
 
 /* ---- >>half: each rank its share, x in place ---- */
 
-/* Rank 0 brings the bias of what is summed. */
+/* Rank 0 adds the bias to the sum. */
 static coll_status tensor_forward(tensor *p, int at, const float *w, float *x)
 {
     const half *const h = &p->halves[at % 2];
@@ -144,7 +144,7 @@ static coll_status tensor_learn(tensor *p, const gpt_page_of_text *text, float s
     return p->is_cut ? tensor_sum_shared(p) : COLL_OK;
 }
 
-#ifndef GPT_COMBINED                      /* combine.c has a main of its own */
+#ifndef GPT_COMBINED                      /* combine.c has its own main */
 
 typedef struct queries { int is_cut; } queries;
 

@@ -1,4 +1,4 @@
-/* tensor.h - what a rank has in tensor.c: its share of each tensor and of the rows, and memory for them. */
+/* tensor.h - the data of a rank in tensor.c: its share of each tensor and of the rows, and memory for them. */
 #ifndef GPT_TENSOR_H
 #define GPT_TENSOR_H
 

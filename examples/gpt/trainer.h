@@ -1,4 +1,4 @@
-/* trainer.h - what all pages share: options, the text, the clock, memory that is counted, the progress line, and the end.
+/* trainer.h - common code of all programs: options, the text, the clock, counted memory, the progress line, and the end.
  *
  * A page is a program whose main calls gpt_main with its name, its own options and its function `train`, which every rank runs:
  *
@@ -24,8 +24,8 @@
  * It gives the exit code: 0; 1 after a failure, printed by gpt_failed; 2 from gpt_refuse, if the options are not possible.  The
  * same program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
  *
- * The mean loss of a step is known to no rank alone, and neither is the share of communication.  gpt_step gathers the numbers of
- * --every steps and adds them up by one non-blocking call on a communicator of its own, which is tested, and not waited for,
+ * No single rank has the mean loss of a step, or the share of communication.  gpt_step gathers the numbers of
+ * --every steps and adds them up by one non-blocking call on its own communicator, which is tested, and not waited for,
  * until the next one is due: they come a little later, and no step waits for them. */
 #ifndef GPT_TRAINER_H
 #define GPT_TRAINER_H
@@ -57,7 +57,7 @@ typedef struct gpt_options {
     const char *data, *log, *timeline, *label;
 } gpt_options;
 
-/* One option: where its value goes, and what it may be.  names: words of which one is to be chosen, by its place. */
+/* One option: where its value is stored, and its range.  names: words of which one is to be chosen, by its place. */
 typedef struct gpt_row {
     const char *name, *help;
     int *whole;
@@ -108,7 +108,7 @@ typedef struct gpt_trainer {
     size_t count;                    /* parameters                                      */
 
     double began_s, ended_s, clock_s, seconds[GPT_TIMES];
-    int clock;                       /* what the current moment is spent on             */
+    int clock;                       /* the current activity                            */
     size_t bytes[GPT_MEMORIES], peak[GPT_MEMORIES];
     gpt_room *rooms;
     uint64_t sent;                   /* bytes, before training                          */
@@ -208,7 +208,7 @@ static inline void gpt_release(gpt_trainer *t, void *memory)
     free(room);
 }
 
-/* ---- >>text: rank 0 reads it, a broadcast brings it to the others ---- */
+/* ---- >>text: rank 0 reads it, and broadcasts it ---- */
 
 static const char *const GPT_DATA = "examples/data/pride-and-prejudice.txt";
 

@@ -10,7 +10,7 @@
  * What is summed are the partial results of a matrix that is split by its columns: one tensor behind the attention of a block,
  * and one behind its feed-forward.  They lie at the same place in every pass, so the call is described and checked once.  All
  * ranks run the same sums in the same order, as they run the same graph.  So a blocking call will do: the library keeps its plan,
- * and later ones take no memory (tensors.c counts).  One by coll_prepare, which ranks may start in other orders, would have to
+ * and later ones allocate nothing (tensors.c counts).  One by coll_prepare, which ranks may start in other orders, would have to
  * keep what comes over TCP before its restart. */
 #ifndef GGML_COLL_H
 #define GGML_COLL_H
@@ -49,7 +49,7 @@ static inline bool tensor_is_contiguous(const tensor *t, size_t element)
 }
 
 /* Describe the sum of `t` over all ranks, in place; `wire` is what its messages carry, 0 for its own type.  Nothing is sent.
- * COLL_ERR_UNSUPPORTED, with a sentence in sum->why: not this tensor.  `t` may go, its data stays where it is. */
+ * COLL_ERR_UNSUPPORTED, with a sentence in sum->why: not this tensor.  `t` may be freed, its data must stay in place. */
 static inline coll_status tensor_sum_begin(tensor_sum *sum, coll_comm *comm, const tensor *t, coll_type wire)
 {
     const coll_type type = t->type == TENSOR_F32 ? COLL_F32 : t->type == TENSOR_F16 ? COLL_F16

@@ -1,5 +1,5 @@
-/* star.h - the loop that engines write first, to compare with: every worker sends its part to rank 0 over a socket of its own,
- * rank 0 adds what comes, one rank after the other, and sends the sum back.  The ranks must have the same byte order. */
+/* star.h - a simple star, for comparison: every worker sends its part to rank 0 over its own socket, rank 0 adds the parts, one
+ * rank after the other, and sends the sum back.  The ranks must have the same byte order. */
 #ifndef STAR_H
 #define STAR_H
 
@@ -67,7 +67,7 @@ static inline bool star_listen(int *fd, struct sockaddr_in *address)
            && getsockname(*fd, (struct sockaddr *)address, &length) == 0;
 }
 
-/* The ranks of `comm`, which tells them where rank 0 listens.  Called by all. */
+/* Connect the ranks of `comm`; a broadcast sends the address of rank 0.  Called by all. */
 static inline bool star_open(star *s, coll_comm *comm)
 {
     const int on = 1;

@@ -6,7 +6,7 @@
  *
  * ggml_coll.h is the adapter, star.h the loop, which has sockets everywhere.  Both get what a pass of the engine has written:
  * a copy of the rank's partial result, which is part of the time.  Checked are the sums of both, that all ranks have the same
- * bits, and that after the first calls the library takes no memory: its allocator counts. */
+ * bits, and that after the first calls the library allocates nothing: its allocator counts. */
 #define _GNU_SOURCE 1
 #include "ggml_coll.h"
 #include "star.h"
@@ -83,7 +83,7 @@ static bool is_right(const bench *b, double unit)
     return true;
 }
 
-/* Do all ranks have the same bits?  And what one finds wrong, all do. */
+/* Do all ranks have the same bits?  All ranks get the same answer. */
 static int agree(bench *b, row *out)
 {
     uint64_t ends[3] = { 14695981039346656037u, 0, out->is_right };

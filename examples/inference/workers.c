@@ -10,7 +10,7 @@
  *     root       gathers the logits, and takes the largest
  *
  * Sums, broadcast and gather go by the library, with f32, bf16 or (as the Q80 of such engines) 8 bits for an element and a scale
- * for 32 of them in the messages; and for comparison by the loop of star.h.  First the root runs the whole model alone; then each
+ * for 32 of them in the messages; and for comparison by the loop of star.h.  First the root runs the whole model; then each
  * way is given the same tokens, its logits are held against those, and all ranks must have the same bits in between. */
 #define _GNU_SOURCE 1
 #include "../../coll.h"
@@ -241,7 +241,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The root alone: what it says, and every logit on the way. */
+/* Only the root: the generated text, and all logits. */
 static int run_alone(job *j, model *m)
 {
     talk nobody = { 0 };

@@ -6,7 +6,7 @@ its batches.
     PYTHONPATH=python python3 examples/python/train_digits.py 4                   four threads
     coll-run -n 4 python3 examples/python/train_digits.py                         four processes
 
-The loss is that of the C program, but for rounding: NumPy's products of matrices add in an order of their own.  The bits of the
+The loss is that of the C program, but for rounding: NumPy's products of matrices add in their own order.  The bits of the
 weights are the same on all ranks, and for threads and processes of the same number."""
 import hashlib, os, sys
 import coll, numpy as np
@@ -17,7 +17,7 @@ EPOCHS, BATCH, RATE, MOMENTUM = 20, 32, np.float32(0.05), np.float32(0.9)
 
 def train(comm):
     data = np.empty((1797, 65), 'u1')
-    if comm.rank == 0:                                          # which alone reads the file
+    if comm.rank == 0:                                          # only this rank reads the file
         data[:] = np.loadtxt(f'{HERE}/../data/digits.csv', 'u1', delimiter=',')
     comm.broadcast_(data)
     order = np.arange(len(data))

@@ -4,7 +4,7 @@
 #ifndef CPP_MATRICES_HPP
 #define CPP_MATRICES_HPP
 
-// Blocks side by side, each of `rows` rows of `row` elements, in memory of which everything else stays as it is.
+// Blocks side by side, each of `rows` rows of `row` elements, in memory of which everything else is unchanged.
 template <class T> struct board {
     std::size_t rows, row, blocks, stride, first;
     std::vector<T> memory;

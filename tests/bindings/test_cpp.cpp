@@ -1,8 +1,8 @@
 // test_cpp.cpp - the contract of coll.hpp: every collective, of several types, with sums, maxima and operations of the
-// program's own, in every form of buffers and of calls, against an oracle that works on what each rank brings; bits are
+// program's own, in every form of buffers and of calls, against an oracle that works on the inputs of all ranks; bits are
 // compared.  Then wrong sizes, errors, requests that are dropped, and objects that were moved away.
 //   usage: test_cpp            threads, 1 to 5, or to 17, and the simulator;  ends with "N passed, N failed"
-//          test_cpp threads    some of the threads alone
+//          test_cpp threads    only some of the threads
 //          test_cpp joined     a rank of a job
 //          test_cpp killed     the same, where rank 1 dies
 #include "../../coll.hpp"
@@ -687,7 +687,7 @@ static void failures()
     sim.faults = &fault, sim.fault_count = 1;
     coll_config config{};
     config.transport = "sim", config.sim = &sim, config.log_level = COLL_LOG_NONE;
-    if (__lsan_disable) __lsan_disable();         // the one that is killed stays where it is, with what it holds
+    if (__lsan_disable) __lsan_disable();         // the killed rank is not freed, nor its memory
     const std::vector<int> sizes = coll::spawn(4, [&](coll::communicator &comm) {
         comm.throwing(false);
         while (!comm.last()) comm.allreduce(1);

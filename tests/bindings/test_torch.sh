@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_torch.sh - the back end of torch.distributed (bindings/torch/), under torch's own launcher.
-#   usage: sh tests/bindings/test_torch.sh [conformance]         conformance: PyTorch's own tests of back ends alone
+#   usage: sh tests/bindings/test_torch.sh [conformance]         conformance: only PyTorch's own tests of back ends
 #
 # Ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
@@ -20,7 +20,7 @@ trap 'rm -rf "$dir"' EXIT
 ranks=$PWD/bindings/torch/tests/ranks.py
 export PYTHONPATH="$PWD/build/torch" PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
-# Under Python 3.11 the launcher of 1.13 fails over its own default of -r and -t; a rank that is not there gives it others.
+# Under Python 3.11 the launcher of 1.13 fails over its own default of -r and -t; these are other values.
 launched() { # expected ranks test...: as many lines "ok" as there are tests
     expected=$1 n=$2; shift 2
     timeout 200 "$python" -m torch.distributed.run -r 9:1 -t 9:1 --nproc_per_node "$n" --master_port 0 --rdzv_backend c10d \

@@ -39,7 +39,7 @@ static coll_status queue(coll_xfer **list, coll_xfer *x)
 static coll_status task_send(void *context, coll_xfer *x) { return queue(&((rank *)context)->own.out[x->channel], x); }
 static coll_status task_recv(void *context, coll_xfer *x) { return queue(&((rank *)context)->own.in[x->channel], x); }
 
-/* Take what the other has sent on a channel. */
+/* Receive the other task's message on a channel. */
 static void take(rank *me, int channel)
 {
     coll_xfer **const out = &me->other->out[channel], **const in = &me->own.in[channel];

@@ -1,5 +1,5 @@
-/* switches.c - what is left of the library where some of it was left out: each transport that is there gives the right bits, and
- * what is not there is refused with the sentence that names its switch.  test_switches.sh compiles it in many ways. */
+/* switches.c - tests the library without some parts: each remaining transport has the right bits, and calls of a missing part
+ * fail with the sentence that names its switch.  test_switches.sh compiles it in many ways. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
@@ -281,7 +281,7 @@ static int worlds(void)
     return count;
 }
 
-/* ---- >>alone, and what is refused ---- */
+/* ---- >>single rank, and refusals ---- */
 
 /* A call that is not there is refused, with the name of its switch. */
 static bool is_refused(coll_comm *comm, int has, coll_status status, const char *name)

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-# Where there is noise, what is sent again meets messages of later calls, which wait in memory: how many is left to chance.
+# With noise, repeated pieces overlap with messages of later calls, which wait in memory: their number is random.
 most_text=37376 most_floor=20000 most_stack=2560 most_comm=1024 most_memory=24576 most_memory_in_noise=28672
 passed=0 failed=0
 
@@ -65,14 +65,14 @@ else wrong "2 KiB of memory" "$(head -n 3 "$dir/log")"; fi
 if arm-none-eabi-nm "$dir/short.elf" | grep -qE ' (malloc|calloc|realloc|posix_memalign|_?sbrk|free)$'
 then wrong "malloc" "it is in the program"; else ok "no malloc in the program"; fi
 
-# ---- what a program is
+# ---- size of a program
 if sh examples/bare/build.sh tests/build/bare_size.c "$dir/size.elf" > "$dir/log" 2>&1; then
     text=$(arm-none-eabi-size "$dir/size.elf" | awk 'NR == 2 { print $1 }')
     if [ "$text" -le $most_text ]; then ok "$text bytes of program, of at most $most_text"
     else wrong "the program" "$text bytes, and at most $most_text are wanted"; fi
 else wrong "the program" "$(head -n 3 "$dir/log")"; fi
 
-# ---- one allreduce of one type, and nothing else: what is not called is not linked
+# ---- only one allreduce of one type: functions that are not called are not linked
 floor() { # type, flag: into $dir/floor.elf
     arm-none-eabi-gcc --specs=picolibc.specs -mcpu=cortex-m3 -mthumb -std=c11 -Os -Wall -Wextra -Wno-type-limits \
         -ffp-contract=off -ffunction-sections -fdata-sections -Wl,--gc-sections -DCOLL_TINY -DCOLL_ONLY_KINDS=allreduce \

@@ -143,7 +143,7 @@ check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c u
 check "the declarations include no <stdio.h>" empty sh -c "gcc -std=c99 -E -I '$top' use.c | grep -F stdio.h"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread && ./hello | grep -c '6 4' | grep -qx 4"
 
-# ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells
+# ---- bits: no product is fused with a sum, whatever the flags; the arithmetic detects what the preprocessor does not see
 if objdump -i | grep -q '^ *i386'; then
     check "nothing is fused, gcc -std=gnu17 -march=haswell" sh -c "gcc -std=gnu17 -O1 -fexpensive-optimizations -march=haswell \
         -DCOLL_NO_URING -DCOLL__ONE_TIER -I '$top' -c impl.c -o fused.o && ! objdump -d fused.o | grep -E 'vfn?m(add|sub)'"
@@ -182,7 +182,7 @@ if grep -qw fma /proc/cpuinfo; then
         "clang -w -O2 -ffp-contract=fast -mfma -I '$top' bits.c -o bits && ./bits | grep fuses"
 fi
 
-# ---- the single file is what the parts are, line for line when the preprocessor is done; and what needs no code from both
+# ---- the single file equals the parts, line for line after the preprocessor; and tests of both without code
 text_of() { # folder file compiler flags...
     from=$1 file=$2; shift 2
     "$@" -E -P -dD -I "$from" "$file" | grep -v '^ *$'
@@ -216,7 +216,7 @@ for from in "$top" "$top/single"; do
         check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
         for std in c17 c2x; do check "$what: the same as $std" $read -std=$std -DCOLL__ONE_TIER impl.c; done
     done
-    for mpi in openmpi mpich; do                  # -isystem: what is in mpi.h is theirs
+    for mpi in openmpi mpich; do                  # -isystem: no warnings for mpi.h
         at=-isystem$(mpicc.$mpi -show 2> /dev/null | tr ' ' '\n' | sed -n 's/^-I//p' | head -n 1)
         for c in gcc clang; do
             [ $c = gcc ] || [ "$from" = "$top" ] || continue

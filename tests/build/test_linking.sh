@@ -14,6 +14,9 @@ cat > which.c << 'C'
 #define COLL_IMPLEMENTATION
 #include "coll.h"
 #include <stdio.h>
+#ifdef LOCAL
+static __thread volatile char local[LOCAL];       /* it lies on the stack of every thread                     */
+#endif
 int main(void)
 {
     static char text[2000];
@@ -23,6 +26,15 @@ int main(void)
     if (coll_init(&comm, NULL)) return puts(coll_error(NULL)), 1;
     if (coll_run(comm, &call) || coll_explain(comm, &call, text, sizeof text) < 0) return puts(coll_error(comm)), 1;
     puts(text);
+#ifdef LOCAL
+    coll_request *request;
+    local[0] = 1, x = 1;
+    if (coll_rank(comm)) usleep(100000);          /* so that the thread that progresses operations is there   */
+    if (coll_start(comm, &call, &request)) return puts(coll_error(comm)), 1;
+    usleep(100000);
+    if (coll_wait(request)) return puts(coll_error(comm)), 1;
+    coll_request_free(request);
+#endif
     coll_free(comm);
     return x != 2;
 }
@@ -42,8 +54,8 @@ made() { # flags...: into ./which
 met() { # words [COLL_IO]: two processes, of which both say these words
     rm -rf meet && mkdir meet
     for rank in 0 1; do
-        COLL_IO=${2:-auto} COLL_SHM_COLLECTIVES=off \
-        COLL_RANK=$rank COLL_SIZE=2 COLL_ADDR=file:$dir/meet/at ./which > said.$rank 2> log.$rank &
+        COLL_IO=${2:-auto} COLL_SHM_COLLECTIVES=0 COLL_RANK=$rank COLL_SIZE=2 COLL_ADDR=file:$dir/meet/at \
+            sh -c './which; printf %s $? > left.'$rank > said.$rank 2> log.$rank &
     done
     wait
     cat said.0 said.1
@@ -57,6 +69,13 @@ says() { # name words flags...: why it is poll, and why it is not io_uring if th
 }
 needs() { readelf -d which | grep -q 'NEEDED.*liburing'; }
 needs_not() { ! needs; }
+
+# The stacks of the library's threads are short, and thread-local variables of the program lie there, too.
+met_well() { met "over tcp (" && [ ! -s log.0 ] && [ ! -s log.1 ] && [ "$(cat left.0 left.1)" = "00" ]; }
+for local in 200 248 504 1500; do
+    check "$local KiB of thread-local variables: links" made -DLOCAL=$local*1024
+    check "$local KiB of thread-local variables" met_well
+done
 
 says "COLL_NO_URING" "compiled without liburing (COLL_NO_URING)" -DCOLL_NO_URING
 

@@ -8,7 +8,7 @@ top=$(pwd)
 : "${CC:=cc}"
 export CC
 . tests/support/checks.sh
-there() { # what is left out, commands: are they all here?
+there() { # text for a skipped part, commands: are all of them installed?
     left=$1; shift
     for command in "$@"; do
         PATH=$PATH:/usr/sbin command -v "$command" > /dev/null 2>&1 || { echo "left out: $left: no $command"; return 1; }

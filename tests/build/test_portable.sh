@@ -5,7 +5,7 @@
 #   usage: [COLL_TEST_SEED=...] [ONLY="test_threads test_shrink"] sh tests/build/test_portable.sh
 #
 # The rows below are programs that other suites run with Linux's half; each is built with config=portable, and run (rows.sh).
-# Prints what is left out and why, and ends with "N passed, N failed", the sum of what the programs have checked.
+# Prints skipped parts with the reason, and ends with "N passed, N failed", the sum of the checks of all programs.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/support/rows.sh
 config=portable

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_single.sh - single/coll.h is what the parts make, byte for byte, and coll.h and the newest heading of CHANGELOG.md are of
-# one version; and a copy with one fault of each sort is not let through.  No file that ships has 65,000 lines: some debuggers
+# test_single.sh - single/coll.h equals the generated file byte for byte, and coll.h and the newest heading of CHANGELOG.md are of
+# one version; and a copy with one fault of each kind is rejected.  No file that ships has 65,000 lines: some debuggers
 # stop at 65,535.  pair/coll.h and pair/coll.c, as `make dist` writes them, are the same library: with gcc and clang, for C and
 # C++, with each profile.
 #

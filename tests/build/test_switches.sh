@@ -1,7 +1,7 @@
 #!/bin/sh
-# test_switches.sh - what a program may leave out of the library (core/base/coll_features.h).
-#   parts      each profile, switch and list, and random sets of them, by gcc or clang: no warning; switches.c finds the
-#              right bits, and the sentence for each part that is missing; no symbol of such a part is in the program
+# test_switches.sh - the parts of the library that a program may leave out (core/base/coll_features.h).
+#   parts      each profile, switch and list, and random sets of them, by gcc or clang: no warning; switches.c checks the
+#              bits, and the error for each missing part; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
 #   meetings   two ranks over TCP that were compiled with different parts and sizes
 #   calls      whole tests of the library with two sets of switches, drawn from five: the features that remain have the same bits
@@ -26,8 +26,8 @@ ok() { passed=$((passed + 1)); echo "ok - $1"; }
 wrong() { failed=$((failed + 1)); echo "FAILED - $1: $2" | tr '\n' '|'; echo; }
 faults() { grep -E 'error|warning' "$dir/log" | head -n 3; }
 
-# Where parts are missing, and symbols that are then not in the program.  *: gcc -O0 has them, for it keeps what a constant hides;
-# +: clang -O0, too, behind a declaration or in a loop.
+# Conditions for missing parts, and symbols that are then not in the program.  *: gcc -O0 has them, because it keeps code behind
+# a constant condition; +: clang -O0, too, behind a declaration or in a loop.
 end='_(base|avx2|avx512)$'
 cat > "$dir/symbols" <<ROWS
 !COLL__HAS_SIM                        coll__sim_|coll__fiber_
@@ -138,7 +138,7 @@ number=0
 next() { number=$((number + 1)); }                # of a draw
 
 parts() {
-    for compiler in gcc clang; do                 # the patterns find what they are to find
+    for compiler in gcc clang; do                 # the patterns find the expected symbols
         try $compiler "everything"
         while read -r condition pattern; do
             if grep -qE "^($pattern)" "$dir/all"; then ok "everything, $compiler: $pattern"

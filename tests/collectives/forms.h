@@ -222,7 +222,7 @@ static void form_of_reduction(const form *f, sums *s, int v)
     if (form_is(f, "circulant") || form_is(f, "direct")) form_circulant(f, s, v, FORM_BLOCKS);
 }
 
-/* What rank v sends.  Of a broadcast in blocks what it receives, since each block comes to each rank but the root once, from
+/* What rank v sends.  Of a broadcast in blocks what it receives, since each rank but the root receives each block once, from
  * wherever the schedule says. */
 static sums form_sent(const form *f, int v)
 {

@@ -104,7 +104,7 @@ static const char *algorithm_of(const test_case *c)
     return c->algorithm == NO_ALGORITHM ? NULL : algorithm_names[c->algorithm];
 }
 
-/* ---- >>data: what each rank brings ---- */
+/* ---- >>data: the input of each rank ---- */
 
 /* Element `at` of the input of a rank. */
 static uint64_t element(const test_case *c, int rank, size_t at)
@@ -179,7 +179,7 @@ static unsigned char *oracle_compute(const test_case *c, int size)
     return bytes;
 }
 
-/* The first rank that is through with a case computes; each gives it back with oracle_release. */
+/* The first rank that has finished a case computes; each rank releases it with oracle_release. */
 static const unsigned char *oracle_take(test_world *world, const test_case *c)
 {
     oracle *o;
@@ -251,7 +251,7 @@ static form form_of(const test_rank *r, const test_case *c)
     return c->row->forms[support_mix(c->seed ^ (uint64_t)r->rank) % (uint64_t)(c->row->form_count - 1)];
 }
 
-/* Where in `recv` the result goes, and how much there is of it. */
+/* The place of the result in `recv`, and its length. */
 static void trial_place_result(const test_rank *r, trial *t)
 {
     const size_t count = t->c.count, rank = (size_t)r->rank;

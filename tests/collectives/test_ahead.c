@@ -1,4 +1,4 @@
-/* test_ahead.c - queues of collectives of all kinds and lengths: each has the results that it has alone, however far ranks are
+/* test_ahead.c - queues of collectives of all kinds and lengths: each has the results of single calls, however far ranks are
  * ahead of each other.  Where ranks share memory, short inputs go ahead in slots, longer ones in bounce buffers, of which there
  * are fewer, and the longest are read in place (transports/threads/coll_shm_op.h); so the queues mix all three.
  *

@@ -1,4 +1,4 @@
-/* test_arena.c - memory in one block of the program's: an arena gives and takes back as a model of it says, to one thread and to
+/* test_arena.c - memory in one block of the program: an arena allocates and frees as its model does, for one thread and for
  * many, and communicators live in one.
  *
  *     test_arena [PART,...]                         of parts, most, crowd, enough; all of them where none is named */
@@ -25,7 +25,7 @@ static bool is_marked(const part *p)
     return true;
 }
 
-/* Give and take back at random, with marks in what is out; how many were refused. */
+/* Allocate and free at random, with marks in allocated blocks; returns how many were refused. */
 static long churn(const coll_allocator *a, uint32_t seed, long turns)
 {
     static part out[PARTS];
@@ -97,7 +97,7 @@ static void test_parts(void)
     CHECK(none != NULL, "0 bytes are an address");
     a->free(a->context, none, 0);
     check_whole(a, "odd lengths");
-    for (size_t length = 0; length < 400; length++) {            /* shorter than its own records: it gives nothing */
+    for (size_t length = 0; length < 400; length++) {            /* shorter than its own records: no allocation    */
         memset(block, 0x5a, 512);
         a = coll_arena_begin(block + 1, length);
         void *const at = a->allocate(a->context, 1, 1);
@@ -111,7 +111,7 @@ static void test_parts(void)
     free(block);
 }
 
-/* ---- >>most: what it says is enough for the same again, and much less is not ---- */
+/* ---- >>most: its result is enough for the same calls again, and much less is not ---- */
 
 static void test_most(void)
 {
@@ -255,7 +255,7 @@ static void needs_threads(needs *n)
     for (int i = 0; i < n->size; i++) pthread_join(threads[i], NULL);
 }
 
-/* Threads that exchange messages through a transport that takes no collectives: the program's own, as far as core can tell. */
+/* Threads that exchange messages through a transport that runs no collectives itself: for core it is the program's own. */
 static coll_transport own_transport;
 
 static void needs_own(needs *n)
@@ -299,8 +299,8 @@ static coll_status needs_run(needs *n, unsigned char *block, size_t length, size
     return worst;
 }
 
-/* A first run measures what the calls take.  Other runs may interleave them otherwise, so the block of the second is a quarter
- * longer. */
+/* A first run measures the memory of the calls.  Other runs may interleave them differently, so the block of the second is a
+ * quarter longer. */
 static void needs_of(const char *world, int size, int rank)
 {
     enum { AMPLE = 64 << 20 };

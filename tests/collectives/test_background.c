@@ -74,7 +74,7 @@ static void sum_start(sum *s, coll_comm *comm, int salt)
     if (coll_start(comm, &call, &s->request)) CHECK(false, "%s: coll_start: %s", world, coll_error(comm));
 }
 
-/* It is over; see what has come of it. */
+/* It has ended; check the result. */
 static void sum_check(sum *s, coll_comm *comm, int salt)
 {
     const int size = coll_size(comm);
@@ -314,7 +314,7 @@ static int stress(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* The last rank goes, or gives up, when the others have started and compute: their request ends, and the sentence says why. */
+/* The last rank leaves, or fails, when the others have started and compute: their request ends, and the sentence says why. */
 static int broken(coll_comm *comm, atomic_int *started, bool aborts)
 {
     const double end = support_seconds() + LIMIT_S;
@@ -360,7 +360,7 @@ static int pending(coll_comm *comm, void *arg)
     return !is_done;
 }
 
-/* A forked child has no progress thread, and can free what it has inherited. */
+/* A forked child has no progress thread, and can free the communicators that it has inherited. */
 static int forked(coll_comm *comm, void *arg)
 {
     sum s = sum_new(LONG);
@@ -408,7 +408,7 @@ static coll_status still_queue(void *context, coll_xfer *x) { (void)context, (vo
 static void still_close(void *context) { (void)context; }
 static void still_wake(void *context) { (void)context; }
 
-/* Nothing ever comes. */
+/* Nothing ever arrives. */
 static coll_status still_progress(void *context, int wait_ms)
 {
     still *s = context;

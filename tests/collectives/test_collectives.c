@@ -1,15 +1,15 @@
 /* test_collectives.c - every collective, type, operation and form against an oracle of the test's own, bit for bit.
  *
  *     test_collectives [WORLD,...] [SIZE] [CASE]           COLL_TEST_SEED: other cases; COLL_TEST_SCALE: more or fewer;
- *                                                          COLL_TEST_VERBOSE: tell the time after every size
+ *                                                          COLL_TEST_VERBOSE: print the time after every size
  *
- * The data of a case is a function of (seed, size, case, rank, index), so each rank knows what every rank brings, and
+ * The data of a case is a function of (seed, size, case, rank, index), so each rank can calculate all inputs, and
  * the oracle computes from that what the manual promises: the pairwise tree over the rank numbers, one rounding,
  * canonical NaNs.  Every rank compares its whole buffers, guards and inputs included, with the one expected image.
  * Equal bits on all ranks, on all transports and for all algorithms follow from that.
  *
  * Cases are numbered through the full product of a world and a size; where the product is too large, a seeded sample
- * is run.  The number does not depend on the sample, so a failing case can be run again alone.
+ * is run.  The number does not depend on the sample, so a single failing case can be run again.
  */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
@@ -101,7 +101,7 @@ static coll_call descriptor_of(const test_rank *r, const trial *t)
     return call;
 }
 
-/* The short calls cannot ask for the canonical order of additions: where that matters, the descriptor takes their place. */
+/* The short calls cannot request the canonical order of additions: if that matters, coll_run replaces them. */
 static style style_of(const test_case *c)
 {
     const bool rounds = c->row->is_reducing && c->type->fraction_bits && c->op != COLL_MIN && c->op != COLL_MAX;
@@ -137,7 +137,7 @@ static void note_status(trial *t, coll_status status)
     if (status && !t->status) t->status = status;
 }
 
-/* Finish the requests of a trial that is alone. */
+/* Finish the requests of a single trial. */
 static void trial_wait(trial *t)
 {
     for (int i = 0; i < 2; i++) {
@@ -168,7 +168,7 @@ static void describe(const test_rank *r, const test_case *c, const char *what, c
              (unsigned long long)w->seed, w->name, w->size, (unsigned long long)c->number);
 }
 
-/* Which element of which buffer is wrong, and what the ranks brought to it. */
+/* Which element of which buffer is wrong, and the inputs of all ranks for it. */
 static void describe_difference(const test_rank *r, const trial *t, const char *side, const support_buffer *buffer,
                                 ptrdiff_t at, char *text, size_t length)
 {
@@ -249,7 +249,7 @@ static void trial_judge(const test_rank *r, trial *t, char *text, size_t length)
     else if (!received_is_right(r, t)) snprintf(text, length, "coll_received is wrong about source, tag or count");
 }
 
-/* What the communicator says to a failure that has no status of its own. */
+/* The status of the communicator for a failure that has none. */
 static const char *trouble_of(const test_rank *r)
 {
     return coll_progress(r->comm) < 0 ? coll_error(r->comm) : "the communicator is well";
@@ -278,7 +278,7 @@ static void trial_finish(test_rank *r, trial *t)
     __atomic_add_fetch(&r->world->ran, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- >>where: what every rank is doing, should the time run out ---- */
+/* ---- >>where: the current call of every rank, printed on a timeout ---- */
 
 static struct { const char *world; int size; uint64_t number[SIZE_MAX_TESTED]; } now;
 
@@ -524,7 +524,7 @@ static void finish_by_tests(const test_rank *r, flight *f)
     } while (left);
 }
 
-/* coll_wait_any gives each request at most once, finished, and ends with -1 when nothing is left. */
+/* coll_wait_any returns each request at most once, finished, and then -1. */
 static bool finish_any(flight *f)
 {
     bool seen[2 * BATCH_MAX + 1] = { false };
@@ -620,7 +620,7 @@ static size_t exchange_count(int source, int tag)
     return counts[tag];
 }
 
-/* Everyone sends to everyone, itself included, under several tags; messages are taken in the reverse order of tags. */
+/* All ranks send to all ranks, also to themselves, with several tags; messages are received in the reverse order of tags. */
 static bool pattern_exchange(const test_rank *r)
 {
     coll_request *requests[SIZE_MAX_TESTED * TAGS];

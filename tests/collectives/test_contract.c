@@ -1,9 +1,9 @@
 /* test_contract.c - the cells of the contract, one by one: every collective in every world, style and form, at every number of
  * ranks; every type with every operation; every algorithm by name; every kind of communicator.
  *
- *     test_contract [WORLD,...] [SIZE] [matrix]          COLL_TEST_VERBOSE: tell the time after every size
+ *     test_contract [WORLD,...] [SIZE] [matrix]          COLL_TEST_VERBOSE: print the time after every size
  *
- * test_nccl_contract.c is this test with the world "nccl" alone, which has some sizes and no receive of more than is sent.
+ * test_nccl_contract.c is this test with only the world "nccl", which has some sizes and no receive of more than is sent.
  *
  * Each call is checked against the model, guards and inputs included.  What has been tested is written into a table; a cell
  * of it that nothing has tested fails.  `matrix` prints the tables as docs/reference.md has them.
@@ -159,7 +159,7 @@ static bool kind_has_form(const model_call *c, model_form form)
     return false;
 }
 
-/* Types and operations go round with the calls; the full product of these two has a part of its own. */
+/* Types and operations go round with the calls; the full product of these two has its own part. */
 static model_call call_of(const member *m, coll_kind kind, size_t count, int root, uint64_t variety)
 {
     static const coll_op ops[] = { COLL_SUM, COLL_MAX, COLL_PROD, COLL_BXOR, COLL_MINLOC, COLL_USER, COLL_AVG, COLL_LOR };
@@ -217,7 +217,7 @@ static void run_kinds(member *m, bool is_full)
 
 /* ---- >>messages ---- */
 
-/* One message round the ring; the first rank sends first, so that blocking calls meet.  Gives an error text. */
+/* One message round the ring; the first rank sends first, so that blocking calls match.  Returns an error text. */
 static coll_status send_round(const member *m, model_style style, const coll_call *out, const coll_call *in)
 {
     const coll_call *first = m->rank ? in : out, *second = m->rank ? out : in;
@@ -359,7 +359,7 @@ static void run_numbers(member *m)
     }
 }
 
-/* Sums in which the order does not show, of everything that can be summed, alone and over each wire. */
+/* Sums that do not depend on the order, of all types that can be summed, without a wire and over each wire. */
 static void run_reproducible(member *m)
 {
     static const coll_type types[][2] = { { COLL_F32, 0 }, { COLL_F64, 0 }, { COLL_BF16, 0 }, { COLL_F16, 0 }, { COLL_C64, 0 },
@@ -382,7 +382,7 @@ static void run_reproducible(member *m)
     }
 }
 
-/* A call after another of its kind that calculates otherwise: nothing of that one is taken for this one. */
+/* A call after another of its kind that calculates differently: nothing cached of that one is used for this one. */
 static void run_alternating(member *m)
 {
     static const struct { coll_type type, wire; coll_op op; unsigned flags; double scale; } ways[] = {

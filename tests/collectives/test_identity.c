@@ -1,6 +1,6 @@
 /* test_identity.c - two and three threads of each rank make communicators of one session at the same time, each out of a parent
  * of its own: by dup, split, split_host and create, out of the parent and out of what was made before.  The numbers of every
- * collective and message in them are compared bit by bit; each rank frees them in an order of its own.  And two communicators
+ * collective and message in them are compared bit by bit; each rank frees them in its own order.  And two communicators
  * with one id, which are planted, are an error with a sentence.
  *
  *     test_identity [WORLD,...]           COLL_TEST_SEED replays, COLL_TEST_SCALE: how many rounds */
@@ -27,7 +27,7 @@ static void complain(lane *l, int round, const char *made, const char *what, col
     if (!l->wrong++) snprintf(l->what, sizeof l->what, "round %d: %s, %s: %.200s", round, made, what, coll_error(comm));
 }
 
-/* What a rank of the world gives to a sum of a lane in a round. */
+/* The input of a rank of the world for a sum of a lane in a round. */
 static uint64_t given(const lane *l, int round, int rank, int i)
 {
     return support_mix(l->seed ^ (uint64_t)round << 32 ^ (uint64_t)rank << 16 ^ (uint64_t)i);
@@ -81,7 +81,7 @@ static coll_comm *make(lane *l, coll_comm *from, uint64_t draw, int round, const
     return status ? NULL : out;
 }
 
-/* Free what is in the pool, on each rank in an order of its own. */
+/* Free what is in the pool, on each rank in its own order. */
 static void empty(lane *l, int round)
 {
     uint64_t order = support_mix(l->seed + (uint64_t)round) + (uint64_t)l->me;

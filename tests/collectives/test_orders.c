@@ -1,4 +1,4 @@
-/* test_orders.c - prepared calls in orders that differ from rank to rank: what the manual says of them (see Waiting).
+/* test_orders.c - prepared calls in orders that differ from rank to rank: the rules of the manual (see Waiting).
  *
  *     restarts first, then waits        each rank in any order of both: it always ends
  *     a wait between two restarts       ends if there is an order of all those calls that every rank keeps to, where a rank keeps

@@ -1,4 +1,4 @@
-/* test_packets.c - blocks whose length only their two ends know: lengths around the room of a packet, in every world, by every
+/* test_packets.c - blocks whose length only their two ends know: lengths around the size of a packet, in every world, by every
  * algorithm and radix; ranks that disagree on a length; packets that have been changed in flight; and what it takes, by the
  * simulator's clock.
  *
@@ -119,7 +119,7 @@ static const coll_kind kinds[] = { COLL_ALLTOALLV, COLL_ALLTOALLW, COLL_GATHERV,
 
 static bool is_tree(coll_kind kind) { return kind == COLL_GATHERV || kind == COLL_SCATTERV; }
 
-/* As coll_explain tells it; 0: it tells of none. */
+/* As coll_explain prints it; 0: none. */
 static size_t room_of(coll_comm *comm, coll_call *call)
 {
     char why[512] = "";
@@ -301,7 +301,7 @@ static void test_tampering(void)
     CHECK(refused > 0, "nothing was refused");
 }
 
-/* ---- >>what it takes, by the simulator's clock ---- */
+/* ---- >>time, by the simulator's clock ---- */
 
 #if COLL__HAS_SIM && COLL__HAS_CHOICE
 

@@ -19,7 +19,7 @@
 
 /* ---- >>cases ---- */
 
-enum { INTS, FLOATS, ORDERED, DATA_KINDS };        /* what is brought                                          */
+enum { INTS, FLOATS, ORDERED, DATA_KINDS };        /* kinds of inputs                                          */
 
 typedef struct proof_case {
     const coll__algorithm *a;
@@ -94,7 +94,7 @@ static size_t sum_of(const size_t *list, int n)
 static const size_t *pairs_of(int rank) { return now.pairs + (size_t)rank * (size_t)fans(); }
 static const size_t *back_of(int rank) { return now.back + (size_t)rank * (size_t)fans(); }
 
-/* Elements that a rank brings, and that it is to have; the buffer of a broadcast is a result. */
+/* Elements of a rank's input, and of its expected result; the buffer of a broadcast is a result. */
 static size_t input_length(int rank)
 {
     const coll_kind kind = now.c->a->kind;
@@ -251,7 +251,7 @@ static int check_reduction(void)
     return -1;
 }
 
-/* Does a stretch of a rank's result hold what another one brought? */
+/* Is a part of a rank's result the input of another one? */
 static bool is_copy(int rank, size_t at, int from, size_t from_at, size_t count)
 {
     return !memcmp(result_of(rank) + at * now.unit, input_of(from) + from_at * now.unit, count * now.unit);
@@ -296,7 +296,7 @@ static int check_data(void)
     return -1;
 }
 
-/* ---- >>what the library is to choose and to send ---- */
+/* ---- >>expected choices and messages of the library ---- */
 
 static coll__query query_of(const proof_case *c, int size, const coll__link *link)
 {
@@ -672,7 +672,7 @@ static void draw_timed(int size)
 /* Where every rank does the same in a round, and all messages of it are as long, the closed form is the time.  It is not where
  * it takes the longest path through a tree for that of the last rank (gather, reduce, up the tree and down, dbtree), sees one
  * half of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan
- * leaves out, or lets a rank wait in rounds that bring it nothing (blocks); nor, by a little, where messages of a round differ
+ * leaves out, or lets a rank wait in rounds without data for it (blocks); nor, by a little, where messages of a round differ
  * in length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
 static bool is_timed_exactly(const coll__algorithm *a)
 {

@@ -1,5 +1,5 @@
-/* test_queued.c - collectives of one communicator that are queued: they do what the same calls do one after the other, also where
- * each reads what those before it write; they end in their order; and they take less time.
+/* test_queued.c - queued collectives of one communicator have the results of the same calls one after the other, also if a call
+ * reads the result of an earlier one; they end in their order; and they take less time.
  *
  *     test_queued [WORLD,...]                  TIMES as long with COLL_TEST_SCALE=TIMES */
 #define _DEFAULT_SOURCE 1

@@ -4,7 +4,7 @@
  *
  * A program is a function of its seed.  Every rank derives the same steps from it; what the contract leaves to each rank - in
  * place or not, blocking or not, when and how it waits - each rank draws for itself.  Several programs run, in all worlds,
- * until the time is up (20 seconds, or --minutes); with a seed alone just that one.  COLL_TEST_SEED: the first seed.
+ * until the time is up (20 seconds, or --minutes); with a seed only that one.  COLL_TEST_SEED: the first seed.
  *
  * On a GPU (test_nccl_random.c) the contract leaves less to each rank: restarts have one order, and messages a known source and
  * the room that they need.
@@ -27,7 +27,7 @@ enum { RANKS_MOST = 9, LINES = 6, FLYING_MOST = 24, PREPARED_MOST = 5, GRAVES_MO
 
 /* ---- >>programs ---- */
 
-/* What the ranks of one operation share: how many have come, and the bits that they agree on. */
+/* Shared by the ranks of one operation: the number that have finished it, and the bits that they agree on. */
 typedef struct handshake {
     unsigned arrivals;
     uint64_t agreed;
@@ -141,7 +141,7 @@ static handshake *meeting_of(actor *a, const line *l)
     return &a->p->meetings[(a->operation % (a->p->steps * OPERATIONS_A_STEP)) * a->p->size + leader];
 }
 
-/* ---- >>messages: what they are to be ---- */
+/* ---- >>messages: expected ones ---- */
 
 static size_t message_count(const message *t, int source)
 {
@@ -270,7 +270,7 @@ static void land(actor *a, int i)
     a->flying[i] = a->flying[--a->flights];
 }
 
-/* Wait for one of those in flight, in some way; or let go of it. */
+/* Wait for one of those in flight, in some way; or free it. */
 static void land_one(actor *a)
 {
     coll_request *requests[FLYING_MOST + 1] = { NULL };
@@ -308,7 +308,7 @@ static void land_all(actor *a, int of_line)
     }
 }
 
-/* After a barrier, what was let go of is over. */
+/* After a barrier, freed requests have ended. */
 static void quiet(actor *a, int of_line)
 {
     line *l = &a->lines[of_line];
@@ -326,7 +326,7 @@ static void quiet(actor *a, int of_line)
     }
 }
 
-/* Does the call need what is left out of the library?  Then it was refused, with the switch's name, and is over. */
+/* Does the call need a part that is left out of the library?  Then it was refused, with the switch's name, and has ended. */
 static bool is_left_out(actor *a, task *t, const coll_call *call, coll_status status)
 {
     const there_lack lack = there_call(call);
@@ -391,7 +391,7 @@ static void draw_cell(model_call *c, uint64_t random)
     }
 }
 
-/* Flags of which the model knows what they make of the result: where no place is lost, nothing is drawn. */
+/* Flags whose results the model can calculate: if no bit is lost, nothing is rounded at random. */
 static void draw_flags(model_call *c, uint64_t random)
 {
     const model_class class = model_type_of(c->type).class;
@@ -639,7 +639,7 @@ static void prepare_step(actor *a, int of_line)
     a->prepared[slot] = t;
 }
 
-/* Start those that the step names, each rank in an order of its own; do something else; wait for them. */
+/* Start those that the step names, each rank in its own order; do something else; wait for them. */
 static void restart_step(actor *a, int of_line)
 {
     const uint64_t mask = drawn(a, 20);
@@ -707,7 +707,7 @@ static void line_end(actor *a, int i)
     free_graves(a, false);
 }
 
-/* Is the new communicator the one that the rules give?  Ranks, and their names in the world. */
+/* Is the new communicator the expected one?  Ranks, and their ranks in the world. */
 static void line_check(actor *a, const line *l, const char *what)
 {
     bool is_right = l->comm && coll_size(l->comm) == l->count && coll_rank(l->comm) == l->me;
@@ -799,7 +799,7 @@ static void host_step(actor *a, int of_line)
     if (coll_free(host)) fail(a, a->step, "coll_split_host", "coll_free");
 }
 
-/* Messages of any tag from any source, on a communicator of their own, so that they match no others. */
+/* Messages of any tag from any source, on their own communicator, so that they match no others. */
 static void wild_step(actor *a, int of_line)
 {
     line *l = &a->lines[of_line];
@@ -890,7 +890,7 @@ static void take_step(actor *a)
         fail_call(a, &a->lines[0], "coll_progress", COLL_ERR_SYSTEM);
 }
 
-/* Finish and free everything.  After a failure nothing is freed: what is in flight still has its buffers. */
+/* Finish and free everything.  After a failure nothing is freed: operations in flight still use their buffers. */
 static void wind_up(actor *a)
 {
     land_all(a, -1);

@@ -1,6 +1,5 @@
-/* test_requests.c - the memory of requests: what one had that was freed, the next one has (core/engine/coll_request_pool.h).
- * They may be freed by any thread, while others are started, and after their communicator; and nothing is lost, nor kept without
- * bound. */
+/* test_requests.c - the memory of requests: a new request gets that of a freed one (core/engine/coll_request_pool.h).  They may
+ * be freed by any thread, while others are started, and after their communicator; and nothing is lost, nor kept without bound. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
@@ -12,7 +11,7 @@
 
 enum { RANKS = 2, MANY = 1000, ROUNDS = 300, AT_ONCE = 40, LIMIT_SECONDS = 120 };
 
-/* What the communicators take their memory from. */
+/* The allocator of the communicators. */
 static purse purse_of_all;
 
 /* Requests that one thread hands to another, which frees them. */
@@ -43,7 +42,7 @@ static void chute_close(chute *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Frees what comes, until no more does. */
+/* Frees requests until there are no more. */
 static void *free_all(void *at)
 {
     chute *c = at;

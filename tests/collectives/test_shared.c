@@ -53,7 +53,7 @@ static void compare(side *s, const int32_t *got, const int32_t *from, size_t cou
             snprintf(s->what, sizeof s->what, "%s: element %zu is %d, not %d", call, i, (int)got[i], (int)(size * from[i]));
 }
 
-/* Sums of all kinds, blocking and not, short and now and then long; every tenth time all meet. */
+/* Sums of all kinds, blocking and not, short and sometimes long; every tenth time a barrier. */
 static void *side_main(void *at)
 {
     side *s = at;
@@ -145,7 +145,7 @@ static void *crowd_main(void *arg)
     return NULL;
 }
 
-/* Threads that take turns all get in; of threads that do not, never are two inside. */
+/* Threads that take turns all get the lock; of other threads, two never have it at the same time. */
 static void test_door(bool by_turns, int rounds)
 {
     pthread_t threads[SIDES];

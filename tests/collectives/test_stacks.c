@@ -1,6 +1,6 @@
 /* test_stacks.c - how much stack a rank needs: every call, in threads whose stacks are painted before, and checked afterwards.
  *
- *     test_stacks                          what each world has needed */
+ *     test_stacks                          prints the stack of each world */
 #define _DEFAULT_SOURCE 1
 #include "../../coll.h"
 

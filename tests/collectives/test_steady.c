@@ -1,6 +1,6 @@
-/* test_steady.c - a program that makes the same calls again and again takes no memory for them: once warm, not one allocation.
+/* test_steady.c - a program that repeats the same calls allocates nothing for them after the first ones.
  * Not held to it: the simulator, which keeps what is under way; and messages and prepared calls with messages of more than 8 KiB
- * and up to 64 KiB, which are kept where they come too early.
+ * and up to 64 KiB, which are buffered if they arrive early.
  *
  *     test_steady [WORLD,...]                       of threads, sim, tcp; with all of them where none is named */
 #define COLL_IMPLEMENTATION
@@ -38,8 +38,8 @@ static coll_status call_once(coll_comm *comm, const coll_call *call, form_of_cal
     return status;
 }
 
-/* What goes by messages with keys takes memory where more of them are under way at once than ever before: a rank that only sends
- * may be any number of calls ahead.  So no rank goes ahead of the others. */
+/* Messages with keys allocate memory if more of them are in flight at once than ever before: a rank that only sends may be any
+ * number of calls ahead.  So no rank runs ahead of the others. */
 static coll_status call_in_step(coll_comm *comm, const coll_call *call, form_of_call form, coll_request *prepared)
 {
     const coll_status status = call_once(comm, call, form, prepared);
@@ -56,7 +56,7 @@ static long taken(coll_comm *comm, const trial *t)
     return n;
 }
 
-/* Has the call taken no memory this time?  Where requests keep none, each takes its own.  Rank 0 says so for all. */
+/* Has the call allocated nothing this time?  If requests are not cached, each allocates its own.  Rank 0 reports for all. */
 static bool is_steady(coll_comm *comm, const trial *t, const coll_call *call, form_of_call form, coll_request *prepared,
                       long *took)
 {

@@ -1,5 +1,5 @@
 /* test_strides.c - blocks that are columns of a matrix: every kind that has them, against a model that moves one element after
- * the other, with rows and strides that differ from rank to rank; what is between rows stays as it was.
+ * the other, with rows and strides that differ from rank to rank; the bytes between rows are unchanged.
  *
  *     test_strides [WORLD,...]                 COLL_TEST_SCALE=TIMES as many cases */
 #define _DEFAULT_SOURCE 1

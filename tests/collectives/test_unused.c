@@ -1,5 +1,5 @@
-/* test_unused - what a rank does not need is not read: the buffer, the counts and the offsets that only the root has may be any
- * pointer elsewhere, in every world. */
+/* test_unused - arguments that a rank does not need are not read: the buffer, the counts and the offsets that only the root has
+ * may be any pointer on other ranks, in every world. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 

@@ -103,7 +103,7 @@ static int sessions_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* ---- >>crowd: one thread has all ranks, each of which has a context of its own ---- */
+/* ---- >>crowd: one thread has all ranks, each of which has its own context ---- */
 
 static void crowd_case(const void *arg)
 {
@@ -157,7 +157,7 @@ static int limit_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* A forked child may wait for nothing; what coll_free gives up is handed out. */
+/* A forked child may wait for nothing; requests that coll_free drops are returned. */
 static int left_worker(coll_comm *comm, void *arg)
 {
     coll_comm *own = NULL;

@@ -335,6 +335,16 @@ static int twice_worker(coll_comm *comm, void *arg)
 
 /* ---- >>variables ---- */
 
+static int typos;
+
+static void count_typos(void *context, coll_log_level level, const char *line)
+{
+    (void)context;
+    typos += level == COLL_LOG_WARN && (strstr(line, "COLL_STRAT_TIMEOUT_MS is not read: did you mean COLL_START_TIMEOUT_MS?")
+                                        || strstr(line, "COLL_RNAK is not read: did you mean COLL_RANK?")
+                                        || strstr(line, "COLL_LANE is not read: did you mean COLL_LANES?"));
+}
+
 static void check_variables(void)
 {
     const coll_config shut = { .log_level = COLL_LOG_NONE };
@@ -347,6 +357,13 @@ static void check_variables(void)
     unsetenv("COLL_SPIN_US");
     CHECK(coll_init(&comm, &wrong) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "its port is out of range: 1 to 65535"),
           "a port of 70000: \"%s\"", coll_error(NULL));
+    const coll_config told = { .log = count_typos };
+    setenv("COLL_STRAT_TIMEOUT_MS", "1", 1), setenv("COLL_RNAK", "1", 1), setenv("COLL_LANE", "1", 1);
+    setenv("COLL_OF_THE_PROGRAM", "1", 1), setenv("COLL_TUNING", "", 1);
+    CHECK(coll_init_threads(1, &comm, &told) == COLL_OK && typos == 3, "three typing errors, and %d are said", typos);
+    coll_free(comm);
+    unsetenv("COLL_STRAT_TIMEOUT_MS"), unsetenv("COLL_RNAK"), unsetenv("COLL_LANE"), unsetenv("COLL_OF_THE_PROGRAM");
+    unsetenv("COLL_TUNING");
     wrong.address = "127.0.0.1:seven";
     CHECK(coll_init(&comm, &wrong) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "not of the form host:port"), "\"%s\"",
           coll_error(NULL));

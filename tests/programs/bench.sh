@@ -14,7 +14,7 @@ export COLL_LIVENESS_TIMEOUT_MS=120000  # bound to a processor that others have:
 libs=${COLL_LIBS:--pthread}
 defines=
 for word in $libs; do case $word in -D*) defines="$defines $word" ;; esac; done
-# Figures are not checked, and most of the time goes into compiling the library: what is compiled soonest will do.
+# Figures are not checked, and compiling the library takes most of the time: the fastest compilation is enough.
 compile() { ${CC:-cc} -std=c11 ${CFLAGS:--O0 -DCOLL__ONE_TIER} "$@"; }
 
 ok() {

@@ -24,7 +24,7 @@ class Side:
 
 
 class Runner:
-    """Runs nothing: prints what a program would, as timing.h has it."""
+    """Runs nothing: prints the output of a program, in the format of timing.h."""
 
     def __init__(self, scenario):
         self.scenario, self.random, self.runs = scenario, random.Random(1), 0

@@ -4,7 +4,7 @@
 # Four layers and heads; 90 rows a batch, which four ranks cannot share equally; 121 sequences: the last batch of a round has 1.
 tiny="--layers 4 --width 16 --heads 4 --context 15 --batch 6 --letters 1820 --steps 24 --json --log $out"
 
-column() { # column NAME RANK COLUMN: of what the run has written about its ranks
+column() { # column NAME RANK COLUMN: of the run's file about its ranks
     awk -F, -v rank="$2" -v name="$3" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i }
                                        $1 == rank { print $at }' "$out/$1.ranks.csv"
 }

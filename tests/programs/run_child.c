@@ -9,8 +9,8 @@
  *     run_child port               find a free port of 127.0.0.1
  *     run_child knock PORT         check whether a process listens there
  *     run_child silent PORT        connect, and send nothing
- *     run_child talk PORT          connect, send our input, write what comes back
- *     run_child terminal PROGRAM ...   run the program with a terminal for its output, and write what comes to it
+ *     run_child talk PORT          connect, send our input, write the answer
+ *     run_child terminal PROGRAM ...   run the program with a terminal for its output, and write that output
  *     run_child judge PROGRAM ...  run the program with no signal ignored, and print how it ended
  */
 #ifndef _GNU_SOURCE

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_bench.sh - what the programs of bench/threads and bench/busy promise: every contender is measured in every test, a wrong
+# test_bench.sh - promises of the programs of bench/threads and bench/busy: every contender is measured in every test, a wrong
 # result is noticed, and compare.py and busy.py make their tables.  The figures themselves are not checked.
 #
 # usage: [CC=cc] [CFLAGS=...] [COLL_LIBS=...] sh tests/programs/test_bench.sh

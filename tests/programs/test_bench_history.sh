@@ -31,7 +31,7 @@ check_said "what is slower only once is not" '^24 cells, 0 slower, 0 faster' 0 c
 check_count "and is printed" 'not again' 1
 check_said "what is faster" '^24 cells, 0 slower, 1 faster' 0 canned faster
 
-# ---- compare: two commits, in a repository of its own, by instructions, which no neighbor changes
+# ---- compare: two commits, in its own repository, by instructions, which no neighbor changes
 
 # of "make": a, b
 compared() {

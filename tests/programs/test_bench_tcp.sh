@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_bench_tcp.sh - what the programs of bench/tcp promise: every contender is measured in every test, a wrong result is
+# test_bench_tcp.sh - promises of the programs of bench/tcp: every contender is measured in every test, a wrong result is
 # noticed, and compare.py makes its tables.  The figures themselves are not checked.
 #
 # usage: [CC=cc] [CFLAGS=...] [COLL_LIBS=...] sh tests/programs/test_bench_tcp.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_inference.sh - examples/inference, on threads, processes that share memory and processes that talk TCP: sums and logits
-# are right, all ranks have the same bits, and later sums of tensors take no memory.  Speed is not checked.
+# are right, all ranks have the same bits, and later sums of tensors allocate nothing.  Speed is not checked.
 #   usage: [CC=cc] sh tests/programs/test_inference.sh
 #
 # Ends with "N passed, N failed".
@@ -13,7 +13,7 @@ trap 'rm -f "$out"' EXIT
 for name in $(env | sed -n 's/^\(COLL_[A-Z_]*\)=.*/\1/p'); do case $name in COLL_TEST_*) ;; *) unset "$name" ;; esac; done
 passed=0 failed=0
 
-check() { # name rows pattern command...: ends well, and so many lines of what it prints are like this
+check() { # name rows pattern command...: succeeds, and so many lines of its output match
     name=$1 rows=$2 pattern=$3; shift 3
     if timeout 120 "$@" > "$out" 2>&1 && [ "$(grep -cE "$pattern" "$out")" -eq "$rows" ]; then
         passed=$((passed + 1)); echo "ok - $name"

@@ -73,7 +73,7 @@ check "sockets.md: three ranks" ./sockets
 check "sockets.md: two processes with a rank and an address" \
     sh -c './sockets 1 "file:$PWD/address" & ./sockets 0 "file:$PWD/address" && wait $!'
 
-# ---- boards.md: processes in the place of boards, whose lines lose what is sent before a board has started
+# ---- boards.md: processes in place of boards; their lines lose bytes that are sent before a board has started
 {
     printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n#include <poll.h>\n#include <stdio.h>\n#include <stdlib.h>\n'
     printf '#include <string.h>\n#include <sys/socket.h>\n#include <sys/wait.h>\n#include <time.h>\n#include <unistd.h>\n'

@@ -66,7 +66,7 @@ for rank in 0 1 2 3; do
     check "manual: coll-run without --threads: process $rank says why, on the log and by itself" 2 \
         "$(grep -c "^\[$rank\] .*COLL_THREADS=1.*coll-run --threads 4" out)"
 done
-said=1                                              # by the log alone, or by the program, too
+said=1                                              # by the log only, or by the program, too
 for program in hello manual; do
     check "$program: four threads" "$four" "$(./$program | sort)"
     check "$program: coll-run with --threads" '0 8' "$("$run" -n 2 --threads 4 ./$program > out; echo $?) \

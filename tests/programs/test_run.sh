@@ -62,11 +62,11 @@ for rank in 0 1 2; do
         "COLL_LOCAL_RANK=$rank COLL_LOCAL_SIZE=3 COLL_RANK=$rank COLL_SIZE=3 " "$got"
 done
 check 'environment: one address for all' 1 \
-    "$(grep -hE '^COLL_ADDR=127\.0\.0\.1:[0-9]+$' env.? | sort | uniq -c | grep -c ' 3 ')"
+    "$(grep -h -E '^COLL_ADDR=127\.0\.0\.1:[0-9]+$' env.? | sort | uniq -c | grep -c ' 3 ')"
 check 'environment: one job name for all' 1 \
-    "$(grep -hE '^COLL_WORLD=[0-9a-f]{16}$' env.? | sort | uniq -c | grep -c ' 3 ')"
+    "$(grep -h -E '^COLL_WORLD=[0-9a-f]{16}$' env.? | sort | uniq -c | grep -c ' 3 ')"
 others='RANK|WORLD_SIZE|LOCAL_RANK|MASTER_|OMPI_|PMI_|SLURM_PROCID|SLURM_STEP|COLL_WORLD_SIZE'
-check 'environment: other launchers removed' '' "$(grep -hE "^($others)" env.?)"
+check 'environment: other launchers removed' '' "$(grep -h -E "^($others)" env.?)"
 check 'environment: the rest is kept' \
     'COLL_DEBUG=kept MASTERS=kept OMP_NUM_THREADS=7 SLURM_JOB_ID=kept ' \
     "$(grep -E '^(COLL_DEBUG|MASTERS|SLURM_JOB_ID|OMP_NUM_THREADS)=' env.1 | sort | tr '\n' ' ')"
@@ -130,7 +130,7 @@ check 'lines of 8 ranks: none torn' 0 \
 check 'both outputs to one file: none torn' '16000 0' "$(($(wc -l < both.out))) $(
     grep -cvE '^\[([0-3])\] line [0-9]+ of \1 end$' both.out)"
 
-# A terminal gets text, tabs and colours; a carriage return brings the prefix again; the rest is shown.
+# A terminal gets text, tabs and colors; after a carriage return the prefix is repeated; other bytes are escaped.
 escapes='a\tb \303\274 \033[1;31mred\n10 %%\r20 %%\r\nBEL\a back\b \033]0;title\a \033[2J\033[5A \302\233 \233 \177 \303 end\n'
 "$child" terminal "$run" -n 1 printf "$escapes" > terminal.out
 printf '[0] a\tb \303\274 \033[1;31mred\033[m\n[0] 10 %%\r[0] 20 %%\r\n' > terminal.want
@@ -327,7 +327,7 @@ check 'timeout: a stopped rank ends' 124 $?
 
 # ---- >>several hosts, by a script in the place of ssh ----
 
-# What ssh does: a login shell in another directory, that greets, with an environment of its own.
+# What ssh does: a login shell in another directory, that greets, with its own environment.
 cat > rsh << 'END'
 #!/bin/sh
 cd "$(dirname "$0")" || exit 1
@@ -451,7 +451,7 @@ wait $job_launcher
 check 'hosts: a launcher is killed' '1 1' "$? $(grep -c '^coll-run: lost f (rank 1): ' lost_launcher.err)"
 check 'hosts: nothing is left of either' gone "$(gone_in_time $(cat lost_ssh.*.? lost_launcher.*.?))"
 
-# ---- >>lists of hosts, and what goes to ranks ----
+# ---- >>lists of hosts, and the environment of ranks ----
 
 cat > hostfile << 'END'
 # two machines
@@ -613,8 +613,8 @@ check '--check: exit status' 0 $?
 check '--check: three pairs' 3 \
     "$(grep -cE '^[01] - [12] .* (memory|tcp 127\.0\.0\.1 - 127\.0\.0\.1) +[0-9.]+ +[0-9.]+ +[0-9.]+$' check.out)"
 check '--check: no zeros' 0 "$(grep -E '^[01] - [12]' check.out | grep -cE ' 0\.0( |$)')"
-check '--check: the slowest, a verdict' '2 1' \
-    "$(grep -c '^slowest within a host by ' check.out) $(grep -cE '^verdict: 3 ranks over .*\(.*\); ' check.out)"
+check '--check: the slowest, a summary' '2 1' \
+    "$(grep -c '^slowest within a host by ' check.out) $(grep -cE '^summary: 3 ranks over .*\(.*\); ' check.out)"
 "$run" -t 50 -n 13 --check > check.out
 check '--check: many ranks, a line for each' '0 13' "$? $(grep -cE '^[0-9]+ .* to [0-9]+$' check.out)"
 "$run" -n 1 --check > check.out

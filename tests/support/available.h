@@ -38,7 +38,7 @@ THERE const char *there_missing_world(const char *name)
 
 /* ---- >>calls ---- */
 
-/* Does each block have a count of its own? */
+/* Does each block have its own count? */
 THERE bool there_counts(coll_kind kind)
 {
     return kind == COLL_REDUCE_SCATTERV || kind == COLL_GATHERV || kind == COLL_SCATTERV || kind == COLL_ALLGATHERV
@@ -65,7 +65,7 @@ THERE bool there_kind(coll_kind kind)
 /* What says that there are no collectives of neighbors. */
 #define THERE_NO_NEIGHBORS (COLL__HAS_COUNTS ? "COLL_ONLY_KINDS" : "COLL_NO_COUNTS")
 
-/* Is there arithmetic of the type?  Of what is no type, and of elements that are only bytes, nothing can be left out. */
+/* Is there arithmetic of the type?  For invalid types, and for elements that are only bytes, nothing can be left out. */
 THERE bool there_type(coll_type type) { return type <= 0 || type > COLL_MXF8E5M2 || COLL__HAS(type); }
 
 /* The switches that have left out something which a call needs. */

@@ -1,4 +1,4 @@
-/* cases.h - cases that run in a process of their own, with a time limit: a hang or a crash is one failure with a name, and the
+/* cases.h - cases that run in their own process, with a time limit: a hang or a crash is one failure with a name, and the
  * cases behind it still run.  Used after coll.h, check.h and support.h. */
 #ifndef CASES_H
 #define CASES_H
@@ -38,7 +38,7 @@ SUPPORT void cases_begin_without_key(void)
     cases_begin();
 }
 
-/* Run body(arg) in a process of its own. */
+/* Run body(arg) in its own process. */
 SUPPORT void run_case_within(unsigned seconds, void (*body)(const void *arg), const void *arg, const char *name)
 {
     int status = 0;

@@ -1,4 +1,4 @@
-/* each_kind.h - one call of any kind, with inputs that are known, and what must come of it.  Used after coll.h and support.h. */
+/* each_kind.h - one call of any kind, with known inputs and its expected result.  Used after coll.h and support.h. */
 #ifndef EACH_KIND_H
 #define EACH_KIND_H
 

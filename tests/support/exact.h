@@ -60,7 +60,7 @@ EXACT double exact_nearest(const exact_number *x, int by)
     return is_negative ? -size : size;
 }
 
-/* To the nearest whole number of 2^k, ties to even; what is left is *rest. */
+/* To the nearest whole number of 2^k, ties to even; *rest is the remainder. */
 EXACT exact_term exact_on_grid(exact_term x, int k, exact_term *rest)
 {
     const int drop = k - x.shift;

@@ -1,9 +1,9 @@
-/* floor.h - what no algorithm can be faster than, by the numbers of a link.  To be included behind the implementation of the
- * library. */
+/* floor.h - lower bounds for the time of every algorithm, from the parameters of a link.  Include it after the implementation of
+ * the library. */
 #ifndef FLOOR_H
 #define FLOOR_H
 
-/* How many ranks can know by the time t what one of them knows at 0: those that it takes `hops` messages one after the other
+/* How many ranks can have data of one rank by the time t, if it has them at 0: those that it takes `hops` consecutive messages
  * to reach, and the pauses of one overhead in all of their senders may be spread over them in any way. */
 static inline double reached_by(const coll__link *link, double t, double enough)
 {
@@ -19,7 +19,7 @@ static inline double reached_by(const coll__link *link, double t, double enough)
     return reached;
 }
 
-/* The least time in which all can know of one, or one of all. */
+/* The least time in which all can have data of one rank, or one rank the data of all. */
 static inline double floor_latency(const coll__link *link, int size)
 {
     double low = 0, high = coll__circulant_rounds(size, 2) * (link->latency + link->overhead);
@@ -33,7 +33,7 @@ static inline double floor_latency(const coll__link *link, int size)
     return low;
 }
 
-/* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
+/* The lower bounds: the latency of reaching all ranks, the bytes on the busiest rank or its share of the reduction, whichever is
  * longest; a vector in slices can be folded while it is in flight. */
 static inline double floor_of(const coll__query *query)
 {

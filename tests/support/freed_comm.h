@@ -74,7 +74,7 @@ static coll_status use(coll_comm *comm, deed d, int me, coll_request *prepared)
         coll_request_free(r[0]);
         coll_request_free(r[1]);
         return status;
-    case ANY_SOURCE:                              /* rank 0 takes what the others send                        */
+    case ANY_SOURCE:                              /* rank 0 receives from any rank                            */
         if (me != 0) return coll_send(comm, x, 1, COLL_I64, called(comm, 0), 1);
         for (int i = 0; i < 2 && status == COLL_OK; i++) {
             status = coll_recv(comm, y, 1, COLL_I64, COLL_ANY_SOURCE, 1);

@@ -1,6 +1,6 @@
 /* inside.h - the insides of the library, for a test that links it: the implementation is read here once more, and compiled as far
  * as the test itself calls it, a few dozen functions of two thousand.  Public functions are those that are linked, which are
- * compiled once for all tests.  Both copies know the same types and work on the same communicators.  What each has for itself:
+ * compiled once for all tests.  Both copies have the same types and work on the same communicators.  Each has its own:
  * the sentence of a start that has failed (coll__start_error, and coll_error(NULL) of what is linked), the mark of a thread, and
  * its tables, whose addresses differ.
  *
@@ -29,7 +29,7 @@ static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
 }
 #endif
 
-/* A configuration as a transport gets it, with what the environment says, of the options of TCP among others. */
+/* A configuration as a transport gets it, with the values of the environment, also for the options of TCP. */
 static COLL__UNUSED coll_status inside_settle(coll__settings *s, const coll_config *config, int count)
 {
     static const coll__transport_row tcp = { .settle = coll__tcp_defaults };

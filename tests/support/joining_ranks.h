@@ -66,7 +66,7 @@ SUPPORT void journal_await_text(journal *j, const char *text, int count)
 typedef struct joiner {
     pthread_t   thread;
     coll_config config;
-    coll_status (*body)(struct joiner *g);        /* what it does once it is in; NULL: joiner_adds_up         */
+    coll_status (*body)(struct joiner *g);        /* called after coll_init; NULL: joiner_adds_up             */
     void       *arg;
     coll_comm  *comm;                             /* while the body runs; not NULL afterwards if it was in    */
     coll_status hybrid, status;                   /* what coll_init gave, and what came in the end            */

@@ -1,4 +1,4 @@
-/* loopback.h - several ranks in one thread, by a transport of queues: what is left where there are neither threads nor processes.
+/* loopback.h - several ranks in one thread, by a transport of queues: for builds without threads and processes.
  * Every call is started on all ranks, and they are tested in turns until all have ended. */
 #ifndef LOOP_H
 #define LOOP_H
@@ -96,7 +96,7 @@ static bool loop_open(loop_world *w, int size, const coll_transport *transport)
     return true;
 }
 
-/* Ranks close one after the other, as they would in threads of their own: nothing is under way any more. */
+/* Ranks close one after the other, as in threads: nothing is in flight any more. */
 static void loop_free(loop_world *w)
 {
     for (int i = 0; i < w->size; i++) coll_free(w->comms[i]);

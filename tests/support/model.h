@@ -1,7 +1,7 @@
 /* model.h - what any call must leave on any rank, from the inputs of all ranks, which are functions of (seed, rank, element);
  * one rank's buffers in such a call, its arguments in every style, and the comparison afterwards.  Used after coll.h.
  *
- * A call is described once, equally on all ranks, by a model_call.  Each rank derives its part: the blocks that it brings and
+ * A call is described once, equally on all ranks, by a model_call.  Each rank derives its part: its input blocks and
  * those that it must find, each block being some elements of one rank, or reduced over some ranks.  That is all there is to
  * every collective; how the blocks lie in memory, and whether in place, is each rank's own business. */
 #ifndef MODEL_H
@@ -30,7 +30,7 @@ typedef struct model_call {
     double      scale;
     unsigned    flags;
     bool        commutes;                         /* COLL_USER                                                */
-    bool        is_symmetric;                     /* v, w: both ends of a pair bring as much, so in place is possible */
+    bool        is_symmetric;                     /* v, w: both ends of a pair send as much, so in place is possible */
     int         list_count;
     const char *algorithm;
     model_graph graph;
@@ -175,9 +175,9 @@ SUPPORT coll_status model_graph_set(coll_comm *comm, const model_graph *g, int r
     return coll_neighbors(comm, sources, n, destinations, m);
 }
 
-/* ---- >>blocks: what a rank brings, and what it must find ---- */
+/* ---- >>blocks: the input of a rank, and its expected result ---- */
 
-/* How much goes from p to q. */
+/* The number of elements from p to q. */
 SUPPORT size_t model_pair_count(const model_call *c, int p, int q)
 {
     const int low = p < q ? p : q, high = p < q ? q : p;
@@ -336,7 +336,7 @@ SUPPORT void model_arrays(const model_block *blocks, int n, bool in_bytes, size_
     }
 }
 
-/* v kinds that bring one block. */
+/* v kinds with one input block. */
 SUPPORT bool model_has_one_out(coll_kind kind)
 {
     return kind == COLL_GATHERV || kind == COLL_ALLGATHERV || kind == COLL_NEIGHBOR_ALLGATHERV;

@@ -339,7 +339,7 @@ SUPPORT bool model_is_close(const support_type *part, const model_rule *rule, co
     return isfinite((double)value) ? fabsl(value - exact) <= slack : fabsl(exact) > ldexpl(1, half - 2);
 }
 
-/* ---- >>data: what a rank brings ---- */
+/* ---- >>data: the input of a rank ---- */
 
 /* A component of a sum, product or comparison. */
 SUPPORT uint64_t model_component(const support_type *part, coll_op op, model_data data, uint64_t common, uint64_t random)
@@ -358,7 +358,7 @@ SUPPORT uint64_t model_component(const support_type *part, coll_op op, model_dat
     return model_bits(part, (double)(random % 17) - 8, false);
 }
 
-/* Element `at` of block `key` of what a rank brings.  It repeats itself, so that long vectors are cheap to foresee. */
+/* Element `at` of block `key` of the input of a rank.  It repeats, so that results of long vectors are cheap to calculate. */
 SUPPORT void model_element(const model_type *t, coll_op op, model_data data, uint64_t seed, int rank, uint64_t key, size_t at,
                            unsigned char *to)
 {

@@ -63,7 +63,7 @@ NET bool net_enter(const net *n, int host)
     return is_there;
 }
 
-/* Run "ip -batch -", "tc -batch -" or "nft -f -" on a host, with these lines.  Gives what waitpid tells. */
+/* Run "ip -batch -", "tc -batch -" or "nft -f -" on a host, with these lines.  Returns the status of waitpid. */
 NET int net_run(const net *n, int host, const char *program, const char *lines)
 {
     int ends[2], status = -1;
@@ -95,7 +95,7 @@ NET void net_end(net *n)
     }
 }
 
-/* A process that does nothing but stay in a namespace of its own.  0, or -1 with errno. */
+/* A process that does nothing but stay in its own namespace.  0, or -1 with errno. */
 NET pid_t net_hold(void)
 {
     int ends[2], error = 0;

@@ -1,5 +1,5 @@
 /* parts.h - vectors so long that one part of them is on the rails while hosts work on others (coll_hierarchical.h): allreduce,
- * reduce and broadcast, of every width, compared with what they have to be. */
+ * reduce and broadcast, of every width, compared with the expected results. */
 #ifndef TESTS_PARTS_H
 #define TESTS_PARTS_H
 
@@ -8,7 +8,7 @@
 
 enum { LONG = (3 << 20) / 2 + 77 };               /* elements: 3 parts of 16 bits, 6 of 32, and 8 of 64       */
 
-/* What rank `rank` brings: small whole numbers, so that every sum is exact in every type. */
+/* The input of `rank`: small whole numbers, so that every sum is exact in every type. */
 SUPPORT int brought(size_t i, int rank) { return (int)(i * 7 + i / 1000 + (size_t)rank * 3) % 5; }
 
 SUPPORT int parts_worker(coll_comm *comm, void *arg)

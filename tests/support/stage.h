@@ -11,7 +11,7 @@ typedef struct stage {
     const coll_sim *sim;
     int   size;
     coll_status (*enter)(struct stage *s, coll_comm *comm);           /* once, by every rank; NULL: nothing   */
-    bool        (*next)(struct stage *s);         /* by one rank: see what the last case gave, prepare; false: no more */
+    bool        (*next)(struct stage *s);         /* by one rank: check the last case, prepare the next; false: none   */
     coll_status (*play)(struct stage *s, coll_comm *comm);            /* by every rank                        */
     void *arg;
     stage_record *records;                        /* of the ranks, in the case that was played last           */
@@ -23,7 +23,7 @@ typedef struct stage {
     bool  is_over;
 } stage;
 
-/* Nothing is in flight any more, since every rank has all that was sent to it: the machine is as new. */
+/* Nothing is in flight any more, since every rank has received all: the machine is as new. */
 static void stage_rewind(coll__sim *w, const coll__sim_rank *self)
 {
     const int hosts = (w->size - 1) / w->config.ranks_per_host + 1;

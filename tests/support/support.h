@@ -2,7 +2,7 @@
  * tests' own arithmetic, buffers that notice every write which is not the expected one, and a limit on the whole run.
  * Include after coll.h.
  *
- * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
+ * A world is `size` threads, each with its own communicator: over memory ("threads"), over TCP on the loopback
  * ("tcp-poll", "tcp-uring"; "tcp-domain": in the shared memory of their host, as processes), or over both as if it were several
  * processes ("joined").  The library keeps no global state, so the ranks of all worlds can live in one process.
  */
@@ -103,7 +103,7 @@ SUPPORT uint64_t support_ordinary_float(const support_type *type, uint64_t rando
     return ((random >> 63) << type->exponent_bits | (bias - 3 + (random >> 53) % 7)) << type->fraction_bits | fraction;
 }
 
-/* A float at which things go wrong, one of 8 themes.  With one theme for all ranks, special values meet. */
+/* A special float, one of 8 themes.  With one theme for all ranks, special values are combined. */
 SUPPORT uint64_t support_special_float(const support_type *type, uint64_t theme, uint64_t random)
 {
     const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
@@ -157,12 +157,12 @@ SUPPORT bool support_message_is_right(const uint32_t *message, int source, int d
 /*     block             data                     data + length
  *     | guard, >= 64    | the user's bytes       | guard, >= 64    |
  *
- * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library
+ * `image` is the expected content of the whole block.  A test fills data, calls support_seal, lets the library
  * work, puts the expected result into the image with support_expect, and compares everything at once.  Under
  * AddressSanitizer the guards cannot be read either while the buffer is sealed.
  *
  * In a world whose calls work elsewhere - in the memory of a GPU - the block has a twin there: support_seal takes the bytes to
- * it, support_fetch brings them back, and support_place says what a pointer into the block is there. */
+ * it, support_fetch copies them back, and support_place translates a pointer into the block. */
 enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
 
 typedef struct support_buffer {
@@ -331,7 +331,7 @@ SUPPORT coll_status support_join_threads(int size, support_rank *ranks, const co
     return status;
 }
 
-/* What one process of a "joined" world brings. */
+/* One process of a "joined" world. */
 typedef struct support_part {
     pthread_t     thread;
     support_rank *ranks;
@@ -346,7 +346,7 @@ static void *support_part_main(void *arg)
     return NULL;
 }
 
-/* Make the communicators of a "joined" world: of processes that bring 1, 2, 3, 1, 2, 3, ... ranks, in one. */
+/* Make the communicators of a "joined" world: of processes with 1, 2, 3, 1, 2, 3, ... ranks, in one. */
 SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 {
     support_part parts[SUPPORT_RANKS_MAX];
@@ -388,7 +388,7 @@ SUPPORT int support_run_machine(const char *machine, int size, int (*worker)(col
     return result;
 }
 
-/* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base gives time
+/* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base has time
  * limits, the log hook and other settings that the world does not set; NULL: none. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
@@ -445,7 +445,7 @@ SUPPORT int support_run(const char *world, int size, int (*worker)(coll_comm *co
 }
 
 #if defined(COLL_PORTABLE)
-enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not tell what Linux tells        */
+enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX only, which reports less than Linux                */
 #else
 enum { SUPPORT_IS_PORTABLE = 0 };
 #endif
@@ -518,7 +518,7 @@ SUPPORT double support_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* How long may something take that is done in `ms` where nothing else runs?  As many times longer as there are tasks for each
+/* The limit for an action that takes `ms` if nothing else runs: as many times longer as there are tasks for each
  * processor, now or over the last minute: a bound is a promise of the library, not of the machine's other users. */
 SUPPORT int64_t support_patience(int64_t ms)
 {

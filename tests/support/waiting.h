@@ -9,7 +9,7 @@
 
 enum { MANY = 100 };
 
-/* How requests are brought to their ends. */
+/* How requests are completed. */
 typedef enum way { BY_ANY, BY_ANY_AND_FREED, BEHIND_A_BARRIER, BY_SOME, BY_TEST_ANY, HALF_BY_WAIT, HALF_BY_TEST,
                    ALL_BY_TEST, WAYS } way;
 
@@ -106,7 +106,7 @@ static void flock_collect(flock *f, way how)
     }
 }
 
-/* Every other one is waited for, or tested, by itself: of its end the program knows then. */
+/* Every second one is waited for, or tested, by itself: so its end is already reported. */
 static void flock_take_half(flock *f, way how)
 {
     for (int i = 0; i < MANY; i += 2) {
@@ -174,7 +174,7 @@ static double processor_seconds(void)
     return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Wait for rank 0, which comes a second late.  Gives what this process has used meanwhile, in seconds of a processor. */
+/* Wait for rank 0, which is a second late.  Returns the processor time of this process meanwhile, in seconds. */
 static double wait_for_the_late(coll_comm *comm, int how)
 {
     const struct timespec late = { 1, 0 };

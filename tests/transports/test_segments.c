@@ -394,6 +394,37 @@ static void number_case(const void *arg)
     close(next);
 }
 
+/* The kernel seals a segment against being executed, too, where vm.memfd_noexec says so. */
+static void noexec_case(const void *arg)
+{
+    enum { NOEXEC_SEAL = 8 };
+    uint64_t id = 0;
+    size_t length = 0;
+    int fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | NOEXEC_SEAL);
+
+    (void)arg;
+    if (fd < 0) return (void)puts("left out: this kernel has no MFD_NOEXEC_SEAL");
+    CHECK(!ftruncate(fd, 4096) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS), "a segment that is not executable");
+    const int again = coll__segment_open((uint32_t)getpid(), (uint32_t)fd, true, &id, &length);
+    CHECK(again >= 0 && length == 4096, "a segment that is not executable is not opened");
+    if (again >= 0) close(again);
+    CHECK(!fcntl(fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING), F_ADD_SEALS, F_SEAL_SEAL)
+          && coll__segment_open((uint32_t)getpid(), (uint32_t)fd, true, &id, &length) < 0, "one without seals is opened");
+}
+
+/* Without /proc a host is known by its name and addresses. */
+static void no_proc_case(const void *arg)
+{
+    char folder[] = "/tmp/coll-no-proc-XXXXXX", name[64] = "", text[256];
+
+    (void)arg;
+    CHECK(mkdtemp(folder) != NULL && !gethostname(name, sizeof name - 1), "a folder");
+    const bool is_out = !chroot(folder);
+    if (!is_out) return (void)rmdir(folder), (void)puts("left out: no right to chroot");
+    coll__host_text(text, sizeof text);
+    CHECK(*name && !strncmp(text, name, strlen(name)), "a host without /proc is \"%s\"", text);
+}
+
 /* ---- >>lock: a process is stopped while it holds the lock of the shared memory ---- */
 
 typedef enum lock_what { SPLITS, FREES, WAITS } lock_what;
@@ -589,6 +620,8 @@ int main(int argc, char **argv)
     world = "segments";
     if (support_listed(parts, "lent")) run_lent();
     if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, number_case, NULL, "another segment under a number");
+    if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, noexec_case, NULL, "vm.memfd_noexec");
+    if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, no_proc_case, NULL, "no /proc");
     for (int i = 0; i < 3 && support_listed(parts, "late"); i++) {
         snprintf(name, sizeof name, "rank %d opens late", who[i]);
         run_case_within(LIMIT_SECONDS, late_case, &who[i], name);

@@ -179,6 +179,39 @@ static void short_door_case(const void *arg)
     close(held);
 }
 
+/* One that may open so many more files as coll_shrink begins: with none it says what it
+ * lacks; with a few it goes on, or comes too late, or says so. */
+static void short_shrink_case(const void *arg)
+{
+    joining joining_ranks[3];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    pid_t pids[3];
+    int status = -1;
+
+    comers_make(joining_ranks, 3, where);
+    for (int i = 0; i < 3; i++) {
+        joining_ranks[i].config.log = NULL, joining_ranks[i].config.log_level = COLL_LOG_NONE;
+        joining_ranks[i].config.tcp.shm_collectives = -1, joining_ranks[i].config.start_timeout_ms = 4000;
+        if ((pids[i] = fork()) != 0) continue;
+        coll_comm *comm = NULL, *fresh = NULL;
+        const bool is_good = coll_init(&comm, &joining_ranks[i].config) == COLL_OK;
+        if (i == 2) _exit(!is_good);              /* it dies, and the barrier of the others fails             */
+        while (is_good && coll_barrier(comm) == COLL_OK) continue;
+        const rlim_t more = *(const rlim_t *)arg;
+        if (i == 1) files_allow(more);
+        const coll_status shrunk = coll_shrink(comm, &fresh);
+        const char *const sentence = shrunk ? coll_error(comm) : "";
+        const bool is_said = shrunk == COLL_OK || i == 0
+            || (more == 0 ? strstr(sentence, "Too many open files") != NULL : !strstr(sentence, "no memory"));
+        if (!is_said) fprintf(stderr, "%s: status %d, \"%s\"\n", case_name, (int)shrunk, sentence);
+        _exit(!is_good || !is_said);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: rank %d: exit status %d", case_name, i, status);
+    close(held);
+}
+
 /* ---- >>main ---- */
 
 int main(void)
@@ -188,5 +221,10 @@ int main(void)
     run_case_within(CASE_SECONDS, short_start_case, NULL, "too few files to start");
     run_case_within(CASE_SECONDS, short_call_case, NULL, "too few files to connect");
     run_case_within(CASE_SECONDS, short_door_case, NULL, "too few files to be connected to");
+    for (rlim_t more = 0; more < 10; more += more ? 6 : 2) {
+        char name[60];
+        snprintf(name, sizeof name, "%d files to shrink", (int)more);
+        run_case_within(CASE_SECONDS, short_shrink_case, &more, name);
+    }
     return CHECK_DONE();
 }

@@ -71,7 +71,7 @@ SUPPORT void mx_group(const mx_format *f, const double *x, size_t n, unsigned ch
     }
 }
 
-/* The bytes of n numbers from the beginning of a group on; gives how many. */
+/* The bytes of n numbers from the beginning of a group on; returns how many. */
 SUPPORT size_t mx_pack(coll_type wire, const double *x, size_t n, unsigned char *bytes)
 {
     size_t length = 0;

@@ -98,7 +98,7 @@ static uint64_t bits_at(const void *memory, size_t size, size_t at)
     const char *const from = (const char *)memory + at * size;
     uint64_t bits = 0;
 
-    switch (size) {                               /* a length that the compiler knows is no call of memcpy    */
+    switch (size) {                               /* with a constant length memcpy is not a call              */
     case 1: memcpy(&bits, from, 1); break;        /* The test runs on little-endian.                          */
     case 2: memcpy(&bits, from, 2); break;
     case 4: memcpy(&bits, from, 4); break;
@@ -438,7 +438,7 @@ static void fill(coll_type type, void *memory, size_t count)
                                      : any_float(part);
             } else if (kind < 12) parts[0] = kind % 3 - 1;
             memcpy(at, &parts[0], half);
-            memcpy(at + half, &parts[1], half);     /* Padding holds what it holds. */
+            memcpy(at + half, &parts[1], half);     /* padding is not written */
         } else if (family_of(type) == BLOB) {
             for (size_t b = 0; b < size; b++) at[b] = (unsigned char)random_bits();
         } else {

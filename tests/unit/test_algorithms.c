@@ -1,4 +1,4 @@
-/* test_algorithms.c - the algorithms as what they are, pure functions: an interpreter runs all ranks of a world in one
+/* test_algorithms.c - the algorithms as pure functions: an interpreter runs all ranks of a world in one
  * thread, round by round, on symbols instead of numbers, and checks results, memory hazards, the promised costs and the
  * closed forms, on a clock.  Then the tuner.
  *
@@ -289,7 +289,7 @@ static void test_picks(void)
         }
 }
 
-/* What must hold of every choice; all candidates sorted; the query's conditions kept; more bytes never take less time. */
+/* Invariants of every choice: all candidates sorted; the query's conditions kept; more bytes never take less time. */
 static void test_conditions(void)
 {
     coll__choice list[100], few[3];
@@ -324,7 +324,7 @@ static void test_conditions(void)
             }
 }
 
-/* The number of blocks and slices is the best there is, or fewer that take hardly longer. */
+/* The number of blocks and slices is the best one, or fewer that take little longer. */
 static void test_cut(void)
 {
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {

@@ -1,4 +1,4 @@
-/* test_arithmetic.c - ranks whose arithmetic differs do not meet: in each case every rank tells the processor how to round, or
+/* test_arithmetic.c - ranks whose arithmetic differs refuse each other: in each case every rank sets the rounding mode, or
  * what to do with subnormals, before it joins.
  *
  *     test_arithmetic */
@@ -16,7 +16,7 @@ typedef enum mode { USUAL, UP, DOWN, TO_ZERO, FLUSHING, MODES } mode;
 static const char *const mode_says[MODES] = { "keeps to IEEE 754", "rounds up", "rounds down", "rounds toward zero",
                                               "flushes subnormals, ignores subnormals" };
 
-/* Set the mode of this thread; false: this machine has none such, or the test does not know how. */
+/* Set the mode of this thread; false: the machine does not have it, or the test cannot set it. */
 static bool set_mode(mode m)
 {
     static const int rounding[MODES] = { FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST };

@@ -1,4 +1,4 @@
-/* test_asserts.c - the library notices when what must hold inside does not, and says where; a release does not look.
+/* test_asserts.c - internal assertions of the library report violations with their place; a release does not check them.
  *
  *     test_asserts */
 #include "../support/inside.h"

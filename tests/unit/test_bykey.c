@@ -309,7 +309,7 @@ static void test_many(void)
         }
 }
 
-/* ---- >>storm: lengths of all ways, in an order that the sender does not know ---- */
+/* ---- >>storm: lengths of all protocols, in an order that the sender does not know ---- */
 
 enum { STORM_MOST = 70000 };
 
@@ -324,7 +324,7 @@ static size_t storm_length(const storm *s, int from, int to, int i)
 
 static unsigned char storm_byte(int from, int i) { return (unsigned char)(from * 31 + i * 7 + 1); }
 
-/* Every rank sends all its messages, and takes those of each other rank one at a time, in an order of its own. */
+/* Every rank sends all its messages, and takes those of each other rank one at a time, in its own order. */
 static int storm_worker(coll_comm *comm, void *arg)
 {
     const storm *s = arg;

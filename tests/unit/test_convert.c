@@ -6,7 +6,7 @@ enum { TIERS_WANTED = 4 };
 #else
 enum { TIERS_WANTED = 1 };
 #endif
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
+#define COLL_STATIC                               /* so that unused functions are not compiled    */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
@@ -23,7 +23,7 @@ static double value_at(coll_type type, const void *memory, size_t at)
     return reference_value(format_of(type), bits_at(memory, coll_type_size(type), at));
 }
 
-/* How many of the `count` elements convert otherwise than the reference says, on the given tier. */
+/* How many of the `count` elements differ from the reference after conversion, on the given tier. */
 static size_t wrong_conversions(coll_type to, coll_type from, const void *input, size_t count,
                                 int tier)
 {
@@ -445,7 +445,7 @@ static void test_neighbours(void)
             for (int s = 0; s < 5; s++) {
                 const uint64_t seed = random_bits();
                 size_t wrong = 0, differ = 0;
-                for (size_t i = 0; i < COUNT_OF; i++) {     /* Half of anything, half near what the type has. */
+                for (size_t i = 0; i < COUNT_OF; i++) {     /* Half random bits, half near values of the type. */
                     const uint64_t any = random_bits();
                     const int exponent = (int)(random_bits() % 44) - 26;
                     singles[i] = i % 2 ? coll__float32((uint32_t)any) : (float)ldexp((double)(int64_t)any * 0x1p-63, exponent);

@@ -191,7 +191,7 @@ static void test_orders(void)
 
 /* ---- >>errors: how far a sum is off ---- */
 
-/* The grid is what the manual says: the sum of the terms as they were is not farther off than half of its unit for each. */
+/* The grid is that of the manual: the exact sum of the terms differs by at most half of its unit for each. */
 static void test_bound(void)
 {
     for (int round = 0; round < 2000; round++) {
@@ -282,7 +282,7 @@ static void test_words(void)
     }
 }
 
-/* ---- >>algorithms: where the order must not show, all terms of an element meet in one fold, as they were brought ---- */
+/* ---- >>algorithms: if the order must not matter, one fold adds all terms of an element, unchanged ---- */
 
 static void check_folds(const coll__algorithm *a, int size, int radix, int rank)
 {
@@ -328,7 +328,7 @@ enum { RANKS = 5, LONG = 700 };
 typedef struct plan {
     coll_call call;
     size_t    count;                              /* of the whole vector                                      */
-    int       shift;                              /* rank r brings what is term (r + shift) % RANKS           */
+    int       shift;                              /* rank r has term (r + shift) % RANKS                      */
     uint64_t  seed;
     const unsigned char *expected;                /* the whole vector; of a list: buffers one after the other */
     const char *world;
@@ -336,7 +336,7 @@ typedef struct plan {
 
 static size_t block_of(const plan *p) { return p->count / RANKS; }
 
-/* Make the call on one rank, with its own input, and compare what it is to have. */
+/* Make the call on one rank, with its own input, and compare with the expected result. */
 static int run_plan(coll_comm *comm, void *arg)
 {
     const plan *p = arg;
@@ -581,7 +581,7 @@ static void test_draws(void)
     }
 }
 
-/* A list: each buffer counts from 0, and has a seed of its own, alone or among others. */
+/* A list: each buffer counts from 0, and has its own seed, in a list and alone. */
 static int run_list(coll_comm *comm, void *arg)
 {
     static const size_t counts[4] = { 3, 0, 200, 3 };
@@ -684,7 +684,7 @@ static void count_overflow(coll_comm *comm, coll_kind kind, coll_type type, size
 
     for (int i = 0; i < size; i++) counts[i] = count;
     if (kind == COLL_REDUCE_SCATTERV) call.count = 0;
-    if (spot >= 0 && me == 0) {                   /* rank 0 brings it, so that every prefix has it            */
+    if (spot >= 0 && me == 0) {                   /* rank 0 has it, so that every prefix has it               */
         unsigned char *const at = (in_place ? recv : send) + (size_t)spot * t.size;
         const uint64_t bits = t.class == MODEL_INTEGER ? ~UINT64_C(0)
                             : model_bits(&t.part, spot % 2 ? (double)NAN : (double)INFINITY, false);

@@ -1,6 +1,6 @@
 /* test_mx.c - microscaled wire types and error feedback: the kernels against the definition of the formats, on every tier;
  * calls of every kind, algorithm and world against a model that rounds each input, adds in the canonical order and rounds the
- * result; residuals to the last bit, and what they are good for.
+ * result; residuals to the last bit, and their effect.
  *
  *     test_mx [kernels,packs,threads,sim,tcp,lists,options,means]
  */
@@ -149,7 +149,7 @@ static double element_of(coll_type wire, int byte)
     return wire == COLL_MXI8 ? (double)(byte < 128 ? byte : byte - 256) / 64 : model_value(&f8.part, (uint64_t)byte);
 }
 
-/* Every scale with every element, foreign ones included, unpacks to its value; and what packing makes of it stays. */
+/* Every scale with every element, also unused ones, unpacks to its value; packing it again does not change it. */
 static void test_groups(void)
 {
     for (coll_type wire = COLL_MXI8; wire <= COLL_MXF8E5M2; wire++) {
@@ -283,7 +283,7 @@ enum { TIMES = 3, RANKS_MOST = 64, FORMS = 3 };
 
 typedef enum style { RUN, START, PREPARE, STYLES } style;
 
-/* A call, what every rank brings and what each must have in the end, after each of the times it is made. */
+/* A call, the inputs of all ranks, and the expected results after each repetition. */
 typedef struct example {
     int         size, number;
     coll_kind   kind;
@@ -541,7 +541,7 @@ static coll_status place_call(place *p, coll_comm *comm, const example *e, coll_
     return status;
 }
 
-/* What this rank has is what it must have. */
+/* Compare the result of this rank with the expected one. */
 static void place_judge(place *p, example *e, int rank, int time, const char *name)
 {
     const size_t unit = coll_type_size(e->type), length = p->result_count * unit;
@@ -801,7 +801,7 @@ static int average(coll_comm *comm, void *arg)
 }
 
 /* The mean of many sums of the same numbers is their sum, with a residual, and is not without.  Where the result is rounded once
- * more, which a residual of the inputs knows nothing of, it is nearer than without. */
+ * more, which a residual of the inputs does not contain, it is nearer than without. */
 static void test_means(void)
 {
     mean means[] = { { true, false, 0 }, { true, true, 0 }, { false, false, 0 }, { false, true, 0 } };

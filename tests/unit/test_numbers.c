@@ -3,7 +3,7 @@
  * Random inputs come from a seeded generator; COLL_TEST_SEED=n repeats a run.  A check covers one
  * case, not one element.
  *   usage: test_numbers [matrix]       matrix: print which type has which operation, as tested */
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
+#define COLL_STATIC                               /* so that unused functions are not compiled    */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
@@ -71,7 +71,7 @@ static odd odd_make(size_t length)
     return o;
 }
 
-/* Does the call need what is left out of the library?  Then there is no codec, and the sentence names the switch. */
+/* Does the call need a part that is left out of the library?  Then there is no codec, and the sentence names the switch. */
 static bool is_left_out(const coll_call *call)
 {
     there_lack lack = { .count = 0 };
@@ -201,7 +201,7 @@ static void check_cell(cell *c)
         if (c->n > 1) wrong += wrong_in_stages(c, left_of(c->n), c->count, tier) != 0;
     }
     coll__codec_reduce(&codec, call, c->n, why, sizeof why);
-    if (split) {                                  /* Where any grouping will do, the expected result stays. */
+    if (split) {                                  /* If every grouping is exact, the expected result is the same. */
         c->split = split;
         if (!codec.is_exact) oracle(c, few);
         for (int tier = 0; tier <= coll__tier(); tier++) wrong += wrong_in_stages(c, split, few, tier) != 0;
@@ -260,7 +260,7 @@ static void shuffle(cell *c)
     }
 }
 
-/* What the table of operations promises of each cell: where it is exact, other orders and groupings of the inputs give the same
+/* The promises of the table of operations for each cell: if it is exact, other orders and groupings of the inputs give the same
  * bits; where it is commutative, two inputs that change places do. */
 static void check_order(cell *c)
 {
@@ -340,7 +340,7 @@ static void test_variants(void)
     }
 }
 
-/* A deep tree, overflow to infinity, and a negative zero that stays one. */
+/* A deep tree, overflow to infinity, and a negative zero that is kept. */
 static void test_many_sources(void)
 {
     enum { N = 1000, FEW = 3 };
@@ -543,7 +543,7 @@ static void test_repack(void)
               coll_op_name(op), coll_type_name(type));                                            \
     } while (0)
 
-/* Reduce n elements that lie one after the other, each a rank's.  false: what the call needs is left out. */
+/* Reduce n adjacent elements, each of one rank.  false: the call needs a part that is left out. */
 static bool reduce_ranks(coll_call call, const void *elements, int n, void *result)
 {
     coll__source sources[MOST];

@@ -2,7 +2,7 @@
  *
  *     test_precision                 COLL_TEST_SEED=n repeats a run; prints a table in Markdown
  *
- * Three of them are what others do, written here with messages and coll_reduce_local, which rounds each sum of two to 16
+ * Three of them are methods of other libraries, here with messages and coll_reduce_local, which rounds each sum of two to 16
  * bits: a ring; halving, whose partial sums cross six times; and hosts of 8 that send one partial sum each.  The fourth is
  * coll_allreduce.  An error is counted in units of u times the sum of |x|, u being half a unit in the last place of 1. */
 #define _DEFAULT_SOURCE 1
@@ -39,7 +39,7 @@ static int add(const sample *s, const uint16_t *from, uint16_t *to, size_t count
     return coll_reduce_local(to, from, count, s->type, COLL_SUM) != COLL_OK;
 }
 
-/* p - 1 rounds: pass a block on, add ours to the one that comes. */
+/* p - 1 rounds: pass a block on, add ours to the received one. */
 static int ring(coll_comm *comm, const sample *s, uint16_t *x)
 {
     const int me = coll_rank(comm), next = (me + 1) % RANKS, previous = (me + RANKS - 1) % RANKS;

@@ -34,7 +34,7 @@ static int spawn_on(const machine *m, int size, int (*worker)(coll_comm *comm, v
 
 /* ---- >>shares ---- */
 
-/* Of each rank, by the text of the header of coll_uneven_split.h, in doubles; gives T, in which the slowest carries a vector in
+/* Of each rank, by the text of the header of coll_uneven_split.h, in doubles; returns T; the slowest rank carries a vector in
  * 1. */
 static double shares_of(const double *rates, int size, double *shares)
 {
@@ -253,7 +253,7 @@ static void test_time(void)
 
 typedef struct kept { const char *rates, *evens; double gbit; } kept;
 
-/* coll_measure finds the rate of the slowest link, although rank 0 may not meet it, and leaves what is known of the others. */
+/* coll_measure finds the rate of the slowest link, although rank 0 may not use it, and keeps the known rates of the others. */
 static int kept_worker(coll_comm *comm, void *arg)
 {
     const kept *const k = (const kept *)arg;

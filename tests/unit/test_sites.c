@@ -1,5 +1,5 @@
-/* test_sites.c - hosts at several sites: what a file says of it, that this decides how a collective goes, and what coll_measure
- * leaves of it.  How sites are found is for test_tuning; what leaves a site, and how long it takes, for test_hosts; that results
+/* test_sites.c - hosts at several sites: their description in a tuning file, its effect on collectives, and that coll_measure
+ * keeps it.  How sites are found is for test_tuning; what leaves a site, and how long it takes, for test_hosts; that results
  * are right for test_contract in the world "sim-sites", and over real sockets for test_rails. */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -23,7 +23,7 @@ static void write_file(const char *text)
 }
 
 /* What a hierarchical call has made before belongs to the numbers of before: it gets the new ones.  What is between sites is not
- * measured: it stays as the file says, and so do sites. */
+ * measured: it is kept as in the file, and so are sites. */
 static int measured_worker(coll_comm *comm, void *arg)
 {
     const char *const sites = arg;

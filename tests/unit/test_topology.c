@@ -134,7 +134,7 @@ static void check_work(void)
 
 enum { PER_HOST = 3, RANKS = 7 };
 
-/* What a communicator knows of its ranks, and whether results over rings are right by it; ranks of a derived one are numbered so
+/* The topology of a communicator, and whether results over rings are right with it; ranks of a derived one are numbered so
  * that those of a host do not follow each other. */
 static int comm_worker(coll_comm *comm, void *arg)
 {

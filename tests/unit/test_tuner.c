@@ -161,7 +161,7 @@ static void test_bits(uint64_t seed)
 
 /* ---- >>crowds: ranks that share processors ---- */
 
-/* With what is remembered of each size, the choice is what it would be without. */
+/* The cached choice for each size is the same as without the cache. */
 static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char *algorithm, double share)
 {
     static coll__counts remembered[2 * COLL__CROWD_MOST + 1][COLL__ALGORITHM_COUNT];
@@ -176,7 +176,7 @@ static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char 
     return choice;
 }
 
-/* What all ranks send is p times what one of them does, where that is said of an algorithm. */
+/* All ranks together send p times the data of one, if the table says so of an algorithm. */
 static void test_counts(void)
 {
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
@@ -233,7 +233,7 @@ static void test_crowds(void)
     CHECK(strcmp(in_crowd(COLL_ALLREDUCE, 8, 65536, NULL, share).algorithm->name, "gather"), "an allreduce of few bytes");
 }
 
-/* ---- >>simulated worlds: what is found is what was configured ---- */
+/* ---- >>simulated worlds: measurements find the configured values ---- */
 
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim, const char *file)
 {
@@ -538,7 +538,7 @@ static void test_files(void)
     unlink(file_long);
 }
 
-/* COLL_ALGORITHM: every call goes by the algorithm that is named, the first one and those like it, and in every form. */
+/* COLL_ALGORITHM: every call uses the named algorithm, the first call and similar ones, in every form. */
 static int forced_worker(coll_comm *comm, void *arg)
 {
     enum { COUNT = 100 };

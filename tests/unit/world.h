@@ -135,7 +135,7 @@ static bool is_rooted(coll_kind kind)
     return kind == COLL_BROADCAST || kind == COLL_REDUCE || is_gather(kind) || is_scatter(kind);
 }
 
-/* Only the two ends of a transfer know how long a block is. */
+/* Only the two ranks of a transfer have the length of a block. */
 static bool is_private(coll_kind kind)
 {
     return kind == COLL_GATHERV || kind == COLL_SCATTERV || kind == COLL_ALLTOALLV || kind == COLL_ALLTOALLW || is_neighbor(kind);
@@ -172,7 +172,7 @@ static bool is_own_only(const world *w, coll__place place)
 
 static int wide(const world *w) { return (w->blocks > w->size ? w->blocks : w->size) + 8; }
 
-/* The cell of a place, with the caller's layout taken into account; NULL and a fault where the rank has no such block. */
+/* The cell of a place, in the caller's layout; NULL and a fault if the rank has no such block. */
 static cell *cell_of(world *w, int rank, coll__place place, int index)
 {
     static const char *const names[] = { "INPUT", "RESULT", "WORK", "PART" };
@@ -209,7 +209,7 @@ static int new_value(value v)
     return value_count++;
 }
 
-/* Block `block` of what `rank` brings. */
+/* Block `block` of the input of `rank`. */
 static value leaf(int rank, int block)
 {
     const uint64_t tree = mixed((uint64_t)rank << 32 | (uint64_t)(unsigned)block);

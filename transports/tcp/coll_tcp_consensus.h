@@ -83,6 +83,7 @@ typedef struct coll__agreement {
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
     struct pollfd *fds;
     int            grace_ms;
+    int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
     bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
@@ -238,6 +239,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     if (count == 0) return COLL__ANSWER_NO_RANK;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
+    if (fd < 0 && coll__is_shortage(errno)) h->shortage = errno;
     if (fd < 0) return coll__dialling_hopeless(c, count, errno);
     c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
     if (c->handshake) coll__handshake_call(c->handshake, &h->us, fd, hello, coll__never);
@@ -538,6 +540,11 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         if (until > h->deadline) until = h->deadline;
         before = there;
         const bool is_time = open == 0 || coll__now() >= until;
+        char why[80];
+        if (is_time && !is_enough && h->shortage)
+            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
+                                     "only %d of %d ranks were reached: this rank has nothing left for "
+                                     "a connection: %s", there, h->count, coll__shortage_text(h->shortage, why, sizeof why));
         if (is_time && !is_enough)
             return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
                                      "only %d of %d ranks are left: that is not most of them, and the "

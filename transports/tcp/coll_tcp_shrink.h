@@ -110,7 +110,7 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* This rank's context in the new job; it owns the listener and the pipes.  NULL: out of memory or descriptors. */
+/* This rank's context in the new job; it owns the listener and the pipes.  NULL: *failure has the reason. */
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
@@ -124,6 +124,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     if (!tcp) {
         if (past) old->us.past = past->us.past;
         coll__give(past);
+        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
         return NULL;
     }
     tcp->us = h->us;
@@ -135,9 +136,11 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
-    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
-                      (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
-                      tcp->segment.fd >= 0, &old->log) < 0) {
+    const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
+    const coll_status opened = coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams,
+                                             tcp->segment.fd >= 0, &old->log);
+    if (opened < 0) {
+        coll__set_failure(h->failure, opened, -1, "%s", coll__start_error);
         coll__tcp_free(tcp);
         return NULL;
     }
@@ -187,8 +190,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         out->ranks[out->count++] = ranks[i];
     }
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
-    if (status == COLL_OK && !out->context)
-        status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+    if (status == COLL_OK && !out->context) status = failure->status;
     coll__agreement_close(&h);
     return status;
 }

@@ -51,6 +51,23 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
+/* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
+static void coll__host_names(char *text, size_t room)
+{
+    struct ifaddrs *all = NULL;
+    char name[64] = "", at[64];
+
+    (void)gethostname(name, sizeof name - 1);
+    coll__print(text, room, "%s", name);
+    if (getifaddrs(&all)) return;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
+        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
+    }
+    freeifaddrs(all);
+}
+
 #if !defined(COLL_PORTABLE)
 
 #include <linux/sockios.h>
@@ -113,7 +130,7 @@ static int coll__process_behind(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0 ? 0 : who[0];
 }
 
-/* A text that identifies the host and its network. */
+/* A text that identifies the host and its network.  Without /proc: its names. */
 static void coll__host_text(char *text, size_t room)
 {
     char line[64] = "";
@@ -123,6 +140,10 @@ static void coll__host_text(char *text, size_t room)
     if (f) {
         if (!fgets(line, sizeof line, f)) line[0] = '\0';
         fclose(f);
+    }
+    if (!*line) {
+        coll__host_names(text, room);
+        return;
     }
     const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
     const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
@@ -231,22 +252,7 @@ static int coll__unacknowledged(int fd)
 #endif
 }
 
-/* Two hosts may share a name, or an address behind routers, but not both. */
-static void coll__host_text(char *text, size_t room)
-{
-    struct ifaddrs *all = NULL;
-    char name[64] = "", at[64];
-
-    (void)gethostname(name, sizeof name - 1);
-    coll__print(text, room, "%s", name);
-    if (getifaddrs(&all)) return;
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
-        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
-    }
-    freeifaddrs(all);
-}
+static void coll__host_text(char *text, size_t room) { coll__host_names(text, room); }
 
 static void coll__holder_text(int port, char *text, size_t room)
 {

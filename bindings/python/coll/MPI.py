@@ -303,7 +303,7 @@ class Comm:
         return _folded(self.allgather(sendobj), op)
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """As two messages: how long it is, and what it is."""
+        """As two messages: the length, and the bytes."""
         if dest == PROC_NULL:
             return
         text = pickle.dumps(obj)

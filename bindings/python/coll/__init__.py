@@ -1,4 +1,4 @@
-"""coll: collectives between threads, and between processes and hosts over TCP.  docs/python.md tells how to use it.
+"""coll: collectives between threads, and between processes and hosts over TCP.  docs/python.md describes it.
 
     import coll, numpy
     comm = coll.init()                          # started by coll-run -n 4 python3 program.py, torchrun, mpiexec, or alone

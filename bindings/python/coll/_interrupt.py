@@ -3,7 +3,7 @@
 Python's own handler can only run between two instructions of Python, and a wait in C is one.  So the bytes that Python writes for
 each signal (signal.set_wakeup_fd) are read by a small thread, which aborts the communicators that are inside a call and stay
 there: the call returns, and Python raises KeyboardInterrupt.  That costs the calls nothing.  A program with a SIGINT handler of
-its own is left alone: the handler runs when the call returns."""
+its own is unchanged: the handler runs when the call returns."""
 import os
 import signal
 import sys
@@ -26,7 +26,7 @@ def _all() -> List[Any]:
 
 
 def _is_stuck() -> bool:
-    """Is the main thread where it was a moment ago?  A call that returns by itself is not given up."""
+    """Is the main thread still in the same call?  A call that returns by itself is not aborted."""
     main = threading.main_thread().ident or 0
     frame = sys._current_frames().get(main)
     at = frame.f_lasti if frame else 0

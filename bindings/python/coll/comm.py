@@ -1,4 +1,4 @@
-"""Communicators.  One text for all collectives: their rows of shapes (_abi.KINDS) say what each needs and gives."""
+"""Communicators.  One text for all collectives: their rows of shapes (_abi.KINDS) describe their buffers."""
 import ctypes
 import sys
 import threading
@@ -184,7 +184,7 @@ class Comm(Calls):
         return result
 
     def _again(self, call: Call, x: Any) -> Any:
-        """The same with another array, which is writable, contiguous and not empty, or an exception says that it is not."""
+        """The same with another array.  Raises an exception if it is not writable, not contiguous, or empty."""
         at, struct, result = _address(_first(x)), call.struct, x
         if call.in_place:
             send, recv = call.in_place
@@ -295,7 +295,7 @@ class Comm(Calls):
         return out
 
     def _apart(self, call: Call, name: str, kind: _abi.Kind, x: Any, out: Any, dtype: Any) -> None:
-        """A call that leaves its input as it is, and whose blocks are equally long."""
+        """A call that does not change its input, with blocks of equal length."""
         struct, root = call.struct, call.struct.root
         sends, receives = self._has(kind.send, root), self._has(kind.recv, root)
         if sends:
@@ -673,7 +673,7 @@ class Comm(Calls):
 
     @property
     def mpi(self) -> Any:
-        """The same communicator in mpi4py's spelling (see coll.MPI)."""
+        """The same communicator with the names of mpi4py (see coll.MPI)."""
         from . import MPI
         return MPI.Comm(self)
 

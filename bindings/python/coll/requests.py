@@ -14,7 +14,7 @@ class Received(NamedTuple):
 
 
 class Request:
-    """A call that was started.  It keeps the arrays alive that the call uses; leave them alone until it is finished."""
+    """A started call.  It holds references to the arrays that the call uses; do not use them until it is finished."""
     __slots__ = ('_comm', '_handle', '_call', '_error', '_is_prepared', '__weakref__')
 
     def __init__(self, comm: Any, call: Any, is_prepared: bool = False):
@@ -66,7 +66,7 @@ class Request:
         return True
 
     def _end(self, status: int) -> bool:
-        """It is finished: free it, and let go of the arrays, unless it can be started again."""
+        """It is finished: free it, and release the arrays, unless it can be started again."""
         if status < 0:
             self._error = self._comm._error(status)
         elif self._call.is_receive:

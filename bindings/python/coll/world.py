@@ -46,7 +46,7 @@ def _config(settings: Dict[str, Any]) -> Any:
 
 
 class _Attempt(threading.Thread):
-    """coll_init waits for the others.  It does so on a thread, for the main thread has to see Ctrl-C."""
+    """coll_init waits for the other ranks.  It runs on a thread, because the main thread must receive Ctrl-C."""
 
     def __init__(self, count: int, config: Any):
         super().__init__(name='coll-init', daemon=True)

@@ -81,6 +81,6 @@ def folded(parts, name, op):
 
 
 def launched(ranks, *command, **options):
-    """coll-run -n ranks python3 command; gives the finished process."""
+    """coll-run -n ranks python3 command; returns the finished process."""
     return subprocess.run([RUN, '-n', str(ranks), '--no-prefix', sys.executable, *command], capture_output=True, text=True,
                           timeout=120, **options)

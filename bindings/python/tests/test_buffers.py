@@ -1,4 +1,4 @@
-"""What may be an array, without a copy, and what is refused with a sentence before anything is sent."""
+"""Objects that can be arrays, without a copy, and those that are refused with a sentence before anything is sent."""
 import array
 import ctypes
 import subprocess
@@ -17,7 +17,7 @@ except ImportError:
 
 
 class Tensor:
-    """A CPU tensor that knows DLPack alone."""
+    """A CPU tensor that supports only DLPack."""
 
     def __init__(self, x):
         self.x = x

@@ -11,7 +11,7 @@ TYPES = INTEGERS + ('bool',) + FLOATS + COMPLEX
 
 
 class Check:
-    """What one rank does, and what it has seen."""
+    """The program of one rank, and its results."""
 
     def __init__(self, comm):
         self.comm, self.rank, self.size, self.count = comm, comm.rank, comm.size, 0

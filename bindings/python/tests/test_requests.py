@@ -57,7 +57,7 @@ async def computes_meanwhile(comm):
 
 
 async def error_is_raised(comm):
-    """Each of many awaits tells the failure."""
+    """Each of many awaits raises the failure."""
     try:
         comm.barrier()
         requests = [comm.irecv(np.zeros(1), (comm.rank + 1) % comm.size, i) for i in range(5)]

@@ -21,7 +21,7 @@ _inside = weakref.WeakKeyDictionary()             # of a wrapper, see _watched
 
 
 def _host():
-    """Where the others reach this host: the address from which it reaches MASTER_ADDR, or what its own name says."""
+    """The address of this host for other ranks: that from which it reaches MASTER_ADDR, or that of its own name."""
     if any(os.environ.get(name) for name in ("COLL_NETWORK", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")):
         return "*"                                # the library chooses among its addresses
     try:
@@ -68,7 +68,7 @@ def abort(group=None, why="the program has given up"):
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """torch.distributed.monitored_barrier, which torch itself allows Gloo alone: names the ranks that have not come."""
+    """torch.distributed.monitored_barrier, which torch itself allows only for Gloo: names the missing ranks."""
     if group == dist.GroupMember.NON_GROUP_MEMBER:
         return None
     timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout

@@ -29,7 +29,7 @@ def stand_in_for_expecttest():
 
 
 def help_with_dataclasses():
-    """torch.distributed._shard of 1.13 has defaults that Python 3.11 takes for mutable, because they have no hash."""
+    """torch.distributed._shard of 1.13 has defaults that Python 3.11 treats as mutable, because they have no hash."""
     import dataclasses
     import functools
 
@@ -46,7 +46,7 @@ def help_with_dataclasses():
 
 
 def prepare():
-    """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it
+    """The module of the tests.  As it is imported it reads BACKEND, and leaves out the tests that it allows only for Gloo; so it
     sees Gloo then, and coll is tested with all that Gloo is tested with."""
     stand_in_for_expecttest()
     help_with_dataclasses()
@@ -81,7 +81,7 @@ class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
 
 
 def ask_for_what_gloo_lacks():
-    """all_to_all in the memory of the CPU, which the file leaves to MPI alone."""
+    """all_to_all in the memory of the CPU, which the file tests only for MPI."""
     for name in dir(Conformance):
         test = getattr(Conformance, name)
         if getattr(test, "__unittest_skip_why__", "").startswith("Only MPI supports"):

@@ -1,4 +1,4 @@
-"""ranks.py - what the back end does, seen by every rank.  Started by tests/bindings/test_torch.sh under torch.distributed.run.
+"""ranks.py - tests of the back end on every rank.  Started by tests/bindings/test_torch.sh under torch.distributed.run.
 
 Inputs are small whole numbers that every rank can work out for all others, so results are compared for equality in all types.
 """
@@ -237,7 +237,7 @@ def test_futures():
 
 
 def sparse_of(r, sizes, sparse_dims, dtype, stored):
-    """That of rank r: some places are those of others, and some come twice."""
+    """The tensor of rank r: some indices are those of other ranks, and some occur twice."""
     draw = torch.Generator().manual_seed(r)
     indices = torch.stack([torch.randint(n or 1, (stored,), generator=draw) for n in sizes[:sparse_dims]])
     values = torch.randint(2 if dtype == torch.bool else 4, (stored,) + tuple(sizes[sparse_dims:]), generator=draw).to(dtype)
@@ -245,7 +245,7 @@ def sparse_of(r, sizes, sparse_dims, dtype, stored):
 
 
 def dense(x):
-    """torch itself makes no dense tensors of bool and of half from places that come twice."""
+    """torch makes no dense tensors of bool and half if indices occur twice."""
     out = torch.zeros(x.shape, dtype=torch.cdouble if x.dtype in COMPLEX else torch.double)
     out.index_put_(tuple(x._indices()), x._values().to(out.dtype), accumulate=True)
     return out if x.dtype != torch.bool else (out > 0).double()
@@ -319,10 +319,10 @@ def test_objects():
     assert got == everything
     got = [None] * size() if rank() == root else None
     dist.gather_object(mine, got, root)
-    assert got == (everybody if rank() == root else None)
+    assert got == (everything if rank() == root else None)
     got = [mine, rank()] if rank() == root else [None, None]
     dist.broadcast_object_list(got, root)
-    assert got == [everybody[root], root]
+    assert got == [everything[root], root]
     got = [None]
     dist.scatter_object_list(got, everything if rank() == root else [None] * size(), root)
     assert got == [mine]

@@ -1,3 +1,3 @@
-/* library.c - the one file of a program that compiles the library, where it is the header alone. */
+/* library.c - the one file of a program that compiles the library, if the library is only the header. */
 #define COLL_IMPLEMENTATION
 #include <coll.h>

@@ -1,4 +1,4 @@
-//! A data parallel step: every rank has samples of its own, and all fit one polynomial to them by gradients.
+//! A data parallel step: every rank has its own samples, and all fit one polynomial to them by gradient descent.
 //!
 //!     cargo run --example fit                  four threads
 //!     coll-run -n 4 target/debug/examples/fit  four processes

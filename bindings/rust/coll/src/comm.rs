@@ -39,7 +39,7 @@ pub struct Comm {
 // One thread at a time, and not always the same: the rule of coll.h.  `raw` keeps it from being Sync.
 unsafe impl Send for Comm {}
 
-/// Of a message that has come.
+/// Of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The rank that sent it.
@@ -157,7 +157,7 @@ impl Comm {
         ranks.into_iter().map(|rank| rank as usize).collect()
     }
 
-    /// End it, and all that come from the same start, on every rank, with this sentence.
+    /// End it, and all communicators of the same start, on every rank, with this sentence.
     pub fn abort(&self, why: &str) -> Result<()> {
         let why = std::ffi::CString::new(why.replace('\0', " ")).expect("no byte is 0");
         self.checked(unsafe { sys::coll_abort(self.raw(), why.as_ptr()) })
@@ -219,7 +219,7 @@ impl Comm {
         Err(self.mistake(format!("{}: {} elements are no blocks of one length for {} ranks", call, has, self.size())))
     }
 
-    /// There is a count for each rank, and together they are what the buffer has.
+    /// There is a count for each rank, and their sum is the length of the buffer.
     fn counted(&self, call: &str, name: &str, has: usize, counts: &[usize]) -> Result<()> {
         if counts.len() != self.size() {
             return Err(self.mistake(format!("{}: {} counts, and not one for each rank", call, counts.len())));
@@ -267,7 +267,7 @@ impl Comm {
         unsafe { self.run(call, ptr::null(), write(buffer)) }
     }
 
-    /// Reduce into `recv` of the root; elsewhere it may be empty, and is left alone.
+    /// Reduce into `recv` of the root; on other ranks it may be empty, and is unchanged.
     pub fn reduce<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, root: usize) -> Result<()> {
         if self.rank() == root {
             self.same("reduce", send.len(), recv.len())?;
@@ -351,18 +351,18 @@ impl Comm {
         unsafe { self.run(self.reducing::<T>(sys::COLL_SCAN, buffer.len(), op), IN_PLACE, write(buffer)) }
     }
 
-    /// Reduce what the ranks before this one have; `recv` of rank 0 is left alone.
+    /// Reduce the inputs of the ranks before this one; `recv` of rank 0 is unchanged.
     pub fn exscan<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<()> {
         self.same("exscan", send.len(), recv.len())?;
         unsafe { self.run(self.reducing::<T>(sys::COLL_EXSCAN, send.len(), op), read(send), write(recv)) }
     }
 
-    /// The same, replacing the buffer; that of rank 0 stays.
+    /// The same in place; the buffer of rank 0 is unchanged.
     pub fn exscan_in_place<T: Element>(&self, buffer: &mut [T], op: Op) -> Result<()> {
         unsafe { self.run(self.reducing::<T>(sys::COLL_EXSCAN, buffer.len(), op), IN_PLACE, write(buffer)) }
     }
 
-    /// The blocks of all ranks, on the root; elsewhere `recv` may be empty, and is left alone.
+    /// The blocks of all ranks, on the root; on other ranks `recv` may be empty, and is unchanged.
     pub fn gather<T: Element>(&self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
         if self.rank() == root {
             self.fits("gather", "recv", recv.len(), send.len())?;

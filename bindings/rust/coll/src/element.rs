@@ -3,7 +3,7 @@ use crate::sys;
 /// What can be in a buffer.
 ///
 /// # Safety
-/// `TYPE` is the `coll_type` of this layout, and every pattern of bits is a value: what other ranks send is not checked.
+/// `TYPE` is the `coll_type` of this layout, and every pattern of bits is a value: received data is not checked.
 pub unsafe trait Element: Copy + Send + 'static {
     /// As coll.h calls it.
     const TYPE: sys::coll_type;
@@ -29,7 +29,7 @@ unsafe impl<const N: usize> Element for [u8; N] {
     };
 }
 
-/// A byte; what is not 0 is true.
+/// A byte; any value except 0 is true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bool(pub u8);

@@ -24,11 +24,11 @@ pub enum Status {
     Denied,
     /// Not available here; nothing was sent, and the communicator is as before.
     Unsupported,
-    /// The operation was given up.
+    /// The operation was aborted.
     Aborted,
     /// A communicator cannot be used in a forked child.
     Forked,
-    /// One that this version of the crate does not know.
+    /// A status that this version of the crate does not know.
     Other(i32),
 }
 
@@ -56,7 +56,7 @@ impl Status {
 pub struct Error {
     /// What sort of error it is.
     pub status: Status,
-    /// The rank that tells; `None` where there is no communicator yet.
+    /// The rank that reports it; `None` if there is no communicator yet.
     pub rank: Option<usize>,
     /// Which rank, which call, which address and why.
     pub sentence: String,

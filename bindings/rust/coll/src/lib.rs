@@ -14,7 +14,7 @@
 //! # Ok::<(), coll::Error>(())
 //! ```
 //!
-//! The manual is in coll.h, and tells what each call means.  Here it is said what is different.
+//! The manual in coll.h describes each call.  This page has the differences.
 //!
 //! - Counts are those of the slices.  Lengths that do not fit are [`Status::Argument`], with a sentence, before a byte moves.
 //! - Ranks are `usize`.  A call that a rank makes and others do not is waited for, as in C.

@@ -38,7 +38,7 @@ unsafe fn end(request: *mut coll_request) -> sys::coll_status {
     }
 }
 
-/// Run a call and learn what it has received.
+/// Run a call and return what it has received.
 ///
 /// # Safety
 /// As for coll_run.
@@ -87,7 +87,7 @@ pub struct Request<'c, T: Element> {
 }
 
 impl<'c, T: Element> Request<'c, T> {
-    /// Start `call`, whose pointers are set here: to `output` and `input`, or to `input` alone.
+    /// Start `call`, whose pointers are set here: to `output` and `input`, or only to `input`.
     ///
     /// # Safety
     /// The lengths are those that the call needs.
@@ -113,7 +113,7 @@ impl<'c, T: Element> Request<'c, T> {
         Ok(status != sys::COLL_PENDING)
     }
 
-    /// Wait, and give back the buffer: the result, or where there is none the input.
+    /// Wait, and return the buffer: the result, or the input if there is no result.
     pub fn wait(self) -> Result<Vec<T>> {
         self.wait_received().map(|(buffer, _)| buffer)
     }
@@ -169,7 +169,7 @@ impl<'c, T: Element> Prepared<'c, T> {
         Ok(this)
     }
 
-    /// Make the call: what is in the buffer is replaced.
+    /// Make the call; it replaces the contents of the buffer.
     pub fn run(&mut self) -> Result<()> {
         unsafe {
             self.comm.checked(sys::coll_restart(self.raw))?;
@@ -194,7 +194,7 @@ impl<T: Element> Drop for Prepared<'_, T> {
     }
 }
 
-/// Starting: each takes its buffers, and the request gives back what has come of them.
+/// Starting: each takes its buffers, and the request returns the results.
 impl Comm {
     /// [`Comm::barrier`], not waited for.
     pub fn ibarrier(&self) -> Result<Request<'_, u8>> {
@@ -242,7 +242,7 @@ impl Comm {
         unsafe { Request::start(self, call, send, Some(zeros(all))) }
     }
 
-    /// [`Comm::scatter`], not waited for; gives this rank's block of `count` elements.  `send` is the root's alone.
+    /// [`Comm::scatter`], non-blocking; returns this rank's block of `count` elements.  Only the root has `send`.
     pub fn iscatter<T: Element>(&self, send: Vec<T>, count: usize, root: usize) -> Result<Request<'_, T>> {
         if self.rank() == root {
             self.fits("scatter", "send", send.len(), count)?;
@@ -291,7 +291,7 @@ impl<T: Element> Receive<'_, T> {
         self.0.test()
     }
 
-    /// Wait, and give what has come.
+    /// Wait, and return the message.
     pub fn wait(self) -> Result<(Vec<T>, Received)> {
         let (mut buffer, received) = self.0.wait_received()?;
         buffer.truncate(received.count);

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::ptr;
 use std::time::Duration;
 
-/// What is said of a communicator when it is made; what is not comes from the environment, as the manual tells.
+/// Settings of a communicator; the defaults come from the environment, as in the manual.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// This rank, of so many.

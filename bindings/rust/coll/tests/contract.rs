@@ -26,7 +26,7 @@ fn small(rank: usize, i: usize) -> i32 {
     [1, -2, 3, 2, -1, 1, -3][(rank * 5 + i * 3) % 7]
 }
 
-/// What the oracle knows of a type.
+/// The oracle's data for a type.
 trait Model: Element + std::fmt::Debug {
     fn value(rank: usize, i: usize) -> Self;
     /// Of all ranks, in their order; `None`: not defined.
@@ -196,7 +196,7 @@ fn of<T: Model>(rank: usize, from: usize, count: usize) -> Vec<T> {
     (from..from + count).map(|i| T::value(rank, i)).collect()
 }
 
-/// What the ranks of `over` come to, at each place.
+/// The result of the ranks of `over`, for each element.
 fn folded<T: Model>(op: Op, over: std::ops::Range<usize>, count: usize) -> Option<Vec<T>> {
     (0..count).map(|i| T::fold(op, &over.clone().map(|r| T::value(r, i)).collect::<Vec<T>>())).collect()
 }
