@@ -128,8 +128,8 @@ extern char **environ;
 
 /* What is read here and by coll-run, without COLL_. */
 static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
-    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE HUB LANES BACKGROUND ALGORITHM TUNING SPIN_US START_TIMEOUT_MS "
-    "STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE SHM_COLLECTIVES LANES BACKGROUND ALGORITHM TUNING SPIN_US "
+    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
 
 /* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
 static int coll__misspells(const char *a, size_t n, const char *b, size_t m)

@@ -30,10 +30,16 @@ agrees() { # folder: says what is wrong there
 if agrees . > "$work/said" 2>&1; then ok "single/coll.h is what the parts make"
 else wrong "single/coll.h" "$(cat "$work/said")"; fi
 
+copy() { # folder: what `make dist` reads
+    mkdir -p "$1/tests" "$1/bench"
+    cp -r coll.h coll.hpp coll_impl.h CHANGELOG.md Makefile core transports carriers tools "$1"
+    cp tests/tests.mk "$1/tests" && cp bench/bench.mk "$1/bench"
+}
+
 # The copy is right before each fault is planted.
 planted() { # name, command that plants a fault into the copy, [what is said of it]
     rm -rf "$work/copy" && mkdir -p "$work/copy/single"
-    cp -r coll.h coll.hpp coll_impl.h CHANGELOG.md Makefile core transports carriers tools "$work/copy"
+    copy "$work/copy"
     awk -f tools/amalgamate.awk "$work/copy/coll.h" > "$work/copy/single/coll.h"
     if agrees "$work/copy" > "$work/said" 2>&1 && (cd "$work/copy" && eval "$2") && ! agrees "$work/copy" > "$work/said" 2>&1 \
         && grep -q "${3-.}" "$work/said"; then ok "found: $1"
@@ -53,7 +59,7 @@ fi
 # ---- the pair.  What is compiled is as in build/plain.
 pair=$work/pair
 mkdir -p "$work/dist" "$pair"
-cp -r coll.h coll_impl.h CHANGELOG.md Makefile core transports carriers tools "$work/dist"
+copy "$work/dist"
 make --no-print-directory -s -C "$work/dist" dist > "$work/said" 2>&1 || wrong "make dist" "$(cat "$work/said")"
 cp "$work/dist/pair/coll.h" "$work/dist/pair/coll.c" coll.hpp "$pair" || exit 1
 cat > "$pair/hello.c" <<'C'

@@ -373,7 +373,7 @@ static void check_end_is_said(void)
 {
     const coll_config config = { .log = count_end };
 
-    CHECK(coll_spawn_with(3, ending_worker, NULL, &config) == 0, "threads: a program that looks at no status");
+    CHECK(coll_spawn(3, ending_worker, NULL, &config) == 0, "threads: a program that looks at no status");
     CHECK(ends_said == 3, "threads: the end was said %d times, to 3 ranks", ends_said);
 }
 
@@ -396,6 +396,6 @@ int main(int argc, char **argv)
     }
     check_end_is_said();
     check_variables();
-    CHECK(coll_spawn(2, twice_worker, NULL) == 0, "two of them");
+    CHECK(coll_spawn(2, twice_worker, NULL, NULL) == 0, "two of them");
     return CHECK_DONE();
 }
