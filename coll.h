@@ -55,7 +55,8 @@
  * -ldl.  A static program loads nothing.
  *   The library is one file, single/coll.h in its repository.  The same in parts: coll.h, coll_impl.h, core/, transports/ and
  * carriers/.  A program may also link with libcoll (`make lib`, pkg-config, CMake, Meson, Debian packages; see docs/install.md).
- * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version.  docs/reference.md has tables of types and
+ * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version of the header.  COLL_VERSION is the same in
+ * one number (0.3.0: 300), and coll_version() returns that of the library.  docs/reference.md has tables of types and
  * algorithms.
  *   Macros that a program may define:
  *     COLL_WITH_URING           link with liburing (-luring) instead of loading it
@@ -79,7 +80,9 @@
  * (linking one part with -ffast-math flushes), and if all round to nearest.  A thread sets its modes before it makes a
  * communicator, and keeps them.  Ranks of 32 and 64 bits and of different machines may be in one job if they have the same byte
  * order.
- *   In C++ begin a descriptor with `coll_call call{};` and set the members.  Designated initializers (C++20) warn about every
+ *   Set all members of a coll_call or a coll_config that you do not use to 0, as an initializer does.  Later versions use the
+ * reserved ones: if one of them is not 0, the call returns COLL_ERR_ARGUMENT.  In C++ begin a descriptor with `coll_call call{};`
+ * and set the members.  Designated initializers (C++20) warn about every
  * member that is left out.
  *   Stack: a thread that calls the library needs 64 KiB for it.  User-defined operations (COLL_USER), the log hook, and name
  * lookups of the system need additional stack.  The library's own threads have 256 and 512 KiB.
@@ -663,6 +666,7 @@
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
+#define COLL_VERSION (COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH)
 
 #if defined(COLL_STATIC) && defined(COLL_API)
 #error "COLL_STATIC defines COLL_API: define one of the two"
@@ -678,6 +682,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Return the COLL_VERSION of the library.  A program that is linked with libcoll compares it with its own. */
+COLL_API int coll_version(void);
 
 /* ---- >>status: 0: done; positive: not yet; negative: an error ---- */
 
@@ -1108,6 +1115,7 @@ typedef struct coll_call {
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
+    uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */

@@ -414,12 +414,12 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     coll_request r;
 
     coll__messages_use(comm);
-    if (call) {
+    if (call && COLL__RESERVED_SET(call) < 0) {
         r.call = *call;
         return coll__run(comm, &r);
     }
     const coll_status status = coll__enter(comm);
-    return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
+    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
 }
 
 static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -480,6 +480,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (status < 0) return status;
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
+    if ((status = coll__check_descriptor(comm, call)) < 0) return coll__leave(comm, status);
     r.call = *call;
     coll__messages_use(comm);
     if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);

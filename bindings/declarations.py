@@ -84,6 +84,9 @@ def declared(text):
     function = re.match(r'(.+?)\(\*(\w+)\)\s*\((.*)\)$', text, re.S)
     if function:
         return [(function[2], {'function': {'returns': spelled(function[1]), 'arguments': arguments(function[3])}})]
+    array = re.match(r'(\w+)\s+(\w+)\[(\d+)\]$', text)
+    if array:
+        return [(array[2], f'{array[1]} [{array[3]}]')]
     first, *others = [part for part, _ in split(text, ',')]
     match = re.match(r'(.*?)(\**)(\w+)$', first.strip(), re.S)
     if not match or not match[1].strip():

@@ -67,7 +67,10 @@ def module(table):
                 for value in enum['values']]
     for row in ordered(table):
         out += ['', f'    type, bind(c) :: {row["name"]}']
-        out += [f'        {ftype(field["type"], table)} :: {field["name"]}' for field in row['fields']]
+        for field in row['fields']:
+            base, _, length = field['type'].partition(' [') if isinstance(field['type'], str) else (field['type'], '', '')
+            bounds = f'({length[:-1]}) = 0' if length else ''         # nothing else has a value of its own
+            out.append(f'        {ftype(base, table)} :: {field["name"]}{bounds}')
         out.append('    end type')
     out += ['', '    interface']
     for row in table['functions']:

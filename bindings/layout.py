@@ -20,7 +20,8 @@ def c_type(kind, name=''):
     if isinstance(kind, dict):
         function = kind['function']
         return f'{function["returns"]} (*{name})({", ".join(c_type(a["type"]) for a in function["arguments"]) or "void"})'
-    return f'{kind} {name}'
+    base, _, length = kind.partition(' [')
+    return f'{base} {name}[{length}' if length else f'{kind} {name}'
 
 
 def c_program(table):

@@ -48,6 +48,9 @@ def ctype(kind, table):
         return 'None'
     if kind in SIMPLE:
         return SIMPLE[kind]
+    if kind.endswith(']'):
+        base, length = kind[:-1].split(' [')
+        return f'{ctype(base, table)} * {length}'
     bare = kind.replace('const ', '').strip()
     if bare.endswith('*'):
         to = bare[:-1].strip()

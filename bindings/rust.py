@@ -20,6 +20,9 @@ def rtype(kind, table):
         if to.startswith('const '):
             return '*const ' + rtype(to[len('const '):], table)
         return '*mut ' + rtype(to, table)
+    if kind.endswith(']'):
+        base, length = kind[:-1].split(' [')
+        return f'[{rtype(base, table)}; {length}]'
     return SIMPLE.get(kind, kind)
 
 

@@ -61,7 +61,8 @@
  * -ldl.  A static program loads nothing.
  *   The library is one file, single/coll.h in its repository.  The same in parts: coll.h, coll_impl.h, core/, transports/ and
  * carriers/.  A program may also link with libcoll (`make lib`, pkg-config, CMake, Meson, Debian packages; see docs/install.md).
- * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version.  docs/reference.md has tables of types and
+ * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version of the header.  COLL_VERSION is the same in
+ * one number (0.3.0: 300), and coll_version() returns that of the library.  docs/reference.md has tables of types and
  * algorithms.
  *   Macros that a program may define:
  *     COLL_WITH_URING           link with liburing (-luring) instead of loading it
@@ -85,7 +86,9 @@
  * (linking one part with -ffast-math flushes), and if all round to nearest.  A thread sets its modes before it makes a
  * communicator, and keeps them.  Ranks of 32 and 64 bits and of different machines may be in one job if they have the same byte
  * order.
- *   In C++ begin a descriptor with `coll_call call{};` and set the members.  Designated initializers (C++20) warn about every
+ *   Set all members of a coll_call or a coll_config that you do not use to 0, as an initializer does.  Later versions use the
+ * reserved ones: if one of them is not 0, the call returns COLL_ERR_ARGUMENT.  In C++ begin a descriptor with `coll_call call{};`
+ * and set the members.  Designated initializers (C++20) warn about every
  * member that is left out.
  *   Stack: a thread that calls the library needs 64 KiB for it.  User-defined operations (COLL_USER), the log hook, and name
  * lookups of the system need additional stack.  The library's own threads have 256 and 512 KiB.
@@ -1059,6 +1062,7 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
+#define COLL_VERSION (COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH)
 
 #if defined(COLL_STATIC) && defined(COLL_API)
 #error "COLL_STATIC defines COLL_API: define one of the two"
@@ -1074,6 +1078,9 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Return the COLL_VERSION of the library.  A program that is linked with libcoll compares it with its own. */
+COLL_API int coll_version(void);
 
 /* ---- >>status: 0: done; positive: not yet; negative: an error ---- */
 
@@ -1215,6 +1222,7 @@ typedef struct coll_sim {
     int    fault_count;
     int    hosts_per_site;        /* hosts that share one link to other sites; 0: one site                   */
     double far_latency, far_seconds_per_byte;     /* between sites; as between hosts                         */
+    uint64_t reserved[4];         /* must be 0                                                               */
 } coll_sim;
 
 /* ---- >>configuration ---- */
@@ -1250,6 +1258,7 @@ typedef struct coll_tcp {
                                      COLL_ON                                                                */
     int         shm_collectives;  /* COLL_OFF: they use shared memory for messages only, not for whole collectives; default:
                                      COLL_SHM_COLLECTIVES, or COLL_ON                                                   */
+    uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_tcp;
 
 /* All optional: zero means the default given for each field. */
@@ -1282,6 +1291,7 @@ typedef struct coll_config {
                                      COLL_SITE, or ""                                                       */
     const char *mpi;              /* transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same
                                      on all ranks; default: COLL_MPI, or auto                               */
+    uint64_t    reserved[8];      /* must be 0                                                               */
 } coll_config;
 
 #ifdef __cplusplus
@@ -1628,6 +1638,7 @@ typedef struct coll_call {
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
+    uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */
@@ -1828,7 +1839,9 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at);
  *      it fail.  A receive with any_head stays pending.
  *   5. The first error ends the transport: from then on progress returns that error, and all pending transfers are completed
  *      with it.  Calls on one context come from one thread at a time, except wake and abort.
- *   6. close works in every state, returns soon, and frees the groups. */
+ *   6. close works in every state, returns soon, and frees the groups.
+ *
+ * A coll_transport with a reserved member other than 0 is refused with COLL_ERR_ARGUMENT: later versions use these members. */
 #ifndef COLL_H
 #endif
 #ifndef COLL_TRANSPORT_H
@@ -1979,6 +1992,8 @@ typedef struct coll_transport {
     /* Optional: bytes sent and received so far; and a description. */
     void        (*traffic) (const void *context, uint64_t *sent, uint64_t *received);
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
+
+    uint64_t    reserved[4];                                              /* must be 0                        */
 } coll_transport;
 
 /* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context, which
@@ -3103,6 +3118,19 @@ static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int su
 
     return together > 1 ? together : 1;
 }
+
+/* ---- >>reserved members ---- */
+
+/* The first that is not 0; -1: all are 0. */
+static inline int coll__reserved_set(const uint64_t *reserved, size_t bytes)
+{
+    for (int i = 0; i < (int)(bytes / sizeof *reserved); i++) if (reserved[i]) return i;
+    return -1;
+}
+
+#define COLL__RESERVED_SET(of) coll__reserved_set((of)->reserved, sizeof (of)->reserved)
+
+COLL_API int coll_version(void) { return COLL_VERSION; }
 
 /* ---- >>statuses ---- */
 
@@ -13847,6 +13875,17 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
+/* Check that a call was passed, and that its reserved members are 0. */
+static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call)
+{
+    const coll_call *const none = NULL;           /* nothing of it may be read                                */
+
+    if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
+    const int set = COLL__RESERVED_SET(call);
+    return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
+                                                   "set all members that you do not use to 0", set);
+}
+
 /* Check a call and fill in defaults. *own: memory that the call needs, or NULL. */
 static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
 {
@@ -18825,7 +18864,9 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 /* A checked request with its own memory; called inside the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
-    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
+    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "out is NULL");
+    const coll_status checked = coll__check_descriptor(comm, call);
+    if (checked < 0) return checked;
     coll_request *r = coll__request_take(comm);
 
     *out = r;
@@ -20900,8 +20941,8 @@ extern char **environ;
 
 /* What is read here and by coll-run, without COLL_. */
 static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
-    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE HUB LANES BACKGROUND ALGORITHM TUNING SPIN_US START_TIMEOUT_MS "
-    "STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+    "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE SHM_COLLECTIVES LANES BACKGROUND ALGORITHM TUNING SPIN_US "
+    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
 
 /* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
 static int coll__misspells(const char *a, size_t n, const char *b, size_t m)
@@ -20961,6 +21002,22 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
                               "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
 }
 
+static bool coll__settle_reserved(const coll_config *c)
+{
+    const struct { const char *name; int set; } parts[] = {
+        { "coll_config", COLL__RESERVED_SET(c) }, { "coll_tcp", COLL__RESERVED_SET(&c->tcp) },
+        { "coll_sim", c->sim ? COLL__RESERVED_SET(c->sim) : -1 }
+    };
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].set < 0) continue;
+        coll__start_failed(COLL_ERR_ARGUMENT, "reserved[%d] of the %s is not 0: set all members that you do not use to 0",
+                           parts[i].set, parts[i].name);
+        return false;
+    }
+    return true;
+}
+
 static bool coll__settle_common(coll_config *c)
 {
     if ((c->log_level = coll__log_level(c)) == 0) {
@@ -20990,6 +21047,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     s->numbers.link = s->numbers.nominal = coll__link_default;
     if (config) s->config = *config;
     coll_config *c = &s->config;
+    if (!coll__settle_reserved(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0) return status;
     if (!coll__settle_common(c)) return COLL_ERR_ARGUMENT;
@@ -22318,6 +22376,9 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
     *out = NULL;
     if (!COLL__HAS_MESSAGES)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with " COLL__PROFILE);
+    if (COLL__RESERVED_SET(transport) >= 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: reserved[%d] of the coll_transport is not 0: set all "
+                                  "members that you do not use to 0", COLL__RESERVED_SET(transport));
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
@@ -43602,12 +43663,12 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     coll_request r;
 
     coll__messages_use(comm);
-    if (call) {
+    if (call && COLL__RESERVED_SET(call) < 0) {
         r.call = *call;
         return coll__run(comm, &r);
     }
     const coll_status status = coll__enter(comm);
-    return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
+    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
 }
 
 static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -43668,6 +43729,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (status < 0) return status;
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
+    if ((status = coll__check_descriptor(comm, call)) < 0) return coll__leave(comm, status);
     r.call = *call;
     coll__messages_use(comm);
     if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);

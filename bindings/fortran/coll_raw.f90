@@ -146,6 +146,7 @@ module coll_raw
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
+        integer(c_int64_t) :: reserved(4) = 0
     end type
 
     type, bind(c) :: coll_allocator
@@ -155,6 +156,11 @@ module coll_raw
     end type
 
     interface
+        function coll_version() bind(c, name="coll_version") result(result_)
+            import
+            integer(c_int) :: result_
+        end function
+
         function coll_status_text(status) bind(c, name="coll_status_text") result(result_)
             import
             integer(c_int), value :: status

@@ -144,6 +144,19 @@ static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int su
     return together > 1 ? together : 1;
 }
 
+/* ---- >>reserved members ---- */
+
+/* The first that is not 0; -1: all are 0. */
+static inline int coll__reserved_set(const uint64_t *reserved, size_t bytes)
+{
+    for (int i = 0; i < (int)(bytes / sizeof *reserved); i++) if (reserved[i]) return i;
+    return -1;
+}
+
+#define COLL__RESERVED_SET(of) coll__reserved_set((of)->reserved, sizeof (of)->reserved)
+
+COLL_API int coll_version(void) { return COLL_VERSION; }
+
 /* ---- >>statuses ---- */
 
 COLL_API const char *coll_status_text(coll_status status)

@@ -48,6 +48,7 @@ typedef struct coll_sim {
     int    fault_count;
     int    hosts_per_site;        /* hosts that share one link to other sites; 0: one site                   */
     double far_latency, far_seconds_per_byte;     /* between sites; as between hosts                         */
+    uint64_t reserved[4];         /* must be 0                                                               */
 } coll_sim;
 
 /* ---- >>configuration ---- */
@@ -83,6 +84,7 @@ typedef struct coll_tcp {
                                      COLL_ON                                                                */
     int         shm_collectives;  /* COLL_OFF: they use shared memory for messages only, not for whole collectives; default:
                                      COLL_SHM_COLLECTIVES, or COLL_ON                                                   */
+    uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_tcp;
 
 /* All optional: zero means the default given for each field. */
@@ -115,6 +117,7 @@ typedef struct coll_config {
                                      COLL_SITE, or ""                                                       */
     const char *mpi;              /* transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same
                                      on all ranks; default: COLL_MPI, or auto                               */
+    uint64_t    reserved[8];      /* must be 0                                                               */
 } coll_config;
 
 #ifdef __cplusplus

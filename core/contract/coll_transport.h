@@ -18,7 +18,9 @@
  *      it fail.  A receive with any_head stays pending.
  *   5. The first error ends the transport: from then on progress returns that error, and all pending transfers are completed
  *      with it.  Calls on one context come from one thread at a time, except wake and abort.
- *   6. close works in every state, returns soon, and frees the groups. */
+ *   6. close works in every state, returns soon, and frees the groups.
+ *
+ * A coll_transport with a reserved member other than 0 is refused with COLL_ERR_ARGUMENT: later versions use these members. */
 #ifndef COLL_H
 #include "../../coll.h"                           /* which includes this one                                  */
 #endif
@@ -170,6 +172,8 @@ typedef struct coll_transport {
     /* Optional: bytes sent and received so far; and a description. */
     void        (*traffic) (const void *context, uint64_t *sent, uint64_t *received);
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
+
+    uint64_t    reserved[4];                                              /* must be 0                        */
 } coll_transport;
 
 /* Make a communicator over a transport that the program supplies.  All ranks call it, each with its own context, which

@@ -558,6 +558,17 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
+/* Check that a call was passed, and that its reserved members are 0. */
+static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call)
+{
+    const coll_call *const none = NULL;           /* nothing of it may be read                                */
+
+    if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
+    const int set = COLL__RESERVED_SET(call);
+    return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
+                                                   "set all members that you do not use to 0", set);
+}
+
 /* Check a call and fill in defaults. *own: memory that the call needs, or NULL. */
 static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
 {

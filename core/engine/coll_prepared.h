@@ -97,7 +97,9 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 /* A checked request with its own memory; called inside the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
-    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
+    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "out is NULL");
+    const coll_status checked = coll__check_descriptor(comm, call);
+    if (checked < 0) return checked;
     coll_request *r = coll__request_take(comm);
 
     *out = r;

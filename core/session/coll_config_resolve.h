@@ -189,6 +189,22 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
                               "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
 }
 
+static bool coll__settle_reserved(const coll_config *c)
+{
+    const struct { const char *name; int set; } parts[] = {
+        { "coll_config", COLL__RESERVED_SET(c) }, { "coll_tcp", COLL__RESERVED_SET(&c->tcp) },
+        { "coll_sim", c->sim ? COLL__RESERVED_SET(c->sim) : -1 }
+    };
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].set < 0) continue;
+        coll__start_failed(COLL_ERR_ARGUMENT, "reserved[%d] of the %s is not 0: set all members that you do not use to 0",
+                           parts[i].set, parts[i].name);
+        return false;
+    }
+    return true;
+}
+
 static bool coll__settle_common(coll_config *c)
 {
     if ((c->log_level = coll__log_level(c)) == 0) {
@@ -218,6 +234,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     s->numbers.link = s->numbers.nominal = coll__link_default;
     if (config) s->config = *config;
     coll_config *c = &s->config;
+    if (!coll__settle_reserved(c)) return COLL_ERR_ARGUMENT;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0) return status;
     if (!coll__settle_common(c)) return COLL_ERR_ARGUMENT;

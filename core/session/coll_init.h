@@ -147,6 +147,9 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
     *out = NULL;
     if (!COLL__HAS_MESSAGES)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with " COLL__PROFILE);
+    if (COLL__RESERVED_SET(transport) >= 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: reserved[%d] of the coll_transport is not 0: set all "
+                                  "members that you do not use to 0", COLL__RESERVED_SET(transport));
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);

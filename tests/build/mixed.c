@@ -2,6 +2,7 @@
  * for all of them. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
+#include <stdio.h>
 
 enum { MOST = 100000 };
 

@@ -70,7 +70,7 @@ static int worker(coll_comm *comm, void *arg)
     (void)arg;
     return coll_allreduce(comm, &x, &x, 1, COLL_F32, COLL_SUM) || x != 3;
 }
-int main(void) { return coll_spawn(3, worker, 0) != 0; }
+int main(void) { return coll_spawn(3, worker, 0, 0) != 0; }
 C
 cat > "$pair/hello.cpp" <<'C'
 #include "coll.hpp"
@@ -83,9 +83,9 @@ int main()
 C
 {
     printf '#define _GNU_SOURCE 1\n#include <stdlib.h>\n#include <string.h>\n'
-    sed '/^#define COLL_IMPLEMENTATION$/d; s,"\.\./coll\.h","coll.h",' tests/bare_tasks.c
+    sed '/^#define COLL_IMPLEMENTATION$/d; s,"\.\./\.\./coll\.h","coll.h",; s,"\.\./support/check\.h","check.h",' tests/build/bare_tasks.c
 } > "$pair/tasks.c"
-cp tests/check.h "$pair"
+cp tests/support/check.h "$pair"
 cd "$pair" || exit 1
 strict="-std=c11 -O0 -DCOLL__ONE_TIER -Wall -Wextra -Wpedantic -Wundef -Werror -Wno-type-limits"
 

@@ -363,7 +363,7 @@ static void other_world_case(const void *arg)
     joiner_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
     case_step = "the wrong one is refused";
     joiner_join(&wrong);
-    expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
+    expect_failure(&wrong, wrong.status, address, by_size ? "job size" : "COLL_WORLD", 3000);
     CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT,
           "%s: it has %d", case_name, (int)wrong.status);
     case_step = "the right one";
@@ -441,7 +441,7 @@ static const stranger strangers[] = {
     { "a wrong magic", SAYS, "\x89" "COLL\r\n\x1b", 8, "does not speak" },
     { "another version", SAYS, HELLO_MAGIC "\1", 9, "version" },
     { "another byte order", SAYS, HELLO_MAGIC "\4\0\0\0\1\2\3\4", 16, "byte order" },
-    { "another size", SAYS, HELLO_START, 16, "number of ranks" },
+    { "another size", SAYS, HELLO_START, 16, "job size" },
     { "nothing, and waits", SAYS_NOTHING, "", 0, "did not say who" },
     { "half a hello, and waits", SAYS_LITTLE, HELLO_START, 16, "did not say who" },
     { "half a hello, and hangs up", RESETS, HELLO_START, 16, NULL },

@@ -257,9 +257,32 @@ static void check_wrong(coll_comm *comm, const wrong *w)
     CHECK(sent[0] == sent[1] && received[0] == received[1], "%s: %s: something was sent", case_name, w->name);
 }
 
+/* A reserved member of a call that is not 0.  The rest of such a call may be of another version: nothing of it is read. */
+static void check_reserved(coll_comm *comm)
+{
+    static const coll_call plain = { .kind = COLL_ALLREDUCE, BOTH, FOUR };
+    const int count = sizeof plain.reserved / sizeof *plain.reserved;
+    coll_request *r = NULL;
+    char said[60], text[8];
+
+    for (int i = 0; i < count; i++) {
+        coll_call call = plain;
+        const char *const words[3] = { said, "set all members that you do not use to 0" };
+        call.reserved[i] = (uint64_t)1 << 40;
+        call.name = (const char *)(uintptr_t)8;
+        snprintf(said, sizeof said, "reserved[%d] of the coll_call is not 0", i);
+        check_said(comm, coll_run(comm, &call), COLL_ERR_ARGUMENT, words, "coll_run");
+        check_said(comm, coll_start(comm, &call, &r), COLL_ERR_ARGUMENT, words, "coll_start");
+        check_said(comm, coll_prepare(comm, &call, &r), COLL_ERR_ARGUMENT, words, "coll_prepare");
+        CHECK(r == NULL && coll_explain(comm, &call, text, sizeof text) == COLL_ERR_ARGUMENT, "%s: coll_explain", case_name);
+    }
+    check_works(comm, "reserved members");
+}
+
 static int local_worker(coll_comm *comm, void *arg)
 {
     (void)arg;
+    check_reserved(comm);
     for (int i = 0; i < WRONG_COUNT; i++) {
         check_wrong(comm, &wrongs[i]);
         if (i % 16 == 15) check_works(comm, wrongs[i].name);
@@ -287,6 +310,44 @@ static int allowed_worker(coll_comm *comm, void *arg)
           "%s: no neighbours: %s", case_name, coll_error(comm));
     check_works(comm, "what is allowed");
     return 0;
+}
+
+static coll_status no_transfer(void *context, coll_xfer *xfer) { return (void)context, (void)xfer, COLL_ERR_PEER; }
+static coll_status no_progress(void *context, int wait_ms) { return (void)context, (void)wait_ms, COLL_OK; }
+static void no_close(void *context) { (void)context; }
+
+/* Reserved members of a configuration, of its parts and of a transport. */
+static void reserved_case(const void *arg)
+{
+    coll_comm *comm = NULL;
+    coll_sim sim = { 0 };
+    coll_config config = { .size = 1, .sim = &sim, .log_level = COLL_LOG_NONE };
+    coll_transport own = { .name = "own", .send = no_transfer, .recv = no_transfer, .progress = no_progress, .close = no_close };
+    const struct { uint64_t *member; const char *says; } members[] = {
+        { &config.reserved[0], "reserved[0] of the coll_config is not 0" },
+        { &config.reserved[7], "reserved[7] of the coll_config is not 0" },
+        { &config.tcp.reserved[3], "reserved[3] of the coll_tcp is not 0" },
+        { &sim.reserved[2], "reserved[2] of the coll_sim is not 0" } };
+
+    (void)arg;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        *members[i].member = 1;
+        CHECK(coll_init(&comm, &config) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), members[i].says), "%s: %s",
+              members[i].says, coll_error(NULL));
+        CHECK(coll_init_threads(1, &comm, &config) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), members[i].says), "%s: %s",
+              members[i].says, coll_error(NULL));
+        CHECK(coll_spawn(1, allowed_worker, NULL, &config) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), members[i].says),
+              "%s: %s", members[i].says, coll_error(NULL));
+        *members[i].member = 0;
+    }
+    CHECK(coll_version() == COLL_VERSION && COLL_VERSION == 10000 * COLL_VERSION_MAJOR + 100 * COLL_VERSION_MINOR
+          + COLL_VERSION_PATCH, "version %d, and the header has %d", coll_version(), COLL_VERSION);
+    CHECK(coll_init(&comm, &config) == COLL_OK && coll_free(comm) == COLL_OK, "%s", coll_error(NULL));
+    own.reserved[3] = 1;
+    CHECK(coll_init_custom(&own, NULL, 0, 1, &comm, NULL) == COLL_ERR_ARGUMENT
+          && strstr(coll_error(NULL), "reserved[3] of the coll_transport is not 0"), "%s", coll_error(NULL));
+    own.reserved[3] = 0;
+    CHECK(coll_init_custom(&own, NULL, 0, 1, &comm, NULL) == COLL_OK && coll_free(comm) == COLL_OK, "%s", coll_error(NULL));
 }
 
 /* ---- >>mismatch: ranks that disagree ---- */
@@ -953,6 +1014,7 @@ static void run_here(const char *parts)
 
     for (size_t i = 0; i < sizeof simple_cases / sizeof *simple_cases; i++)
         if (support_listed(parts, simple_cases[i].part)) run_case(simple_body, &simple_cases[i], simple_cases[i].name);
+    if (support_listed(parts, "local") && !strcmp(world, "threads")) run_case(reserved_case, NULL, "reserved members");
     if (support_listed(parts, "mismatch")) run_mismatches();
     if (!support_listed(parts, "threads")) return;
     run_case(abort_case, NULL, "coll_abort");

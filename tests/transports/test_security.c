@@ -162,7 +162,7 @@ static const handshake meetings[] = {
       "COLL_WORLD", "COLL_WORLD" },
     { "another job", WITH(KEY, "key"), { .tcp = { .key = KEY, .security = "key" }, .world = "another" }, 2, COLL_ERR_PROTOCOL,
       "COLL_WORLD", "COLL_WORLD" },
-    { "another size", WITH(KEY, "key"), WITH(KEY, "key"), 3, COLL_ERR_PROTOCOL, "number of ranks", "number of ranks" },
+    { "another size", WITH(KEY, "key"), WITH(KEY, "key"), 3, COLL_ERR_PROTOCOL, "job size", "job size" },
 #if defined(COLL_WITH_OPENSSL)
     { "another key, TLS", WITH(KEY, "tls"), WITH(OTHER_KEY, "tls"), 2, COLL_ERR_DENIED, "another one", "another one" },
     { "TLS where there is none", WITH(KEY, "key"), WITH(KEY, "tls"), 2, COLL_ERR_DENIED, "\"tls\"", "\"tls\"" },

@@ -197,6 +197,7 @@ class coll_call(Structure):
         ('timeout_ms', c_int),
         ('algorithm', c_char_p),
         ('name', c_char_p),
+        ('reserved', c_uint64 * 4),
     ]
 
 
@@ -211,6 +212,7 @@ class coll_allocator(Structure):
 
 
 PROTOTYPES: Dict[str, Tuple[Any, list]] = {
+    'coll_version': (c_int, []),
     'coll_status_text': (c_char_p, [c_int32]),
     'coll_type_size': (c_size_t, [c_int32]),
     'coll_type_name': (c_char_p, [c_int32]),

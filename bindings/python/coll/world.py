@@ -11,7 +11,7 @@ from .comm import Comm
 
 _FIELDS: Dict[str, Any] = dict(_abi.coll_config._fields_)
 _TCP_FIELDS: Dict[str, Any] = dict(_abi.coll_tcp._fields_)
-_LEFT_OUT = ('tcp', 'allocator', 'log_context', 'listening_context')
+_LEFT_OUT = ('tcp', 'reserved', 'allocator', 'log_context', 'listening_context')
 
 
 def _hook(kind: Any, function: Callable[..., None]) -> Any:

@@ -229,6 +229,8 @@ pub struct coll_call {
     pub algorithm: *const c_char,
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
+    /// must be 0
+    pub reserved: [u64; 4],
 }
 
 /// Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and temporary memory of coll_init
@@ -243,6 +245,8 @@ pub struct coll_allocator {
 }
 
 extern "C" {
+    /// Return the COLL_VERSION of the library
+    pub fn coll_version() -> c_int;
     /// Return the fixed text of a status: "a rank is gone or unreachable"
     pub fn coll_status_text(status: coll_status) -> *const c_char;
     /// bytes of an element; 0 for an unknown type
