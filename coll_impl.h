@@ -409,17 +409,22 @@ static coll_status coll__run(coll_comm *comm, coll_request *r)
     return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
+static inline bool coll__is_descriptor(const coll_call *call) { return call && COLL__RESERVED_SET(call) < 0; }
+
+static coll_status coll__refuse_descriptor(coll_comm *comm, const coll_call *call)
+{
+    const coll_status status = coll__enter(comm);
+    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
+}
+
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 {
     coll_request r;
 
+    if (!coll__is_descriptor(call)) return coll__refuse_descriptor(comm, call);
     coll__messages_use(comm);
-    if (call && COLL__RESERVED_SET(call) < 0) {
-        r.call = *call;
-        return coll__run(comm, &r);
-    }
-    const coll_status status = coll__enter(comm);
-    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
+    r.call = *call;
+    return coll__run(comm, &r);
 }
 
 static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -431,6 +436,8 @@ static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_requ
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
+    if (out) *out = NULL;
+    if (!coll__is_descriptor(call)) return coll__refuse_descriptor(comm, call);
     coll__messages_use(comm);
     return coll__start(comm, call, out);
 }
@@ -441,7 +448,8 @@ COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_r
     coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
     coll__messages_use(comm);
-    status = coll__request_new(comm, call, out);
+    status = coll__check_descriptor(comm, call);
+    if (status == COLL_OK) status = coll__request_new(comm, call, out);
     if (status == COLL_OK && coll__prepare(comm, *out) < 0) {
         status = coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory to prepare it");
         coll__request_free(*out);

@@ -3884,7 +3884,7 @@ static bool coll__settle_text(const char **field, const char *name, const char *
 
 enum {
     COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW,
-    COLL__TLS_EXEC = 0x20                         /* F_SEAL_EXEC, which vm.memfd_noexec=1 adds; of no account */
+    COLL__SEGMENT_EXEC = 0x20                     /* F_SEAL_EXEC, which vm.memfd_noexec=1 adds; ignored       */
 };
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
@@ -3922,7 +3922,7 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
     int fd = coll__fd_above(open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid()
-        && (fcntl(fd, F_GET_SEALS) | COLL__TLS_EXEC) == (COLL__SEGMENT_SEALS | COLL__TLS_EXEC)) {
+        && (fcntl(fd, F_GET_SEALS) | COLL__SEGMENT_EXEC) == (COLL__SEGMENT_SEALS | COLL__SEGMENT_EXEC)) {
         *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
         return fd;
@@ -18865,8 +18865,6 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "out is NULL");
-    const coll_status checked = coll__check_descriptor(comm, call);
-    if (checked < 0) return checked;
     coll_request *r = coll__request_take(comm);
 
     *out = r;
@@ -43658,17 +43656,22 @@ static coll_status coll__run(coll_comm *comm, coll_request *r)
     return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
+static inline bool coll__is_descriptor(const coll_call *call) { return call && COLL__RESERVED_SET(call) < 0; }
+
+static coll_status coll__refuse_descriptor(coll_comm *comm, const coll_call *call)
+{
+    const coll_status status = coll__enter(comm);
+    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
+}
+
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 {
     coll_request r;
 
+    if (!coll__is_descriptor(call)) return coll__refuse_descriptor(comm, call);
     coll__messages_use(comm);
-    if (call && COLL__RESERVED_SET(call) < 0) {
-        r.call = *call;
-        return coll__run(comm, &r);
-    }
-    const coll_status status = coll__enter(comm);
-    return status < 0 ? status : coll__leave(comm, coll__check_descriptor(comm, call));
+    r.call = *call;
+    return coll__run(comm, &r);
 }
 
 static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -43680,6 +43683,8 @@ static coll_status coll__start(coll_comm *comm, const coll_call *call, coll_requ
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
+    if (out) *out = NULL;
+    if (!coll__is_descriptor(call)) return coll__refuse_descriptor(comm, call);
     coll__messages_use(comm);
     return coll__start(comm, call, out);
 }
@@ -43690,7 +43695,8 @@ COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_r
     coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
     coll__messages_use(comm);
-    status = coll__request_new(comm, call, out);
+    status = coll__check_descriptor(comm, call);
+    if (status == COLL_OK) status = coll__request_new(comm, call, out);
     if (status == COLL_OK && coll__prepare(comm, *out) < 0) {
         status = coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory to prepare it");
         coll__request_free(*out);

@@ -26,7 +26,7 @@
 
 enum {
     COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW,
-    COLL__TLS_EXEC = 0x20                         /* F_SEAL_EXEC, which vm.memfd_noexec=1 adds; of no account */
+    COLL__SEGMENT_EXEC = 0x20                     /* F_SEAL_EXEC, which vm.memfd_noexec=1 adds; ignored       */
 };
 
 static const char coll__segment_link[] = "/memfd:coll (deleted)";
@@ -64,7 +64,7 @@ static int coll__segment_open(uint32_t pid, uint32_t number, bool can_write, uin
     if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
     int fd = coll__fd_above(open(path, (can_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid()
-        && (fcntl(fd, F_GET_SEALS) | COLL__TLS_EXEC) == (COLL__SEGMENT_SEALS | COLL__TLS_EXEC)) {
+        && (fcntl(fd, F_GET_SEALS) | COLL__SEGMENT_EXEC) == (COLL__SEGMENT_SEALS | COLL__SEGMENT_EXEC)) {
         *id = (uint64_t)s.st_ino;
         *length = (size_t)s.st_size;
         return fd;

@@ -98,8 +98,6 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "out is NULL");
-    const coll_status checked = coll__check_descriptor(comm, call);
-    if (checked < 0) return checked;
     coll_request *r = coll__request_take(comm);
 
     *out = r;
