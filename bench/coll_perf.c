@@ -850,9 +850,9 @@ static bool open_outputs(bench *b)
 static void print_summary(const bench *b)
 {
     const double average = b->bus_count ? b->bus_sum / (double)b->bus_count : 0;
-    const char *const decision = !b->o->checks ? "NOT CHECKED" : b->wrong ? "FAILED" : "OK";
+    const char *const result = !b->o->checks ? "NOT CHECKED" : b->wrong ? "FAILED" : "OK";
 
-    say(b, "#\n# out of bounds values: %lld %s\n", (long long)b->wrong, decision);
+    say(b, "#\n# out of bounds values: %lld %s\n", (long long)b->wrong, result);
     say(b, "# avg bus bandwidth: %.6g\n", average);
     if (b->json) fprintf(b->json, "{\"out_of_bounds_values\":%lld,\"avg_bus_bandwidth\":%.6g}\n", (long long)b->wrong, average);
 }

@@ -25,10 +25,10 @@ static int ranks, calls, pairs = 301, times;
 static bool is_queued_only, is_only;
 static double blocking_us[PAIRS_MOST], queued_us[PAIRS_MOST], ratios[PAIRS_MOST];
 
-typedef struct group_slot { coll_config config; coll_comm *comm; float *send, *recv; coll_request *requests[CALLS_MOST];
-                            } group_slot;
+typedef struct rank_state { coll_config config; coll_comm *comm; float *send, *recv; coll_request *requests[CALLS_MOST];
+                            } rank_state;
 
-static coll_status one(group_slot *s, int i, coll_request **out)
+static coll_status one(rank_state *s, int i, coll_request **out)
 {
     float *const send = s->send + (size_t)i * count, *const recv = s->recv + (size_t)i * count * (size_t)ranks;
 
@@ -42,7 +42,7 @@ static coll_status one(group_slot *s, int i, coll_request **out)
 }
 
 /* All calls, in one way.  Microseconds; below 0: it has failed. */
-static double run(group_slot *s, bool is_queued)
+static double run(rank_state *s, bool is_queued)
 {
     coll_status status = coll_barrier(s->comm);
     const int64_t began = coll__now();
@@ -55,7 +55,7 @@ static double run(group_slot *s, bool is_queued)
 
 static void *work(void *at)
 {
-    group_slot *s = at;
+    rank_state *s = at;
     const size_t room = (size_t)calls * (count + 1) * (size_t)ranks;
     bool is_good = s->comm || coll_init(&s->comm, &s->config) == COLL_OK;
 
@@ -90,7 +90,7 @@ static double quantile(double *x, int quarter) { return x[(size_t)pairs * (size_
 
 int main(int argc, char **argv)
 {
-    static group_slot group_slots[RANKS_MOST];
+    static rank_state ranks_of[RANKS_MOST];
     pthread_t threads[RANKS_MOST];
     coll_comm *comms[RANKS_MOST] = { NULL };
     char address[96];
@@ -111,11 +111,11 @@ int main(int argc, char **argv)
     if (is_threads && coll_init_threads(ranks, comms, NULL) < 0) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
     snprintf(address, sizeof address, "file:/tmp/coll-queued.%ld", (long)getpid());
     for (int i = 0; i < ranks; i++) {
-        group_slots[i].comm = comms[i];
-        group_slots[i].config = (coll_config){ .rank = i, .size = ranks, .background = -1, .address = address,
+        ranks_of[i].comm = comms[i];
+        ranks_of[i].config = (coll_config){ .rank = i, .size = ranks, .background = -1, .address = address,
                                                .tcp = { .network = "127.0.0.1",
                                                         .share_memory = !strcmp(argv[1], "memory") ? 1 : -1 } };
-        if (pthread_create(&threads[i], NULL, work, &group_slots[i])) return 1;
+        if (pthread_create(&threads[i], NULL, work, &ranks_of[i])) return 1;
     }
     for (int i = 0; i < ranks; i++) {
         void *result = NULL;

@@ -56,9 +56,9 @@ static int compare_doubles(const void *left, const void *right)
 /* ---- >>hosts ---- */
 
 /* The partner of a rank or site in a round (circle method): one of an even number of positions is fixed, the others rotate. */
-static int partner(int rank, int round, int group_slots)
+static int partner(int rank, int round, int places)
 {
-    const int others = group_slots - 1;
+    const int others = places - 1;
 
     if (rank == others) {
         for (int i = 0; i < others; i++) {

@@ -215,12 +215,12 @@ static void measure(check *c, int peer)
 /* Measure all pairs of some ranks, in ascending order; the other ranks wait. */
 static void measure_all(check *c, const int *ranks, int count)
 {
-    const int group_slots = count + count % 2;
+    const int places = count + count % 2;
     int own = 0;
 
     while (own < count && ranks[own] != c->rank) own++;
-    for (int round = 0; round < group_slots - 1; round++) {
-        const int other = own < count ? partner(own, round, group_slots) : count;
+    for (int round = 0; round < places - 1; round++) {
+        const int other = own < count ? partner(own, round, places) : count;
         const int first = own < other ? own : other;
         if (count > ALONE_MOST) {
             if (other < count) measure(c, ranks[other]);
@@ -546,12 +546,12 @@ static bool find_hosts(check *c, links *l)
  * hosts that share a link arrive in bursts. */
 static bool measure_across(check *c, const links *l, tuning *t)
 {
-    const int host = l->host_of[c->rank], group_slots = t->sites + t->sites % 2;
+    const int host = l->host_of[c->rank], places = t->sites + t->sites % 2;
     double *const rates = must(calloc((size_t)c->size, sizeof *rates));
     double *const most = must(calloc((size_t)t->sites, sizeof *most));
     bool ok = true;
 
-    for (int round = 0; round < group_slots - 1 && ok; round++) {
+    for (int round = 0; round < places - 1 && ok; round++) {
         const int other = l->first[host] == c->rank ? partner_across(t, l->hosts, host, round) : -1;
         double rate = 0;
         ok = good(c, coll_barrier(c->comm));

@@ -136,7 +136,7 @@ static void lose_hub(struct job *job)
     if (job->options.role == ROLE_JOIN) {
         decide(job, EXIT_FAILURE, false, "the launcher at %s has ended or cannot be reached any more", job->options.join);
     }
-    if (job->decision < 0) job->decision = EXIT_FAILURE;
+    if (job->result < 0) job->result = EXIT_FAILURE;
     job->is_known = true;
     job->hurried = true;
     begin_stop(job, 0);
@@ -182,7 +182,7 @@ static void read_trouble(struct job *job)
     int error;
 
     if (read(job->trouble[0], &error, sizeof error) != (ssize_t)sizeof error) return;
-    if (job->decision >= 0) return;
+    if (job->result >= 0) return;
     const char *hint = "";
     if (error == ENOENT && access(program, F_OK) == 0) {
         hint = strchr(program, '/') ? " (the file is there, the interpreter it names is not)"
@@ -236,7 +236,7 @@ static void interrupt(struct job *job, int signal)
         return;
     }
     job->death = signal;
-    job->decision = 128 + signal;
+    job->result = 128 + signal;
     job->hurried = true;
     job->summary = false;
     snprintf(text, sizeof text, "coll-run on %s got %s", job->own_name, signal_name(signal));
@@ -325,7 +325,7 @@ static void check_clock(struct job *job)
     if (job->timeout_at_ms && now >= job->timeout_at_ms) {
         job->timeout_at_ms = 0;
         job->hurried = true;
-        if (job->alive > 0 && job->decision < 0) {
+        if (job->alive > 0 && job->result < 0) {
             char *ranks = list_ranks(job, NULL);
             const double seconds = (double)job->options.timeout_ms / 1000.0;
             decide(job, EXIT_TIMEOUT, true, "timeout: %s still ran after %g s", ranks, seconds);
@@ -334,7 +334,7 @@ static void check_clock(struct job *job)
         }
     }
     if (job->report_at_ms && now >= job->report_at_ms) report_suspect(job);
-    if (job->wait_until_ms && now >= job->wait_until_ms && job->decision < 0) {
+    if (job->wait_until_ms && now >= job->wait_until_ms && job->result < 0) {
         /* a launcher that still connects reports its own error */
         if (job->options.role != ROLE_JOIN || job->up.in >= 0 || job->listeners[0] >= 0) end_waiting(job);
     }
@@ -349,7 +349,7 @@ static void check_sinks(struct job *job)
 {
     for (int i = 0; i < 2; i++) {
         const int error = job->sinks[i].error;
-        if (!error || job->decision >= 0) continue;
+        if (!error || job->result >= 0) continue;
 
         decide(job, error == EPIPE ? 128 + SIGPIPE : EXIT_FAILURE, true, "cannot write to standard %s: %s: the job is ended",
                &job->sinks[i] == job->err ? "error" : "output", error == EPIPE ? "its reader has closed it" : strerror(error));
@@ -663,7 +663,7 @@ static void meet(struct job *job)
     case ROLE_HEAD:
         start_keeper(job);
         call_hosts(job);
-        while (job->decision < 0 && job->started == 0) serve(job, 0);
+        while (job->result < 0 && job->started == 0) serve(job, 0);
         return;
     case ROLE_JOIN:
         join_others(job);
@@ -671,19 +671,19 @@ static void meet(struct job *job)
     case ROLE_AGENT:
         break;
     }
-    while (job->decision < 0 && !job->may_go) serve(job, 0);
+    while (job->result < 0 && !job->may_go) serve(job, 0);
 }
 
 static void start_all(struct job *job)
 {
     const struct options *asked = &job->options;
 
-    if (asked->role != ROLE_HEAD && job->decision < 0) {
+    if (asked->role != ROLE_HEAD && job->result < 0) {
         if (asked->check) choose_check(&job->options, job->own_path);
         if (!job->ranks) job->ranks = must(calloc((size_t)asked->size, sizeof *job->ranks));
         build_environment(&job->environment, asked);
         start_keeper(job);
-        while (job->started < asked->count && job->decision < 0) {
+        while (job->started < asked->count && job->result < 0) {
             start_rank(job);
             read_trouble(job);
         }
@@ -727,7 +727,7 @@ static void end(struct job *job)
     kill_leftovers(job);
     drain(job, ended_ms);
     report_others(job);
-    if (job->decision < 0) tell_verdict(job, "");
+    if (job->result < 0) tell_verdict(job, "");
     drain(job, ended_ms);
 }
 
@@ -748,7 +748,7 @@ static void die_of(int signal)
 int main(int argc, char **argv)
 {
     static struct job job = {
-        .decision = -1, .suspect = -1, .lost = -1, .input = -1, .orders = -1, .up = { .in = -1, .out = { .fd = -1 } },
+        .result = -1, .suspect = -1, .lost = -1, .input = -1, .orders = -1, .up = { .in = -1, .out = { .fd = -1 } },
         .listeners = { -1, -1, -1, -1 }
     };
 
@@ -767,5 +767,5 @@ int main(int argc, char **argv)
     end(&job);
 
     if (job.death) die_of(job.death);
-    return job.decision < 0 ? EXIT_SUCCESS : job.decision;
+    return job.result < 0 ? EXIT_SUCCESS : job.result;
 }

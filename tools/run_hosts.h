@@ -161,7 +161,7 @@ static void call_hosts(struct job *job)
 
     job->hosts = must(calloc((size_t)asked->slot_count, sizeof *job->hosts));
     job->wait_until_ms = now_ms() + asked->wait_ms;
-    for (int i = 0, first = 0; i < asked->slot_count && job->decision < 0; i++) {
+    for (int i = 0, first = 0; i < asked->slot_count && job->result < 0; i++) {
         struct host *host = must(calloc(1, sizeof *host));
         *host = (struct host){ .target = asked->slots[i].target, .first = first, .count = asked->slots[i].count, .status = -1 };
         host->name = must(strdup(host_part(host->target)));
@@ -283,7 +283,7 @@ static void lose_host(struct job *job, struct host *host)
         rank->reported = rank->reported || rank->running;
         rank->running = false;
     }
-    if (job->decision >= 0 || (state == HOST_RUNS && !lost)) return;
+    if (job->result >= 0 || (state == HOST_RUNS && !lost)) return;
 
     const char *ending = rsh_ending(host, how, sizeof how);
     if (host->errors.fd >= 0) drain_stream(&host->errors);
@@ -350,9 +350,9 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
         if (at >= 0) note_end(job, at, (int)find_number(frame, "status", 0, 0xffff), find_number(frame, "ms", 0, LONG_MAX));
         return at >= 0;
     case FRAME_TROUBLE: {
-        const long decision = find_number(frame, "verdict", 1, 255);
+        const long result = find_number(frame, "verdict", 1, 255);
         char *text = printable(find_word(frame, "text"), 1000);
-        decide(job, decision > 0 ? (int)decision : EXIT_FAILURE, false, "%s: %s", host->name, text);
+        decide(job, result > 0 ? (int)result : EXIT_FAILURE, false, "%s: %s", host->name, text);
         kill_now(job);
         free(text);
         return true;
@@ -518,7 +518,7 @@ static bool take_input(struct job *job, const struct frame *frame)
 
 static void take_verdict(struct job *job, const struct frame *frame)
 {
-    const long decision = find_number(frame, "verdict", 0, 255);
+    const long result = find_number(frame, "verdict", 0, 255);
     char *text = printable(find_word(frame, "text"), 1000);
 
     if (job->is_known) {
@@ -528,8 +528,8 @@ static void take_verdict(struct job *job, const struct frame *frame)
     job->is_known = true;
     if (*text && !job->options.quiet) say(job->err, "%s", text);
     free(text);
-    if (decision > 0) job->decision = (int)decision;
-    if (!job->may_go && job->decision < 0) job->decision = EXIT_FAILURE;
+    if (result > 0) job->result = (int)result;
+    if (!job->may_go && job->result < 0) job->result = EXIT_FAILURE;
 }
 
 #endif /* RUN_HOSTS_H */

@@ -99,7 +99,7 @@ struct job {
     int64_t timeout_at_ms, stage_at_ms, wait_until_ms, report_at_ms, progress_at_ms;   /* 0: not set */
     int suspect;                    /* the rank that may have failed first; -1: none         */
     int lost;                       /* the first rank that failed with --survive; -1: none   */
-    int decision;                   /* our exit status; -1: no failure so far                */
+    int result;                   /* our exit status; -1: no failure so far                */
     int death;                      /* the signal that ends this process; 0: none            */
     bool hurried;                   /* do not wait for a reader that does not read           */
     bool summary;                   /* report how the other ranks ended                      */
@@ -119,7 +119,7 @@ static void tell_verdict(struct job *job, const char *text)
     for (int i = 0; i < job->host_count; i++) {
         struct host *host = job->hosts[i];
         if (job->options.role != ROLE_JOIN || host->link.in < 0 || host->state < HOST_READY) continue;
-        put_word(&body, "verdict=%d", job->decision < 0 ? 0 : job->decision);
+        put_word(&body, "verdict=%d", job->result < 0 ? 0 : job->result);
         put_word(&body, "text=%s", text);
         send_words(&host->link, FRAME_VERDICT, 0, &body);
     }
@@ -299,15 +299,15 @@ static char *list_ranks(const struct job *job, const int *status)
 
 /* End the job with this exit status for all launchers, and print the sentence.  Only the first call counts.  --quiet
  * suppresses reports (is_report), but not errors of coll-run itself. */
-static RUN_PRINTF(4, 5) void decide(struct job *job, int decision, bool is_report, const char *format, ...)
+static RUN_PRINTF(4, 5) void decide(struct job *job, int result, bool is_report, const char *format, ...)
 {
     va_list arguments;
 
-    if (job->decision >= 0) return;
+    if (job->result >= 0) return;
     va_start(arguments, format);
     char *text = format_text(format, arguments);
     va_end(arguments);
-    job->decision = decision;
+    job->result = result;
     if (!is_report || !job->options.quiet) say(job->err, "%s", text);
     tell_verdict(job, text);
     free(text);
@@ -360,7 +360,7 @@ static void suspect(struct job *job, int at)
     const int known = job->suspect;
     const bool crashed = WIFSIGNALED(job->ranks[at].status);
 
-    if (job->decision >= 0 || job->up.in >= 0) return;
+    if (job->result >= 0 || job->up.in >= 0) return;
     if (job->options.survive) {
         report_lost(job, at);
         return;
@@ -372,7 +372,7 @@ static void suspect(struct job *job, int at)
 
 static void report_suspect(struct job *job)
 {
-    if (job->suspect < 0 || job->decision >= 0) return;
+    if (job->suspect < 0 || job->result >= 0) return;
     report_first(job, job->suspect);
     job->report_at_ms = 0;
 }

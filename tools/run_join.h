@@ -377,7 +377,7 @@ static bool take_challenge(struct job *job, const struct frame *frame)
         to_hex(digest, DIGEST, proof);
     }
     free(challenge.data);
-    if (job->decision >= 0) return true;
+    if (job->result >= 0) return true;
     job->is_proved = true;
     job->wait_until_ms = 0;                     /* the main launcher has the deadline and reports it */
     put_word(&body, "proof=%s", proof);
@@ -414,7 +414,7 @@ static int dial(struct job *job, const struct addrinfo *a)
     if (fd < 0) return -1;
     memcpy(&at, a->ai_addr, a->ai_addrlen);
     if (connect(fd, (struct sockaddr *)&at, a->ai_addrlen) && errno != EINPROGRESS) error = errno;
-    for (bool known = false; !error && !known && job->decision < 0;) {
+    for (bool known = false; !error && !known && job->result < 0;) {
         struct pollfd p[2] = { { .fd = job->signals, .events = POLLIN }, { .fd = fd, .events = POLLOUT } };
         const int left = (int)(until - now_ms());
         if (poll(p, 2, left > 0 ? left : 0) == 0) error = ETIMEDOUT;
@@ -422,7 +422,7 @@ static int dial(struct job *job, const struct addrinfo *a)
         known = p[1].revents != 0;
     }
     if (!error) getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (!error && job->decision < 0) return fd;
+    if (!error && job->result < 0) return fd;
     close(fd);
     errno = error;
     return -1;
@@ -434,10 +434,10 @@ static void dial_hub(struct job *job)
     char tried[600] = "", text[128];
     const char *why;
 
-    while (job->decision < 0) {
+    while (job->result < 0) {
         struct addrinfo *list = resolve_join(job->options.join, &why);
         size_t length = (size_t)snprintf(tried, sizeof tried, "%s", why ? why : "");
-        for (const struct addrinfo *a = list; a && job->decision < 0; a = a->ai_next) {
+        for (const struct addrinfo *a = list; a && job->result < 0; a = a->ai_next) {
             const int fd = dial(job, a);
             const int error = errno;
             struct sockaddr_storage at = { 0 };
@@ -460,7 +460,7 @@ static void dial_hub(struct job *job)
             decide(job, EXIT_FAILURE, false, "no launcher answers at %s after %.1f s: %s", job->options.join,
                    (double)job->options.wait_ms / 1000.0, tried);
         }
-        if (job->decision < 0) serve(job, now_ms() + 200);
+        if (job->result < 0) serve(job, now_ms() + 200);
     }
 }
 

@@ -393,18 +393,18 @@ static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
 }
 
 /* End the job because of a local error; report it to the main launcher, if that is another one. */
-static void give_up(struct job *job, int decision, const char *text)
+static void give_up(struct job *job, int result, const char *text)
 {
     struct bytes body = { 0 };
 
     if (job->up.in >= 0) {
-        put_word(&body, "verdict=%d", decision);
+        put_word(&body, "verdict=%d", result);
         put_word(&body, "text=%s", text);
         send_words(&job->up, FRAME_TROUBLE, 0, &body);
         free(body.data);
-        if (job->decision < 0) job->decision = decision;
+        if (job->result < 0) job->result = result;
     } else {
-        decide(job, decision, false, "%s", text);
+        decide(job, result, false, "%s", text);
     }
     kill_now(job);
 }

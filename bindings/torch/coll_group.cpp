@@ -232,14 +232,14 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
 {
     const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
     const auto deadline = std::chrono::steady_clock::now() + limit;
-    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", decision = round + "verdict";
+    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", result = round + "verdict";
     std::string missing;
     int count = 0;
 
     if (rank_ > 0) {
         put(*store_, round + std::to_string(rank_), "here");
-        store_->wait({ decision }, std::max(2 * limit, Milliseconds(1)));
-        const std::string text = look_up(*store_, decision);
+        store_->wait({ result }, std::max(2 * limit, Milliseconds(1)));
+        const std::string text = look_up(*store_, result);
         if (text == "well") return;
         throw std::runtime_error("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received "
                                  "errors while waiting for send/recv from rank 0: " + text); /* torch's own words */
@@ -252,10 +252,10 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
             missing += (count++ ? ", " : "") + std::to_string(r);
         }
     }
-    if (count == 0 && limit > kNoTimeout) return put(*store_, decision, "well");
+    if (count == 0 && limit > kNoTimeout) return put(*store_, result, "well");
     const std::string who = count > 1 ? "Ranks " : "Rank ", what = count > 0 ? missing + " failed to pass" : "0 timed out in";
     const std::string text = "[Rank 0]: " + who + what + " monitoredBarrier in " + std::to_string(limit.count()) + " ms";
-    put(*store_, decision, text);
+    put(*store_, result, text);
     throw std::runtime_error(text);
 }
 
