@@ -83,7 +83,9 @@ int main()
 C
 {
     printf '#define _GNU_SOURCE 1\n#include <stdlib.h>\n#include <string.h>\n'
-    sed '/^#define COLL_IMPLEMENTATION$/d; s,"\.\./\.\./coll\.h","coll.h",; s,"\.\./support/check\.h","check.h",' tests/build/bare_tasks.c
+    sed '/^#define COLL_IMPLEMENTATION$/d
+        s,"\.\./\.\./coll\.h","coll.h",
+        s,"\.\./support/check\.h","check.h",' tests/build/bare_tasks.c
 } > "$pair/tasks.c"
 cp tests/support/check.h "$pair"
 cd "$pair" || exit 1
