@@ -113,7 +113,7 @@ LIBRARY = $(BUILD)/libcoll.a $(BUILD)/$(SONAME)
 PAGES = $(patsubst %,$(BUILD)/man/%,coll.3 coll-run.1 coll-check.1 coll_perf.1)
 SETTLED = $(patsubst packages/%.in,$(BUILD)/%,$(wildcard packages/*.in))
 
-lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.3, which shows what begins with coll_ and nothing else
+lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.4, which shows what begins with coll_ and nothing else
 man: $(PAGES) $(BUILD)/man/functions/coll_init.3 ## man pages: the manual in coll.h, each function, and --help of the tools
 
 # One object for both, so that another shared library may contain it.

@@ -56,7 +56,7 @@
  *   The library is one file, single/coll.h in its repository.  The same in parts: coll.h, coll_impl.h, core/, transports/ and
  * carriers/.  A program may also link with libcoll (`make lib`, pkg-config, CMake, Meson, Debian packages; see docs/install.md).
  * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version of the header.  COLL_VERSION is the same in
- * one number (0.3.0: 300), and coll_version() returns that of the library.  docs/reference.md has tables of types and
+ * one number (0.4.0: 400), and coll_version() returns that of the library.  docs/reference.md has tables of types and
  * algorithms.
  *   Macros that a program may define:
  *     COLL_WITH_URING           link with liburing (-luring) instead of loading it
@@ -664,7 +664,7 @@
 #include <stdint.h>
 
 #define COLL_VERSION_MAJOR 0
-#define COLL_VERSION_MINOR 3
+#define COLL_VERSION_MINOR 4
 #define COLL_VERSION_PATCH 0
 #define COLL_VERSION (COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH)
 

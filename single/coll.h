@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0
  *
- * coll.h 0.3.0, not released, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
+ * coll.h 0.4.0, not released, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
  * by `make dist`; do not edit.
  * MIT No Attribution: use it for any purpose, without conditions and without attribution; there is no warranty. */
 /* ---- coll.h ---- */
@@ -62,7 +62,7 @@
  *   The library is one file, single/coll.h in its repository.  The same in parts: coll.h, coll_impl.h, core/, transports/ and
  * carriers/.  A program may also link with libcoll (`make lib`, pkg-config, CMake, Meson, Debian packages; see docs/install.md).
  * COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version of the header.  COLL_VERSION is the same in
- * one number (0.3.0: 300), and coll_version() returns that of the library.  docs/reference.md has tables of types and
+ * one number (0.4.0: 400), and coll_version() returns that of the library.  docs/reference.md has tables of types and
  * algorithms.
  *   Macros that a program may define:
  *     COLL_WITH_URING           link with liburing (-luring) instead of loading it
@@ -1060,7 +1060,7 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #include <stdint.h>
 
 #define COLL_VERSION_MAJOR 0
-#define COLL_VERSION_MINOR 3
+#define COLL_VERSION_MINOR 4
 #define COLL_VERSION_PATCH 0
 #define COLL_VERSION (COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH)
 

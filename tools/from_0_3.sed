@@ -43,3 +43,6 @@ s/\<(COLL_)?NO_RANK\>/\1RANK_NONE/g
 s/\<(COLL_)?NO_COLOR\>/\1COLOR_NONE/g
 s/\<coll_buffer\>/coll_list_item/g
 s/\<coll_alloc_free\>/coll_dealloc/g
+s/\<COLL_HUB\>/COLL_SHM_COLLECTIVES/g
+s/\<tcp\.hub\>/tcp.shm_collectives/g
+s/(\.tcp *= *\{[^}]*)\.hub\>/\1.shm_collectives/g

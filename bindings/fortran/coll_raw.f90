@@ -6,7 +6,7 @@ module coll_raw
     public
 
     integer(c_int), parameter :: COLL_VERSION_MAJOR = 0
-    integer(c_int), parameter :: COLL_VERSION_MINOR = 3
+    integer(c_int), parameter :: COLL_VERSION_MINOR = 4
     integer(c_int), parameter :: COLL_VERSION_PATCH = 0
 
     integer(c_int), parameter :: COLL_OK = 0

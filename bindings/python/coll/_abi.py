@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     traits: Tuple[str, ...]
 
 
-VERSION = (0, 3, 0)
+VERSION = (0, 4, 0)
 
 # coll_status
 COLL_OK = 0

@@ -8,7 +8,7 @@
 use std::os::raw::{c_char, c_int, c_uint, c_void};
 
 pub const COLL_VERSION_MAJOR: c_int = 0;
-pub const COLL_VERSION_MINOR: c_int = 3;
+pub const COLL_VERSION_MINOR: c_int = 4;
 pub const COLL_VERSION_PATCH: c_int = 0;
 /// Numbered from 1: 0 in a descriptor means "default"
 pub type coll_type = i32;
