@@ -36,6 +36,9 @@ s/\<coll_reduce_local *\((([^,()]|\(([^()]|\([^()]*\))*\))+), *(([^,()]|\(([^()]
 s/\<COLL_(SPIN_US|STALL_TIMEOUT_MS)=0\>/COLL_\1=-1/g
 s/("COLL_(SPIN_US|STALL_TIMEOUT_MS)", *)"0"/\1"-1"/g
 
+# ---- coll.h does not include stdio.h any more
+s/^# *include *["<]([^">]*\/)?coll\.h[">].*/&\n#include <stdio.h>/
+
 # ---- names
 s/\<coll_parent_rank\>/coll_world_rank/g
 s/\<parent_rank\>/world_rank/g

@@ -163,7 +163,7 @@ done
 
 # ---- versions.md: a program for 0.3, converted
 check "versions.md: sed converts a program for 0.3" \
-    sh -c 'sed -E -f "$0/tools/from_0_3.sed" "$0/tests/from_0_3.c" > converted.c' "$top"
+    sh -c 'sed -E -f "$0/tools/from_0_3.sed" "$0/tests/programs/from_0_3.c" > converted.c' "$top"
 built converted.c converted
 check "versions.md: the converted program runs" ./converted
 
