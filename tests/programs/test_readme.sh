@@ -104,7 +104,7 @@ done
 # ---- commands ----
 
 # Each command of the simulator, and under it what is shown of its output.
-grep -n '^    COLL_TRANSPORT=sim' "$top/docs/simulation.md" > simulated
+grep -n '^    \(COLL_DEBUG=error \)*COLL_TRANSPORT=sim' "$top/docs/simulation.md" > simulated
 check 'there are commands of the simulator' 2 "$(grep -c . simulated)"
 while IFS= read -r line; do
     number=${line%%:*} command=${line#*:    }
