@@ -97,12 +97,104 @@ module coll_raw
     integer(c_int), parameter :: COLL_ANY_SOURCE = -2
     integer(c_int), parameter :: COLL_ANY_TAG = -2
 
+    integer(c_int), parameter :: COLL_SIM_KILL = 1
+    integer(c_int), parameter :: COLL_SIM_STOP = 2
+    integer(c_int), parameter :: COLL_SIM_CUT = 3
+    integer(c_int), parameter :: COLL_SIM_LOSE = 4
+    integer(c_int), parameter :: COLL_SIM_LATE = 5
+    integer(c_int), parameter :: COLL_SIM_PIECES = 6
+    integer(c_int), parameter :: COLL_SIM_SLOW = 7
+
+    integer(c_int), parameter :: COLL_DEFAULT = 0
+    integer(c_int), parameter :: COLL_ON = 1
+    integer(c_int), parameter :: COLL_OFF = -1
+
+    integer(c_int), parameter :: COLL_LOG_NONE = -1
+    integer(c_int), parameter :: COLL_LOG_ERROR = 1
+    integer(c_int), parameter :: COLL_LOG_WARN = 2
+    integer(c_int), parameter :: COLL_LOG_INFO = 3
+
     integer(c_int), parameter :: COLL_DETERMINISTIC = 1
     integer(c_int), parameter :: COLL_SATURATE = 2
     integer(c_int), parameter :: COLL_REPRODUCIBLE = 4
     integer(c_int), parameter :: COLL_STOCHASTIC = 8
     integer(c_int), parameter :: COLL_DETECT_OVERFLOW = 16
     integer(c_int), parameter :: COLL_ROUND_TWICE = 32
+
+    type, bind(c) :: coll_sim_fault
+        integer(c_int) :: kind
+        integer(c_int) :: rank
+        integer(c_int) :: peer
+        integer(c_int64_t) :: number
+        real(c_double) :: time
+        real(c_double) :: amount
+    end type
+
+    type, bind(c) :: coll_sim
+        real(c_double) :: latency
+        real(c_double) :: overhead
+        real(c_double) :: seconds_per_byte
+        real(c_double) :: seconds_per_byte_reduced
+        real(c_double) :: local_latency
+        real(c_double) :: local_seconds_per_byte
+        integer(c_int) :: ranks_per_host
+        integer(c_int) :: capacity
+        real(c_double) :: jitter
+        real(c_double) :: detection
+        integer(c_int64_t) :: seed
+        integer(c_size_t) :: stack
+        type(c_ptr) :: faults
+        integer(c_int) :: fault_count
+        integer(c_int) :: hosts_per_site
+        real(c_double) :: far_latency
+        real(c_double) :: far_seconds_per_byte
+        integer(c_int64_t) :: reserved(4) = 0
+    end type
+
+    type, bind(c) :: coll_tcp
+        type(c_ptr) :: io
+        type(c_ptr) :: hosts
+        type(c_ptr) :: network
+        type(c_ptr) :: ports
+        type(c_funptr) :: listening
+        type(c_ptr) :: listening_context
+        type(c_ptr) :: key
+        type(c_ptr) :: security
+        integer(c_int) :: lanes
+        integer(c_int) :: share_memory
+        integer(c_int) :: shm_collectives
+        integer(c_int64_t) :: reserved(4) = 0
+    end type
+
+    type, bind(c) :: coll_allocator
+        type(c_funptr) :: allocate
+        type(c_funptr) :: free
+        type(c_ptr) :: context
+    end type
+
+    type, bind(c) :: coll_config
+        type(c_ptr) :: transport
+        integer(c_int) :: rank
+        integer(c_int) :: size
+        type(c_ptr) :: address
+        type(c_ptr) :: world
+        integer(c_int) :: start_timeout_ms
+        integer(c_int) :: liveness_timeout_ms
+        integer(c_int) :: stall_timeout_ms
+        integer(c_int) :: spin_us
+        integer(c_int) :: log_level
+        type(c_funptr) :: log
+        type(c_ptr) :: log_context
+        type(c_ptr) :: sim
+        type(c_ptr) :: tuning_file
+        integer(c_int) :: background
+        type(c_ptr) :: dump
+        type(coll_tcp) :: tcp
+        type(c_ptr) :: allocator
+        type(c_ptr) :: site
+        type(c_ptr) :: mpi
+        integer(c_int64_t) :: reserved(8) = 0
+    end type
 
     type, bind(c) :: coll_list_item
         type(c_ptr) :: send
@@ -147,12 +239,6 @@ module coll_raw
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
         integer(c_int64_t) :: reserved(4) = 0
-    end type
-
-    type, bind(c) :: coll_allocator
-        type(c_funptr) :: allocate
-        type(c_funptr) :: free
-        type(c_ptr) :: context
     end type
 
     interface

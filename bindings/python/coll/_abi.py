@@ -113,6 +113,25 @@ COLL_COLOR_NONE = -1
 COLL_ANY_SOURCE = -2
 COLL_ANY_TAG = -2
 
+# coll_sim_fault_kind
+COLL_SIM_KILL = 1
+COLL_SIM_STOP = 2
+COLL_SIM_CUT = 3
+COLL_SIM_LOSE = 4
+COLL_SIM_LATE = 5
+COLL_SIM_PIECES = 6
+COLL_SIM_SLOW = 7
+
+COLL_DEFAULT = 0
+COLL_ON = 1
+COLL_OFF = -1
+
+# coll_log_level
+COLL_LOG_NONE = -1
+COLL_LOG_ERROR = 1
+COLL_LOG_WARN = 2
+COLL_LOG_INFO = 3
+
 COLL_DETERMINISTIC = 1
 COLL_SATURATE = 2
 COLL_REPRODUCIBLE = 4
@@ -148,6 +167,96 @@ FLAGS: Dict[str, int] = {'deterministic': COLL_DETERMINISTIC, 'saturate': COLL_S
     'stochastic': COLL_STOCHASTIC, 'detect_overflow': COLL_DETECT_OVERFLOW, 'round_twice': COLL_ROUND_TWICE}
 
 coll_reduce_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int32, c_void_p)
+
+
+class coll_sim_fault(Structure):
+    _fields_ = [
+        ('kind', c_int32),
+        ('rank', c_int),
+        ('peer', c_int),
+        ('number', c_uint64),
+        ('time', c_double),
+        ('amount', c_double),
+    ]
+
+
+class coll_sim(Structure):
+    """The simulated machine."""
+    _fields_ = [
+        ('latency', c_double),
+        ('overhead', c_double),
+        ('seconds_per_byte', c_double),
+        ('seconds_per_byte_reduced', c_double),
+        ('local_latency', c_double),
+        ('local_seconds_per_byte', c_double),
+        ('ranks_per_host', c_int),
+        ('capacity', c_int),
+        ('jitter', c_double),
+        ('detection', c_double),
+        ('seed', c_uint64),
+        ('stack', c_size_t),
+        ('faults', POINTER(coll_sim_fault)),
+        ('fault_count', c_int),
+        ('hosts_per_site', c_int),
+        ('far_latency', c_double),
+        ('far_seconds_per_byte', c_double),
+        ('reserved', c_uint64 * 4),
+    ]
+
+
+class coll_tcp(Structure):
+    """Options of transport tcp; see Bootstrap and Security in the manual."""
+    _fields_ = [
+        ('io', c_char_p),
+        ('hosts', c_char_p),
+        ('network', c_char_p),
+        ('ports', c_char_p),
+        ('listening', CFUNCTYPE(None, c_void_p, c_char_p)),
+        ('listening_context', c_void_p),
+        ('key', c_char_p),
+        ('security', c_char_p),
+        ('lanes', c_int),
+        ('share_memory', c_int),
+        ('shm_collectives', c_int),
+        ('reserved', c_uint64 * 4),
+    ]
+
+
+class coll_allocator(Structure):
+    """Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and
+        temporary memory of coll_init."""
+    _fields_ = [
+        ('allocate', CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
+        ('free', CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ('context', c_void_p),
+    ]
+
+
+class coll_config(Structure):
+    """All optional: zero means the default given for each field."""
+    _fields_ = [
+        ('transport', c_char_p),
+        ('rank', c_int),
+        ('size', c_int),
+        ('address', c_char_p),
+        ('world', c_char_p),
+        ('start_timeout_ms', c_int),
+        ('liveness_timeout_ms', c_int),
+        ('stall_timeout_ms', c_int),
+        ('spin_us', c_int),
+        ('log_level', c_int32),
+        ('log', CFUNCTYPE(None, c_void_p, c_int32, c_char_p)),
+        ('log_context', c_void_p),
+        ('sim', POINTER(coll_sim)),
+        ('tuning_file', c_char_p),
+        ('background', c_int),
+        ('dump', c_char_p),
+        ('tcp', coll_tcp),
+        ('allocator', POINTER(coll_allocator)),
+        ('site', c_char_p),
+        ('mpi', c_char_p),
+        ('reserved', c_uint64 * 8),
+    ]
 
 
 class coll_list_item(Structure):
@@ -198,16 +307,6 @@ class coll_call(Structure):
         ('algorithm', c_char_p),
         ('name', c_char_p),
         ('reserved', c_uint64 * 4),
-    ]
-
-
-class coll_allocator(Structure):
-    """Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and
-        temporary memory of coll_init."""
-    _fields_ = [
-        ('allocate', CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
-        ('free', CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
-        ('context', c_void_p),
     ]
 
 

@@ -100,8 +100,8 @@ class Buffers(unittest.TestCase):
         self.refused(coll.ArgumentError, 'root 4', comm.reduce, np.ones(3), root=4)
         self.refused(coll.UnsupportedError, 'band', comm.allreduce, np.ones(3), 'band')
         self.refused(TypeError, "there is no setting 'ranks'", coll.init, ranks=3)
-        settings = coll.world._config({'background': True, 'hub': False})
-        self.assertEqual((settings.background, settings.tcp.hub), (coll._abi.COLL_ON, coll._abi.COLL_OFF))
+        settings = coll.world._config({'background': True, 'shm_collectives': False})
+        self.assertEqual((settings.background, settings.tcp.shm_collectives), (coll._abi.COLL_ON, coll._abi.COLL_OFF))
         self.refused(ValueError, '0 ranks', coll.init_threads, 0)
 
     def test_integers_that_are_too_long(self):

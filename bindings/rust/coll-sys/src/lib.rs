@@ -125,6 +125,34 @@ pub const COLL_COLOR_NONE: c_int = -1;
 pub const COLL_ANY_SOURCE: c_int = -2;
 pub const COLL_ANY_TAG: c_int = -2;
 
+/// A fault of a simulated machine
+pub type coll_sim_fault_kind = i32;
+/// `rank` ends, at its call `number` of the transport, or at `time`
+pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
+/// `rank` stops and sends nothing more
+pub const COLL_SIM_STOP: coll_sim_fault_kind = 2;
+/// from `time` on, ranks rank..peer are disconnected from the others
+pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
+/// message `number` (0: each) from rank to peer (-1: to all) is lost; later ones are delayed
+pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
+/// it arrives `amount` seconds late
+pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
+/// it arrives byte by byte
+pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
+/// from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half
+pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
+
+pub const COLL_DEFAULT: c_int = 0;
+pub const COLL_ON: c_int = 1;
+pub const COLL_OFF: c_int = -1;
+
+/// What is logged: nothing; failures to make a communicator; also late and refused ranks; also choices and results
+pub type coll_log_level = i32;
+pub const COLL_LOG_NONE: coll_log_level = -1;
+pub const COLL_LOG_ERROR: coll_log_level = 1;
+pub const COLL_LOG_WARN: coll_log_level = 2;
+pub const COLL_LOG_INFO: coll_log_level = 3;
+
 /// the same bits for every message size, algorithm and transport
 pub const COLL_DETERMINISTIC: c_int = 1;
 /// results of f16 and the 8-bit floats are finite, or NaN
@@ -150,6 +178,149 @@ pub struct coll_request {
 
 /// A user-defined operation: inout[i] = in[i] op inout[i]
 pub type coll_reduce_fn = Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, context: *mut c_void)>;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_sim_fault {
+    pub kind: coll_sim_fault_kind,
+    pub rank: c_int,
+    pub peer: c_int,
+    /// counted from 1
+    pub number: u64,
+    /// s
+    pub time: f64,
+    /// s
+    pub amount: f64,
+}
+
+/// The simulated machine
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_sim {
+    /// s from sending to arrival; 12 us
+    pub latency: f64,
+    /// s between two messages that a rank sends, or receives; 4 us
+    pub overhead: f64,
+    /// on the wire; 0.5 ns
+    pub seconds_per_byte: f64,
+    /// in the arithmetic; 0.1 ns
+    pub seconds_per_byte_reduced: f64,
+    /// between ranks of one host; 0.5 us, 0.1 ns
+    pub local_latency: f64,
+    /// between ranks of one host; 0.5 us, 0.1 ns
+    pub local_seconds_per_byte: f64,
+    /// ranks that share a NIC; 1
+    pub ranks_per_host: c_int,
+    /// messages between two ranks that may wait for their receive; 0: any number; -1: none: a program that needs buffering by coll_send deadlocks
+    pub capacity: c_int,
+    /// s that a message may take longer, at random; none
+    pub jitter: f64,
+    /// s until a killed rank is detected; 1 ms
+    pub detection: f64,
+    /// for jitter and the order of simultaneous events; 1
+    pub seed: u64,
+    /// bytes of a rank's stack under coll_spawn; 256 KiB, 64 KiB if there are more than 1024 ranks
+    pub stack: usize,
+    /// none
+    pub faults: *const coll_sim_fault,
+    pub fault_count: c_int,
+    /// hosts that share one link to other sites; 0: one site
+    pub hosts_per_site: c_int,
+    /// between sites; as between hosts
+    pub far_latency: f64,
+    /// between sites; as between hosts
+    pub far_seconds_per_byte: f64,
+    /// must be 0
+    pub reserved: [u64; 4],
+}
+
+/// Options of transport tcp; see Bootstrap and Security in the manual
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_tcp {
+    /// "auto", "uring" or "poll"; default: COLL_IO, or auto
+    pub io: *const c_char,
+    /// "hostA:4000,hostB:4000,...", where each rank listens, in order; replaces `address`; default: COLL_HOSTS, or none
+    pub hosts: *const c_char,
+    /// which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the route to rank 0
+    pub network: *const c_char,
+    /// ports to listen at, "5000-5099"; default: COLL_PORTS, or any free port
+    pub ports: *const c_char,
+    /// on rank 0, if `address` has port 0: gets the address, which the program must pass to the other ranks
+    pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
+    pub listening_context: *mut c_void,
+    /// a secret of 16 bytes or more, the same on all ranks; default: COLL_KEY, or the first line of the file COLL_KEY_FILE, or none
+    pub key: *const c_char,
+    /// "key": authentication; "tls": also encryption (requires COLL_WITH_OPENSSL); "open": no key, public addresses allowed; "key+check", "open+check", "check": also checksums; default: COLL_SECURITY, or tls if there is a key and OpenSSL, else key
+    pub security: *const c_char,
+    /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
+    pub lanes: c_int,
+    /// COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or COLL_ON
+    pub share_memory: c_int,
+    /// COLL_OFF: they use shared memory for messages only, not for whole collectives; default: COLL_SHM_COLLECTIVES, or COLL_ON
+    pub shm_collectives: c_int,
+    /// must be 0
+    pub reserved: [u64; 4],
+}
+
+/// Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and temporary memory of coll_init
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_allocator {
+    /// alignment: a power of two; NULL: no memory
+    pub allocate: Option<unsafe extern "C" fn(context: *mut c_void, length: usize, alignment: usize) -> *mut c_void>,
+    /// length: as allocated; `at` is never NULL
+    pub free: Option<unsafe extern "C" fn(context: *mut c_void, at: *mut c_void, length: usize)>,
+    pub context: *mut c_void,
+}
+
+/// All optional: zero means the default given for each field
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_config {
+    /// "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init
+    pub transport: *const c_char,
+    /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
+    pub rank: c_int,
+    /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
+    pub size: c_int,
+    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
+    pub address: *const c_char,
+    /// separates jobs that use one address; default: COLL_WORLD, or ""
+    pub world: *const c_char,
+    /// until all ranks have joined; -1: wait for ever; default: COLL_START_TIMEOUT_MS, or 60 s
+    pub start_timeout_ms: c_int,
+    /// a process that sends no heartbeat for this time is dead; -1: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    pub liveness_timeout_ms: c_int,
+    /// an operation that waits longer fails; -1: never; default: COLL_STALL_TIMEOUT_MS, or never
+    pub stall_timeout_ms: c_int,
+    /// busy waiting before sleeping; -1: none; default: COLL_SPIN_US, or 50 us, 10 us if the host has more ranks than processors, and none while other programs use the processor of a rank
+    pub spin_us: c_int,
+    /// default: COLL_DEBUG, or COLL_LOG_WARN
+    pub log_level: coll_log_level,
+    /// default: to stderr
+    pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: coll_log_level, line: *const c_char)>,
+    /// passed to log
+    pub log_context: *mut c_void,
+    /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
+    pub sim: *const coll_sim,
+    /// the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none
+    pub tuning_file: *const c_char,
+    /// COLL_ON: a thread of the library progresses operations while the program computes (see Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1
+    pub background: c_int,
+    /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
+    pub dump: *const c_char,
+    /// options of transport tcp
+    pub tcp: coll_tcp,
+    /// for all memory (see Memory); default: malloc
+    pub allocator: *const coll_allocator,
+    /// the site of this rank's host: a rack, a switch, a data center (see Hosts); default: COLL_SITE, or ""
+    pub site: *const c_char,
+    /// transport mpi: "auto", "native", "messages" or "blocking" (see MPI in the manual), the same on all ranks; default: COLL_MPI, or auto
+    pub mpi: *const c_char,
+    /// must be 0
+    pub reserved: [u64; 8],
+}
 
 /// One item of a coll_allreduce_list
 #[repr(C)]
@@ -231,17 +402,6 @@ pub struct coll_call {
     pub name: *const c_char,
     /// must be 0
     pub reserved: [u64; 4],
-}
-
-/// Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and temporary memory of coll_init
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct coll_allocator {
-    /// alignment: a power of two; NULL: no memory
-    pub allocate: Option<unsafe extern "C" fn(context: *mut c_void, length: usize, alignment: usize) -> *mut c_void>,
-    /// length: as allocated; `at` is never NULL
-    pub free: Option<unsafe extern "C" fn(context: *mut c_void, at: *mut c_void, length: usize)>,
-    pub context: *mut c_void,
 }
 
 extern "C" {
