@@ -3,7 +3,7 @@
 // compared.  Then wrong sizes, errors, requests that are dropped, and objects that were moved away.
 //   usage: test_cpp            threads, 1 to 5, or to 17, and the simulator;  ends with "N passed, N failed"
 //          test_cpp threads    only some of the threads
-//          test_cpp joined     a rank of a job
+//          test_cpp hybrid     a rank of a job
 //          test_cpp killed     the same, where rank 1 dies
 #include "../../coll.hpp"
 

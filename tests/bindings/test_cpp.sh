@@ -73,7 +73,7 @@ check "the test without exceptions" \
 }
 counted "threads and the simulator" 1 "$dir/test_cpp"
 counted "threads, with the thread sanitizer" 1 "$dir/test_tsan" threads
-counted "three processes" 3 "$run" -n 3 --no-prefix "$dir/test_cpp" joined
+counted "three processes" 3 "$run" -n 3 --no-prefix "$dir/test_cpp" hybrid
 killed() { # all but the one that is killed find it out
     for rank in 0 1 2; do
         COLL_RANK=$rank COLL_SIZE=3 COLL_ADDR="file:$dir/address" "$dir/test_cpp" killed &

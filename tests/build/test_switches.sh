@@ -148,7 +148,7 @@ parts() {
     done
     for switch in $switches; do next; try "$(draw $number compiler)" "$switch" "-D$switch"; done
     next; try "$(draw $number compiler)" "all switches" $(echo " $switches" | sed 's/ \(COLL\)/ -D\1/g')
-    for list in tcp threads,tcp,joined,sim,mpi "$(draw 101 transports)" "$(draw 102 transports)"; do
+    for list in tcp threads,tcp,hybrid,sim,mpi "$(draw 101 transports)" "$(draw 102 transports)"; do
         next; try "$(draw $number compiler)" "only $list" "-DCOLL_ONLY_TRANSPORTS=$list"
     done
     for list in barrier,broadcast,reduce,allreduce,reduce_scatter,scan,gather,scatter,allgather,alltoall,neighbor \

@@ -4,7 +4,7 @@
  *
  * A world is `size` threads, each with its own communicator: over memory ("threads"), over TCP on the loopback
  * ("tcp-poll", "tcp-uring"; "tcp-domain": in the shared memory of their host, as processes), or over both as if it were several
- * processes ("joined").  The library keeps no global state, so the ranks of all worlds can live in one process.
+ * processes ("hybrid").  The library keeps no global state, so the ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
 #define COLL_TESTS_SUPPORT_H
@@ -331,7 +331,7 @@ SUPPORT coll_status support_join_threads(int size, support_rank *ranks, const co
     return status;
 }
 
-/* One process of a "joined" world. */
+/* One process of a "hybrid" world. */
 typedef struct support_part {
     pthread_t     thread;
     support_rank *ranks;
@@ -346,7 +346,7 @@ static void *support_part_main(void *arg)
     return NULL;
 }
 
-/* Make the communicators of a "joined" world: of processes with 1, 2, 3, 1, 2, 3, ... ranks, in one. */
+/* Make the communicators of a "hybrid" world: of processes with 1, 2, 3, 1, 2, 3, ... ranks, in one. */
 SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 {
     support_part parts[SUPPORT_RANKS_MAX];

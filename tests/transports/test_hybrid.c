@@ -1,5 +1,5 @@
 /* test_hybrid.c - ranks that are threads of several processes: each case is a world of forked processes that bring one or more
- * ranks each.  (The other tests check every call in such a world, as world "joined".)
+ * ranks each.  (The other tests check every call in such a world, as world "hybrid".)
  *
  *     test_hybrid [PART,...]               PART: calls, sleep, deaths, start, spawn, leaks */
 #define _DEFAULT_SOURCE 1
