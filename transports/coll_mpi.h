@@ -150,10 +150,10 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
         if (!coll__mpi_is_at_rest(g)) continue;
         if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-        if (g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
+        if (g->origin != MPI_COMM_NULL) MPI_Comm_free(&g->origin);
     }
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
-    if (mpi->all.parent != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.parent);
+    if (mpi->all.origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.origin);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
@@ -339,7 +339,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.parent);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.origin);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;

@@ -90,7 +90,7 @@ cat > layout.c <<'C'
 #define SIZE(type) { #type, sizeof(type) }
 const struct { char name[28]; uint32_t bytes; } sizes[] = {
     SIZE(coll_status), SIZE(coll_type), SIZE(coll_op), SIZE(coll_kind), SIZE(coll_log_level), SIZE(coll_sim_fault_kind),
-    SIZE(coll_call), SIZE(coll_buffer), SIZE(coll_config), SIZE(coll_tcp), SIZE(coll_sim), SIZE(coll_sim_fault),
+    SIZE(coll_call), SIZE(coll_list_item), SIZE(coll_config), SIZE(coll_tcp), SIZE(coll_sim), SIZE(coll_sim_fault),
     SIZE(coll_allocator), SIZE(coll_xfer), SIZE(coll_failure), SIZE(coll_survivors), SIZE(coll_task), SIZE(coll_transport)
 };
 C

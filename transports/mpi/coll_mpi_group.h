@@ -2,7 +2,7 @@
  * order.
  *
  * MPI matches collectives by the order in which a communicator's ranks start them, including the creation of communicators.  So
- * every group has two: one for its collectives, and its mother, from which those of its prepared calls are created: all ranks
+ * every group has two: one for its collectives, and its origin, from which those of its prepared calls are created: all ranks
  * prepare in one order.  A derived communicator is created while all its members are inside that call.  So this may block
  * (MPI_Comm_create_group).  Preparing a call must not block (MPI_Comm_idup), but its restarts may.
  *
@@ -20,7 +20,7 @@ enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, with one
 static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
 {
     *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
-                            .parent = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
+                            .origin = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
@@ -30,7 +30,7 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     coll__give(g->ranks);
     coll__give(g->left);
     if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-    if (is_alive && g->parent != MPI_COMM_NULL) MPI_Comm_free(&g->parent);
+    if (is_alive && g->origin != MPI_COMM_NULL) MPI_Comm_free(&g->origin);
     coll__give(g->stage);
     coll__give(g->lists);
     coll__mpi_intents_free(g);
@@ -98,25 +98,25 @@ static int coll__mpi_make_derived(coll__mpi_group *g)
 {
     MPI_Group all_ranks = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     const int tag = (int)(coll__mix64(g->id) % 32768);
-    int code = MPI_Comm_group(g->mpi->all.parent, &all_ranks);
+    int code = MPI_Comm_group(g->mpi->all.origin, &all_ranks);
 
     if (code == MPI_SUCCESS) code = MPI_Group_incl(all_ranks, g->count, g->ranks, &some);
-    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.parent, some, tag, &g->comm);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.origin, some, tag, &g->comm);
     if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
     if (all_ranks != MPI_GROUP_NULL) MPI_Group_free(&all_ranks);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->parent);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->origin);
     if (code == MPI_SUCCESS) code = coll__mpi_intents_make(g);
     return code;
 }
 
-/* Progresses what is created from this group's mother: one at a time, in the order in which all ranks prepare. */
+/* Progresses what is created from this group's origin: one at a time, in the order in which all ranks prepare. */
 static void coll__mpi_make_on(coll__mpi_group *parent)
 {
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
         int is_done = 0;
         if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL)
-            g->error = MPI_Comm_idup(parent->parent, &g->comm, &g->request);
+            g->error = MPI_Comm_idup(parent->origin, &g->comm, &g->request);
         if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
         if (g->error == MPI_SUCCESS && !is_done) return;
         if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);

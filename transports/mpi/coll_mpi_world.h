@@ -69,9 +69,9 @@ typedef struct coll__mpi_group {
     uint32_t    number;                           /* ... and of the order in it                               */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, parent;                     /* for collectives; for creating others from it, in an order of its own */
-    struct coll__mpi_group *parent;               /* `comm` is created from its mother; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `parent`, in order: the first has begun */
+    MPI_Comm    comm, origin;                     /* for collectives; for creating others from it, in an order of its own */
+    struct coll__mpi_group *parent;               /* `comm` is created from its origin; NULL: it is not       */
+    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `origin`, in order: the first has begun */
     MPI_Request request;                          /* creates `comm`, then runs the collective                 */
     bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
     int         error;                            /* MPI's code of the collective, or of `comm`               */
