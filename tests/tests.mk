@@ -59,7 +59,7 @@ $(BUILD)/steps.o: tests/unit/steps.c tests/unit/steps.h
 
 # The same with TLS, where it can be had, and with keys that are renewed within the tests.  These are about other things than
 # numbers, and mostly wait: -O0 with a sanitizer, which is compiled in half the time, costs nothing.
-SEALS = -DCOLL__ONE_TIER -DCOLL__SEAL_RENEW=300000
+SEALS = -DCOLL__ONE_TIER -DCOLL__TLS_RENEW=300000
 $(call built,$(SEALED)) $(BUILD)/coll_tls.o: LIBS += $(TLS)
 $(call built,$(SEALED)) $(BUILD)/coll_tls.o: private override CPPFLAGS += $(SEALS)
 $(BUILD)/coll_tls.o: private FLAGS_asan += -O0

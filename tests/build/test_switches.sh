@@ -162,7 +162,7 @@ parts() {
     try clang "bare metal, only i32" -DCOLL_TINY -DCOLL_ONLY_TYPES=i32
     try clang "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
     try gcc "the least sizes" $fewest $alike
-    try clang "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_ABREAST=64 -DCOLL_RECORDS=1000 \
+    try clang "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_OVERLAP=64 -DCOLL_RECORDS=1000 \
         -DCOLL_PACK_BYTES=1048576 -DCOLL_SHORT_BYTES=131072
     set=0
     while [ "$set" -lt "$(scaled 10)" ]; do
@@ -184,7 +184,7 @@ parts() {
 }
 
 # Sizes (core/base/coll_sizes.h): as small as possible; those that must be the same on all ranks.
-fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_ABREAST=1 -DCOLL_BINS=4"
+fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_OVERLAP=1 -DCOLL_BINS=4"
 fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1 -DCOLL_REQUESTS=0"
 alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
 
@@ -231,7 +231,7 @@ refused() {
         no "has a word that" "-DCOLL_ONLY_$word"
         no "_${word##*[=,]}['’]" "-DCOLL_ONLY_$word"
     done
-    for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 ABREAST=65 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 \
+    for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 OVERLAP=65 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 \
         CREDIT_BYTES=3000 RECORDS=0; do
         if gcc -std=c11 -DCOLL_NO_URING "-DCOLL_$size" -I . -fsyntax-only "$dir/impl.c" > "$dir/log" 2>&1
         then wrong "COLL_$size" "it compiles"

@@ -360,7 +360,12 @@ static void check_variables(void)
     const coll_config told = { .log = count_typos };
     setenv("COLL_STRAT_TIMEOUT_MS", "1", 1), setenv("COLL_RNAK", "1", 1), setenv("COLL_LANE", "1", 1);
     setenv("COLL_OF_THE_PROGRAM", "1", 1), setenv("COLL_TUNING", "", 1);
-    CHECK(coll_init_threads(1, &comm, &told) == COLL_OK && typos == 3, "three typing errors, and %d are said", typos);
+#if defined(COLL_PORTABLE)
+    const int expected = 0;                       /* needs `environ`, which not every system has in a library */
+#else
+    const int expected = 3;
+#endif
+    CHECK(coll_init_threads(1, &comm, &told) == COLL_OK && typos == expected, "%d typing errors, and %d are said", expected, typos);
     coll_free(comm);
     unsetenv("COLL_STRAT_TIMEOUT_MS"), unsetenv("COLL_RNAK"), unsetenv("COLL_LANE"), unsetenv("COLL_OF_THE_PROGRAM");
     unsetenv("COLL_TUNING");
