@@ -365,7 +365,8 @@ static void check_variables(void)
 #else
     const int expected = 3;
 #endif
-    CHECK(coll_init_threads(1, &comm, &told) == COLL_OK && typos == expected, "%d typing errors, and %d are said", expected, typos);
+    CHECK(coll_init_threads(1, &comm, &told) == COLL_OK && typos == expected, "%d typing errors are logged, not %d",
+          typos, expected);
     coll_free(comm);
     unsetenv("COLL_STRAT_TIMEOUT_MS"), unsetenv("COLL_RNAK"), unsetenv("COLL_LANE"), unsetenv("COLL_OF_THE_PROGRAM");
     unsetenv("COLL_TUNING");
