@@ -88,8 +88,7 @@
  * order.
  *   Set all members of a coll_call or a coll_config that you do not use to 0, as an initializer does.  Later versions use the
  * reserved ones: if one of them is not 0, the call returns COLL_ERR_ARGUMENT.  In C++ begin a descriptor with `coll_call call{};`
- * and set the members.  Designated initializers (C++20) warn about every
- * member that is left out.
+ * and set the members.  Designated initializers (C++20) warn about every member that is left out.
  *   Stack: a thread that calls the library needs 64 KiB for it.  User-defined operations (COLL_USER), the log hook, and name
  * lookups of the system need additional stack.  The library's own threads have 256 and 512 KiB.
  *
@@ -396,7 +395,7 @@
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
  *     COLL_SITE=text                                  where this host is (see Hosts)
  *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
- *     COLL_SHM_COLLECTIVES=on|off                                 off: they use shared memory for messages only
+ *     COLL_SHM_COLLECTIVES=on|off                     off: they use shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
@@ -1257,7 +1256,7 @@ typedef struct coll_tcp {
     int         share_memory;     /* COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or
                                      COLL_ON                                                                */
     int         shm_collectives;  /* COLL_OFF: they use shared memory for messages only, not for whole collectives; default:
-                                     COLL_SHM_COLLECTIVES, or COLL_ON                                                   */
+                                     COLL_SHM_COLLECTIVES, or COLL_ON                                       */
     uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_tcp;
 

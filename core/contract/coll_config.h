@@ -83,7 +83,7 @@ typedef struct coll_tcp {
     int         share_memory;     /* COLL_OFF: processes of one host use TCP, not shared memory; default: COLL_SHARE, or
                                      COLL_ON                                                                */
     int         shm_collectives;  /* COLL_OFF: they use shared memory for messages only, not for whole collectives; default:
-                                     COLL_SHM_COLLECTIVES, or COLL_ON                                                   */
+                                     COLL_SHM_COLLECTIVES, or COLL_ON                                       */
     uint64_t    reserved[4];      /* must be 0                                                               */
 } coll_tcp;
 
