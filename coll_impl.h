@@ -5,8 +5,8 @@
  *
  *   coll.h                          the public interface and the manual
  *   core/base/                      basics
- *     coll_features.h                  switches and profiles; coll.h includes it
- *     coll_platform_check.h                 refuses unsuitable compilers and options; pragmas for the rest
+ *     coll_features.h               switches and profiles; coll.h includes it
+ *     coll_platform_check.h         refuses unsuitable compilers and options; pragmas for the rest
  *     coll_sizes.h                  sizes of buffers, caches and limits
  *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
  *                                   coll_system_none.h
@@ -20,82 +20,84 @@
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, kernel tiers, conversion of single numbers
  *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
- *     coll_stream_store.h               streaming stores
- *     coll_simd.h                vectors of sixteen elements, for the tiers of x86-64
+ *     coll_stream_store.h           streaming stores
+ *     coll_simd.h                   vectors of sixteen elements, for the tiers of x86-64
  *     coll_convert.h                conversion of arrays of floats
  *     coll_stochastic.h             the same with stochastic rounding
  *     coll_reproducible.h           sums that do not depend on the order of the terms
  *     coll_overflow.h               detection of infinities and NaNs
  *     coll_mx.h                     groups of numbers with a common exponent, for the wire
- *     coll_reduce_ops.h                  folds of two sources: the table of all (type, operation) pairs
+ *     coll_reduce_ops.h             folds of two sources: the table of all (type, operation) pairs
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
- *     coll_reduce_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_ring_bruck.h              rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefix sums, and the census
- *     coll_uneven_split.h                 ranks with faster links, and uneven splits of vectors
- *     coll_link_model.h                   numbers of the link, and the length of slices
+ *     coll_uneven_split.h           ranks with faster links, and uneven splits of vectors
+ *     coll_link_model.h             numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner_query.h                 the candidates for a call
+ *     coll_tuner_query.h            the candidates for a call
  *     coll_tuner.h                  the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
- *     coll_config.h          the configuration, and the simulated machine; coll.h includes it
+ *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
- *     coll_keyvalue.h                  numbers with units as texts, and texts of such words
+ *     coll_keyvalue.h               numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
- *     coll_transport_registry.h                   opening transports: settings and results
+ *     coll_transport_registry.h     opening transports: settings and results
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_error_text.h              descriptions of calls, and error sentences
+ *     coll_error_text.h             descriptions of calls, and error sentences
  *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
  *     coll_activity.h               what this rank is doing, and which communicators were freed
- *     coll_p2p_hooks.h                 messages by key, as seen by other parts
- *     coll_request_pool.h                   memory of requests
+ *     coll_p2p_hooks.h              messages by key, as seen by other parts
+ *     coll_request_pool.h           memory of requests
  *     coll_request.h                begin and end of requests; the first failure, which ends all
+ *     coll_workspace.h              memory of running calls
  *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
  *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
- *     coll_check_arguments.h                  checks of arguments, before any byte is sent; defaults
+ *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
  *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h                  matching of messages and receives: lists and bins
- *     coll_p2p_protocol.h                  notes of messages by key, and sending
- *     coll_p2p.h               messages by key: send and recv, and collectives without a common order
+ *     coll_p2p_match.h              matching of messages and receives: lists and bins
+ *     coll_p2p_protocol.h           notes of messages by key, and sending
+ *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
  *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_p2p_none.h            replaces the last three in a program without messages (COLL_LEAST)
+ *     coll_p2p_none.h               replaces the last three in a program without messages (COLL_LEAST)
  *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
- *     coll_subcalls.h                 runs a collective that consists of calls on other communicators
- *     coll_hierarchical.h                 hierarchical collectives as such scripts
- *     coll_hierarchy_plan.h              which calls are hierarchical; the communicators of their stages
+ *     coll_subcalls.h               runs a collective that consists of calls on other communicators
+ *     coll_hierarchical.h           hierarchical collectives as such scripts
+ *     coll_hierarchy_plan.h         which calls are hierarchical; the communicators of their stages
  *     coll_overlap.h                collectives of one order that overlap
  *     coll_progress.h               advances everything; threads that share a session
- *     coll_wait_loop.h               the wait loop; late ranks and ranks that left
- *     coll_error_feedback.h               error feedback: residuals of narrow wire types
+ *     coll_late_ranks.h             warnings and errors that name late ranks
+ *     coll_wait_loop.h              the wait loop; ranks that left
+ *     coll_error_feedback.h         error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
- *     coll_allreduce_list.h                   many tensors in one operation
+ *     coll_allreduce_list.h         many tensors in one operation
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
- *     coll_comm_lock.h                  the lock of a communicator
+ *     coll_comm_lock.h              the lock of a communicator
  *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
- *     coll_wait_any.h                   tests, waits (one, any, some, all) and frees of requests
+ *     coll_wait_any.h               tests, waits (one, any, some, all) and frees of requests
  *   core/session/                   implementation of public functions: open, derive, measure, report
- *     coll_flight_recorder.h                 the flight recorder: the last operations, written after a failure
- *     coll_progress_thread.h             progress in the background
+ *     coll_flight_recorder.h        the flight recorder: the last operations, written after a failure
+ *     coll_progress_thread.h        progress in the background
  *     coll_launchers.h              rank and size from the variables of launchers
- *     coll_config_resolve.h                 configuration and environment
- *     coll_communicators.h                 makes, derives and frees communicators
+ *     coll_config_defaults.h        configuration and environment
+ *     coll_communicators.h          makes, derives and frees communicators
  *     coll_neighbors.h              the graph of neighbors
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
- *     coll_shared_alloc.h                memory that the ranks of a host read in place
+ *     coll_shared_alloc.h           memory that the ranks of a host read in place
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -167,6 +169,7 @@ COLL__FOR_SPEED
 #include "core/engine/coll_p2p_hooks.h"
 #include "core/engine/coll_request_pool.h"
 #include "core/engine/coll_request.h"
+#include "core/engine/coll_workspace.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
 #include "core/engine/coll_check_arguments.h"
@@ -191,6 +194,7 @@ COLL__FOR_SIZE
 COLL__FOR_SPEED
 #include "core/engine/coll_overlap.h"
 #include "core/engine/coll_progress.h"
+#include "core/engine/coll_late_ranks.h"
 #include "core/engine/coll_wait_loop.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_error_feedback.h"
@@ -206,7 +210,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_flight_recorder.h"
 #include "core/session/coll_progress_thread.h"
 #include "core/session/coll_launchers.h"
-#include "core/session/coll_config_resolve.h"
+#include "core/session/coll_config_defaults.h"
 #include "core/session/coll_communicators.h"
 #include "core/session/coll_neighbors.h"
 #include "core/session/coll_shrink.h"

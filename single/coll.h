@@ -2083,8 +2083,8 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *
  *   coll.h                          the public interface and the manual
  *   core/base/                      basics
- *     coll_features.h                  switches and profiles; coll.h includes it
- *     coll_platform_check.h                 refuses unsuitable compilers and options; pragmas for the rest
+ *     coll_features.h               switches and profiles; coll.h includes it
+ *     coll_platform_check.h         refuses unsuitable compilers and options; pragmas for the rest
  *     coll_sizes.h                  sizes of buffers, caches and limits
  *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
  *                                   coll_system_none.h
@@ -2098,82 +2098,84 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, kernel tiers, conversion of single numbers
  *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
- *     coll_stream_store.h               streaming stores
- *     coll_simd.h                vectors of sixteen elements, for the tiers of x86-64
+ *     coll_stream_store.h           streaming stores
+ *     coll_simd.h                   vectors of sixteen elements, for the tiers of x86-64
  *     coll_convert.h                conversion of arrays of floats
  *     coll_stochastic.h             the same with stochastic rounding
  *     coll_reproducible.h           sums that do not depend on the order of the terms
  *     coll_overflow.h               detection of infinities and NaNs
  *     coll_mx.h                     groups of numbers with a common exponent, for the wire
- *     coll_reduce_ops.h                  folds of two sources: the table of all (type, operation) pairs
+ *     coll_reduce_ops.h             folds of two sources: the table of all (type, operation) pairs
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
- *     coll_reduce_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_ring_bruck.h              rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefix sums, and the census
- *     coll_uneven_split.h                 ranks with faster links, and uneven splits of vectors
- *     coll_link_model.h                   numbers of the link, and the length of slices
+ *     coll_uneven_split.h           ranks with faster links, and uneven splits of vectors
+ *     coll_link_model.h             numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner_query.h                 the candidates for a call
+ *     coll_tuner_query.h            the candidates for a call
  *     coll_tuner.h                  the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
- *     coll_config.h          the configuration, and the simulated machine; coll.h includes it
+ *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
- *     coll_keyvalue.h                  numbers with units as texts, and texts of such words
+ *     coll_keyvalue.h               numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
- *     coll_transport_registry.h                   opening transports: settings and results
+ *     coll_transport_registry.h     opening transports: settings and results
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_error_text.h              descriptions of calls, and error sentences
+ *     coll_error_text.h             descriptions of calls, and error sentences
  *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
  *     coll_activity.h               what this rank is doing, and which communicators were freed
- *     coll_p2p_hooks.h                 messages by key, as seen by other parts
- *     coll_request_pool.h                   memory of requests
+ *     coll_p2p_hooks.h              messages by key, as seen by other parts
+ *     coll_request_pool.h           memory of requests
  *     coll_request.h                begin and end of requests; the first failure, which ends all
+ *     coll_workspace.h              memory of running calls
  *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
  *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
- *     coll_check_arguments.h                  checks of arguments, before any byte is sent; defaults
+ *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
  *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h                  matching of messages and receives: lists and bins
- *     coll_p2p_protocol.h                  notes of messages by key, and sending
- *     coll_p2p.h               messages by key: send and recv, and collectives without a common order
+ *     coll_p2p_match.h              matching of messages and receives: lists and bins
+ *     coll_p2p_protocol.h           notes of messages by key, and sending
+ *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
  *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_p2p_none.h            replaces the last three in a program without messages (COLL_LEAST)
+ *     coll_p2p_none.h               replaces the last three in a program without messages (COLL_LEAST)
  *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
- *     coll_subcalls.h                 runs a collective that consists of calls on other communicators
- *     coll_hierarchical.h                 hierarchical collectives as such scripts
- *     coll_hierarchy_plan.h              which calls are hierarchical; the communicators of their stages
+ *     coll_subcalls.h               runs a collective that consists of calls on other communicators
+ *     coll_hierarchical.h           hierarchical collectives as such scripts
+ *     coll_hierarchy_plan.h         which calls are hierarchical; the communicators of their stages
  *     coll_overlap.h                collectives of one order that overlap
  *     coll_progress.h               advances everything; threads that share a session
- *     coll_wait_loop.h               the wait loop; late ranks and ranks that left
- *     coll_error_feedback.h               error feedback: residuals of narrow wire types
+ *     coll_late_ranks.h             warnings and errors that name late ranks
+ *     coll_wait_loop.h              the wait loop; ranks that left
+ *     coll_error_feedback.h         error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
- *     coll_allreduce_list.h                   many tensors in one operation
+ *     coll_allreduce_list.h         many tensors in one operation
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
- *     coll_comm_lock.h                  the lock of a communicator
+ *     coll_comm_lock.h              the lock of a communicator
  *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
- *     coll_wait_any.h                   tests, waits (one, any, some, all) and frees of requests
+ *     coll_wait_any.h               tests, waits (one, any, some, all) and frees of requests
  *   core/session/                   implementation of public functions: open, derive, measure, report
- *     coll_flight_recorder.h                 the flight recorder: the last operations, written after a failure
- *     coll_progress_thread.h             progress in the background
+ *     coll_flight_recorder.h        the flight recorder: the last operations, written after a failure
+ *     coll_progress_thread.h        progress in the background
  *     coll_launchers.h              rank and size from the variables of launchers
- *     coll_config_resolve.h                 configuration and environment
- *     coll_communicators.h                 makes, derives and frees communicators
+ *     coll_config_defaults.h        configuration and environment
+ *     coll_communicators.h          makes, derives and frees communicators
  *     coll_neighbors.h              the graph of neighbors
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
- *     coll_shared_alloc.h                memory that the ranks of a host read in place
+ *     coll_shared_alloc.h           memory that the ranks of a host read in place
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -12984,8 +12986,63 @@ static __attribute__((noinline)) coll_status coll__session_broken(coll__session 
 static coll_status coll__has_no_memory(coll_comm *comm) { return coll__session_broken(comm->session, COLL_ERR_MEMORY); }
 
 #endif /* COLL_REQUEST_H */
+/* ---- core/engine/coll_workspace.h ---- */
+/* coll_workspace.h - the memory of running calls: buffers of received blocks and partial sums, and cached executions.  A call
+ * takes a workspace of its order; later calls reuse it. */
+#ifndef COLL_WORKSPACE_H
+#define COLL_WORKSPACE_H
+
+static void coll__workspace_clear(coll__workspace *w)
+{
+    coll__give(w->arena);
+    w->arena = NULL;
+    w->arena_length = 0;
+    for (int i = 0; i < COLL__CACHED; i++) {
+        if (w->cached[i]) coll__give(w->cached[i]->memory);
+        coll__give(w->cached[i]);
+        w->cached[i] = NULL;
+    }
+}
+
+/* Free the workspaces from `i` on; none is in use. */
+static void coll__workspaces_give(coll__order *order, int i)
+{
+    for (; i < COLL__OVERLAP; i++) {
+        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
+        coll__give(order->workspaces[i]);
+        order->workspaces[i] = NULL;
+    }
+}
+
+/* The workspace of a running request; NULL: not needed so far. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
+
+/* Workspace `i` of the order; NULL: no memory. */
+static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
+{
+    coll__workspace **at = &order->workspaces[i];
+
+    if (!*at) *at = (coll__workspace *)coll__allocate(coll__like(order->comm), sizeof **at);
+    return *at;
+}
+
+/* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
+static unsigned char *coll__workspace_memory(const coll_request *r, size_t length)
+{
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
+
+    if (!w) return NULL;
+    if (length <= w->arena_length) return (unsigned char *)w->arena;
+    coll__give(w->arena);
+    w->arenas++;
+    w->arena = coll__allocate(coll__like(r->comm), length);
+    w->arena_length = w->arena ? length : 0;
+    return (unsigned char *)w->arena;
+}
+
+#endif /* COLL_WORKSPACE_H */
 /* ---- core/engine/coll_order.h ---- */
-/* coll_order.h - orders: collectives that run one after the other (coll__order), their workspaces, and the choice of carriers. */
+/* coll_order.h - orders: collectives that run one after the other (coll__order), and the choice of carriers. */
 #ifndef COLL_ORDER_H
 #define COLL_ORDER_H
 
@@ -13056,40 +13113,6 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
 }
 
 static void coll__comm_free(coll_comm *comm);
-
-static void coll__workspace_clear(coll__workspace *w)
-{
-    coll__give(w->arena);
-    w->arena = NULL;
-    w->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (w->cached[i]) coll__give(w->cached[i]->memory);
-        coll__give(w->cached[i]);
-        w->cached[i] = NULL;
-    }
-}
-
-/* Free the workspaces from `i` on; none is in use. */
-static void coll__workspaces_give(coll__order *order, int i)
-{
-    for (; i < COLL__OVERLAP; i++) {
-        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
-        coll__give(order->workspaces[i]);
-        order->workspaces[i] = NULL;
-    }
-}
-
-/* The workspace of a running request; NULL: not needed so far. */
-static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
-
-/* Workspace `i` of the order; NULL: no memory. */
-static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
-{
-    coll__workspace **at = &order->workspaces[i];
-
-    if (!*at) *at = (coll__workspace *)coll__allocate(coll__like(order->comm), sizeof **at);
-    return *at;
-}
 
 static void coll__order_leave(coll__order *order)
 {
@@ -14406,7 +14429,8 @@ static coll__message *coll__queue_take(coll__message_queue *q)
 
 #endif /* COLL_P2P_MATCH_H */
 /* ---- core/engine/coll_p2p_protocol.h ---- */
-/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending. */
+/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending: short ones eagerly, long
+ * ones by rendezvous (coll__must_ask). */
 #ifndef COLL_P2P_PROTOCOL_H
 #define COLL_P2P_PROTOCOL_H
 
@@ -14800,7 +14824,7 @@ static coll_status coll__message_dismiss(coll__session *session, coll__message *
     return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
-/* Keep a message that has no receive yet. */
+/* Keep an unexpected message: one that has no receive yet. */
 static coll_status coll__message_keep(coll__session *session, coll__message *m)
 {
     coll__messages *all = session->messages;
@@ -15762,20 +15786,6 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
-static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
-{
-    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
-
-    if (!w) return NULL;
-    if (length <= w->arena_length) return (unsigned char *)w->arena;
-    coll__give(w->arena);
-    w->arenas++;
-    w->arena = coll__allocate(coll__like(r->comm), length);
-    w->arena_length = w->arena ? length : 0;
-    return (unsigned char *)w->arena;
-}
-
 /* Can the peers of each round be computed (coll_overlap.h)? */
 static inline bool coll__has_few_rounds(const coll__execution *execution)
 {
@@ -15833,7 +15843,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
     const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
     const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    unsigned char *const arena = coll__arena_reserve(r, values + tables);
+    unsigned char *const arena = coll__workspace_memory(r, values + tables);
     if (!arena) return COLL_ERR_MEMORY;
     execution->scratch = arena;
     if (!at) at = arena + values;
@@ -16738,7 +16748,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
     const size_t copy = coll__copy_length(execution, r);
 
-    if (!coll__arena_reserve(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    if (!coll__workspace_memory(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
     *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
@@ -17786,7 +17796,7 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     size_t length = front;
 
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    unsigned char *const arena = coll__arena_reserve(r, length), *at = arena;
+    unsigned char *const arena = coll__workspace_memory(r, length), *at = arena;
     if (!arena) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);
@@ -18336,35 +18346,12 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_PROGRESS_H */
-/* ---- core/engine/coll_wait_loop.h ---- */
-/* coll_wait_loop.h - the wait loop: spins, yields, sleeps, and checks time limits, late ranks and ranks that left. */
-#ifndef COLL_WAIT_LOOP_H
-#define COLL_WAIT_LOOP_H
-
-enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
-
-/* Report a stall, and the call in which it is, to the transport; once. */
-static void coll__wait_loop_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
-{
-    const coll__session *session = r->comm->session;
-    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
-
-    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
-    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
-        session->transport->report_stall(session->context, running->head);
-    *report_at = coll__never;
-}
-
-/* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
-static int coll__limit_ms(const coll_request *r)
-{
-    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
-    return limit_ms > 0 ? limit_ms : INT_MAX;
-}
+/* ---- core/engine/coll_late_ranks.h ---- */
+/* coll_late_ranks.h - warnings and errors that name the ranks for which a call has waited too long. */
+#ifndef COLL_LATE_RANKS_H
+#define COLL_LATE_RANKS_H
 
 COLL__FOR_SIZE
-
-/* ---- >>reports of late ranks ---- */
 
 /* "ranks 3, 5-7".  If these are most ranks, also the others: "(not for 1, 2)". */
 static void coll__late_text(const coll__session *session, unsigned char *is_late, int count, char *text, size_t room)
@@ -18419,6 +18406,38 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
                       session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
+
+COLL__FOR_SPEED
+
+#endif /* COLL_LATE_RANKS_H */
+/* ---- core/engine/coll_wait_loop.h ---- */
+/* coll_wait_loop.h - the wait loop: spins, yields, sleeps, and checks time limits, late ranks (coll_late_ranks.h) and ranks that
+ * left. */
+#ifndef COLL_WAIT_LOOP_H
+#define COLL_WAIT_LOOP_H
+
+enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+
+/* Report a stall, and the call in which it is, to the transport; once. */
+static void coll__wait_loop_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
+    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);
+    *report_at = coll__never;
+}
+
+/* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
+static int coll__limit_ms(const coll_request *r)
+{
+    const int limit_ms = r->call.timeout_ms != 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
+    return limit_ms > 0 ? limit_ms : INT_MAX;
+}
+
+COLL__FOR_SIZE
 
 static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 {
@@ -20807,10 +20826,10 @@ static coll_status coll__launch_read(coll__launched *out, int count)
 }
 
 #endif /* COLL_LAUNCHERS_H */
-/* ---- core/session/coll_config_resolve.h ---- */
-/* coll_config_resolve.h - the configuration of a communicator: from the caller, the environment, the launcher. */
-#ifndef COLL_CONFIG_RESOLVE_H
-#define COLL_CONFIG_RESOLVE_H
+/* ---- core/session/coll_config_defaults.h ---- */
+/* coll_config_defaults.h - the configuration of a communicator: from the caller, the environment, the launcher. */
+#ifndef COLL_CONFIG_DEFAULTS_H
+#define COLL_CONFIG_DEFAULTS_H
 
 /* ---- >>rank and size ---- */
 
@@ -21056,7 +21075,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     return COLL_OK;
 }
 
-#endif /* COLL_CONFIG_RESOLVE_H */
+#endif /* COLL_CONFIG_DEFAULTS_H */
 /* ---- core/session/coll_communicators.h ---- */
 /* coll_communicators.h - communicators: created from a transport, derived from one another, and freed. */
 #ifndef COLL_COMMUNICATORS_H
@@ -26095,7 +26114,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_accept.h     opening data connections
  *   tcp/coll_tcp_probe.h      liveness probes, after rank 0 has left
  *   tcp/coll_tcp_control.h    decisions of the heartbeat; events
- *   tcp/coll_tcp_rendezvous.h a file with the address of rank 0
+ *   tcp/coll_tcp_address_file.h a file with the address of rank 0
  *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
  *   tcp/coll_tcp_fail.h       all ranks end with the first failure
  *   tcp/coll_tcp_consensus.h      after a failure: consensus on the members
@@ -26557,7 +26576,7 @@ COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_launch.h ---- */
 /* coll_tcp_launch.h - the address of rank 0, from the variables of launchers.
  *
- * Few launchers provide it.  If all ranks are on one host, a file named after the job is used (coll_tcp_rendezvous.h).  Under
+ * Few launchers provide it.  If all ranks are on one host, a file named after the job is used (coll_tcp_address_file.h).  Under
  * Slurm it is the first host of the step, with a port derived from the job number.  Otherwise the error says what to set. */
 #ifndef COLL_TCP_LAUNCH_H
 #define COLL_TCP_LAUNCH_H
@@ -33436,8 +33455,8 @@ static void coll__events(coll__tcp *tcp)
 }
 
 #endif /* COLL_TCP_CONTROL_H */
-/* ---- transports/tcp/coll_tcp_rendezvous.h ---- */
-/* coll_tcp_rendezvous.h - a file with the address of rank 0, for ranks that share a directory.
+/* ---- transports/tcp/coll_tcp_address_file.h ---- */
+/* coll_tcp_address_file.h - a file with the address of rank 0, for ranks that share a directory.
  *
  *     coll rendezvous 1
  *     9f86d081884c7d659a2feaa0c55ad015            random, by rank 0; part of the world id
@@ -33447,8 +33466,8 @@ static void coll__events(coll__tcp *tcp)
  * Rank 0 writes a temporary file, syncs it, and renames it, so a reader never sees a part of it.  It removes the file when all
  * ranks are connected.  A stale file leads to no listener, or to a rank with another world id; the reader then reads the file
  * again. */
-#ifndef COLL_TCP_RENDEZVOUS_H
-#define COLL_TCP_RENDEZVOUS_H
+#ifndef COLL_TCP_ADDRESS_FILE_H
+#define COLL_TCP_ADDRESS_FILE_H
 
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
@@ -33568,7 +33587,7 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     return true;
 }
 
-#endif /* COLL_TCP_RENDEZVOUS_H */
+#endif /* COLL_TCP_ADDRESS_FILE_H */
 /* ---- transports/tcp/coll_tcp_bootstrap.h ---- */
 /* coll_tcp_bootstrap.h - the start: all ranks connect to rank 0, which sends the table of all endpoints once it has them.
  *
@@ -33586,7 +33605,7 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
  * fails.  At the deadline, rank 0 sends the names of the missing ranks to all connected ranks.  A rank that has not reached
  * rank 0 reports each address that it tried, with the error.
  *
- * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_rendezvous.h). */
+ * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_address_file.h). */
 #ifndef COLL_TCP_BOOTSTRAP_H
 #define COLL_TCP_BOOTSTRAP_H
 

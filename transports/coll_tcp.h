@@ -23,7 +23,7 @@
  *   tcp/coll_tcp_accept.h     opening data connections
  *   tcp/coll_tcp_probe.h      liveness probes, after rank 0 has left
  *   tcp/coll_tcp_control.h    decisions of the heartbeat; events
- *   tcp/coll_tcp_rendezvous.h a file with the address of rank 0
+ *   tcp/coll_tcp_address_file.h a file with the address of rank 0
  *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
  *   tcp/coll_tcp_fail.h       all ranks end with the first failure
  *   tcp/coll_tcp_consensus.h      after a failure: consensus on the members
@@ -69,7 +69,7 @@ COLL__FOR_SIZE
 #include "tcp/coll_tcp_accept.h"
 #include "tcp/coll_tcp_probe.h"
 #include "tcp/coll_tcp_control.h"
-#include "tcp/coll_tcp_rendezvous.h"
+#include "tcp/coll_tcp_address_file.h"
 #include "tcp/coll_tcp_bootstrap.h"
 #include "tcp/coll_tcp_fail.h"
 #include "tcp/coll_tcp_consensus.h"

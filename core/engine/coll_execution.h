@@ -408,20 +408,6 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
-static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
-{
-    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
-
-    if (!w) return NULL;
-    if (length <= w->arena_length) return (unsigned char *)w->arena;
-    coll__give(w->arena);
-    w->arenas++;
-    w->arena = coll__allocate(coll__like(r->comm), length);
-    w->arena_length = w->arena ? length : 0;
-    return (unsigned char *)w->arena;
-}
-
 /* Can the peers of each round be computed (coll_overlap.h)? */
 static inline bool coll__has_few_rounds(const coll__execution *execution)
 {
@@ -479,7 +465,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
     const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
     const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    unsigned char *const arena = coll__arena_reserve(r, values + tables);
+    unsigned char *const arena = coll__workspace_memory(r, values + tables);
     if (!arena) return COLL_ERR_MEMORY;
     execution->scratch = arena;
     if (!at) at = arena + values;

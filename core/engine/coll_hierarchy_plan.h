@@ -173,7 +173,7 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     size_t length = front;
 
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    unsigned char *const arena = coll__arena_reserve(r, length), *at = arena;
+    unsigned char *const arena = coll__workspace_memory(r, length), *at = arena;
     if (!arena) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);

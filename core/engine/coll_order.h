@@ -1,4 +1,4 @@
-/* coll_order.h - orders: collectives that run one after the other (coll__order), their workspaces, and the choice of carriers. */
+/* coll_order.h - orders: collectives that run one after the other (coll__order), and the choice of carriers. */
 #ifndef COLL_ORDER_H
 #define COLL_ORDER_H
 
@@ -69,40 +69,6 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
 }
 
 static void coll__comm_free(coll_comm *comm);
-
-static void coll__workspace_clear(coll__workspace *w)
-{
-    coll__give(w->arena);
-    w->arena = NULL;
-    w->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (w->cached[i]) coll__give(w->cached[i]->memory);
-        coll__give(w->cached[i]);
-        w->cached[i] = NULL;
-    }
-}
-
-/* Free the workspaces from `i` on; none is in use. */
-static void coll__workspaces_give(coll__order *order, int i)
-{
-    for (; i < COLL__OVERLAP; i++) {
-        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
-        coll__give(order->workspaces[i]);
-        order->workspaces[i] = NULL;
-    }
-}
-
-/* The workspace of a running request; NULL: not needed so far. */
-static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
-
-/* Workspace `i` of the order; NULL: no memory. */
-static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
-{
-    coll__workspace **at = &order->workspaces[i];
-
-    if (!*at) *at = (coll__workspace *)coll__allocate(coll__like(order->comm), sizeof **at);
-    return *at;
-}
 
 static void coll__order_leave(coll__order *order)
 {

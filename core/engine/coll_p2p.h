@@ -97,7 +97,7 @@ static coll_status coll__message_dismiss(coll__session *session, coll__message *
     return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
-/* Keep a message that has no receive yet. */
+/* Keep an unexpected message: one that has no receive yet. */
 static coll_status coll__message_keep(coll__session *session, coll__message *m)
 {
     coll__messages *all = session->messages;

@@ -1,4 +1,5 @@
-/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending. */
+/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending: short ones eagerly, long
+ * ones by rendezvous (coll__must_ask). */
 #ifndef COLL_P2P_PROTOCOL_H
 #define COLL_P2P_PROTOCOL_H
 

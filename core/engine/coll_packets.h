@@ -326,7 +326,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
     const size_t copy = coll__copy_length(execution, r);
 
-    if (!coll__arena_reserve(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    if (!coll__workspace_memory(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
     *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),

@@ -14,7 +14,7 @@
  * fails.  At the deadline, rank 0 sends the names of the missing ranks to all connected ranks.  A rank that has not reached
  * rank 0 reports each address that it tried, with the error.
  *
- * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_rendezvous.h). */
+ * The address of rank 0 is a setting, the first of a list of hosts, or in a file ("file:PATH", coll_tcp_address_file.h). */
 #ifndef COLL_TCP_BOOTSTRAP_H
 #define COLL_TCP_BOOTSTRAP_H
 

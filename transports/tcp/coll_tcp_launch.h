@@ -1,6 +1,6 @@
 /* coll_tcp_launch.h - the address of rank 0, from the variables of launchers.
  *
- * Few launchers provide it.  If all ranks are on one host, a file named after the job is used (coll_tcp_rendezvous.h).  Under
+ * Few launchers provide it.  If all ranks are on one host, a file named after the job is used (coll_tcp_address_file.h).  Under
  * Slurm it is the first host of the step, with a port derived from the job number.  Otherwise the error says what to set. */
 #ifndef COLL_TCP_LAUNCH_H
 #define COLL_TCP_LAUNCH_H

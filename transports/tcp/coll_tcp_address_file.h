@@ -1,4 +1,4 @@
-/* coll_tcp_rendezvous.h - a file with the address of rank 0, for ranks that share a directory.
+/* coll_tcp_address_file.h - a file with the address of rank 0, for ranks that share a directory.
  *
  *     coll rendezvous 1
  *     9f86d081884c7d659a2feaa0c55ad015            random, by rank 0; part of the world id
@@ -8,8 +8,8 @@
  * Rank 0 writes a temporary file, syncs it, and renames it, so a reader never sees a part of it.  It removes the file when all
  * ranks are connected.  A stale file leads to no listener, or to a rank with another world id; the reader then reads the file
  * again. */
-#ifndef COLL_TCP_RENDEZVOUS_H
-#define COLL_TCP_RENDEZVOUS_H
+#ifndef COLL_TCP_ADDRESS_FILE_H
+#define COLL_TCP_ADDRESS_FILE_H
 
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
@@ -129,4 +129,4 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     return true;
 }
 
-#endif /* COLL_TCP_RENDEZVOUS_H */
+#endif /* COLL_TCP_ADDRESS_FILE_H */

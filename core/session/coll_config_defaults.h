@@ -1,6 +1,6 @@
-/* coll_config_resolve.h - the configuration of a communicator: from the caller, the environment, the launcher. */
-#ifndef COLL_CONFIG_RESOLVE_H
-#define COLL_CONFIG_RESOLVE_H
+/* coll_config_defaults.h - the configuration of a communicator: from the caller, the environment, the launcher. */
+#ifndef COLL_CONFIG_DEFAULTS_H
+#define COLL_CONFIG_DEFAULTS_H
 
 /* ---- >>rank and size ---- */
 
@@ -246,4 +246,4 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     return COLL_OK;
 }
 
-#endif /* COLL_CONFIG_RESOLVE_H */
+#endif /* COLL_CONFIG_DEFAULTS_H */
