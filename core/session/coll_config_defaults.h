@@ -189,6 +189,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
                               "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
 }
 
+/* Not on a board: the check would cost 100 bytes of program. */
 static bool coll__settle_reserved(const coll_config *c)
 {
     const struct { const char *name; int set; } parts[] = {
@@ -196,7 +197,7 @@ static bool coll__settle_reserved(const coll_config *c)
         { "coll_sim", c->sim ? COLL__RESERVED_SET(c->sim) : -1 }
     };
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; COLL__HAS_OS && i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].set < 0) continue;
         coll__start_failed(COLL_ERR_ARGUMENT, "reserved[%d] of the %s is not 0: set all members that you do not use to 0",
                            parts[i].set, parts[i].name);

@@ -64,7 +64,7 @@ for line in sys.stdin: assert isinstance(json.loads(line), dict), line' <"$2" 2>
 check_refusal() {
     pattern=$1
     shift
-    "$perf" "$@" >out 2>err
+    COLL_DEBUG=error "$perf" "$@" >out 2>err
     status=$?
     if [ $status -ne 2 ]; then fail "refused: $*" "exit status $status"
     elif [ "$(grep -c . err)" -ne 1 ] || ! grep -q -e "^coll_perf: .*$pattern" err; then
