@@ -53,7 +53,7 @@ static __thread int me = -1;                      /* this rank, while it is to b
 static int victim = -1;
 static bool stops_at_unlock, stops_at_open;
 
-static bool is_of_hub(const char *text) { return !strcmp(text, "&hub->lock"); }
+static bool is_of_hub(const char *text) { return !strcmp(text, "&domain->lock"); }
 
 static void await_event(const int *what) { while (!__atomic_load_n(what, __ATOMIC_ACQUIRE)) sched_yield(); }
 static void tell_event(int *what) { __atomic_store_n(what, 1, __ATOMIC_RELEASE); }
@@ -415,6 +415,12 @@ static void noexec_case(const void *arg)
           && coll__segment_open((uint32_t)getpid(), (uint32_t)fd, true, &id, &length) < 0, "one without seals is opened");
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+extern void __lsan_do_leak_check(void);           /* at the end it needs /proc                                */
+#else
+static void __lsan_do_leak_check(void) { }
+#endif
+
 /* Without /proc a host is known by its name and addresses. */
 static void no_proc_case(const void *arg)
 {
@@ -422,6 +428,7 @@ static void no_proc_case(const void *arg)
 
     (void)arg;
     CHECK(mkdtemp(folder) != NULL && !gethostname(name, sizeof name - 1), "a folder");
+    __lsan_do_leak_check();
     const bool is_out = !chroot(folder);
     if (!is_out) {
         (void)rmdir(folder);
