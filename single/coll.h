@@ -14987,7 +14987,7 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
     return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
-/* More credit, or a report that there will be none for now. */
+/* More credit, or a report that the receiver gives none at present. */
 static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
     coll__peer *p = &session->messages->peers[peer];
@@ -19657,8 +19657,8 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests in the session of `first`.  The goal uses the one with the shortest time limit.
- * If one has ended already, the goal is reached. */
+/* Request a report of the end of all requests that share a session with `first`.  The goal uses the one with the shortest time
+ * limit.  If one has ended already, the goal is reached. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };
@@ -32929,7 +32929,7 @@ static void coll__shortage_serve(coll__tcp *tcp)
     tcp->is_deaf = false;
 }
 
-/* A free slot for a handshake; -1: none for now.  A candidate for eviction is read once more first, for its hello may have
+/* A free slot for a handshake; -1: none is free.  A candidate for eviction is read once more first, for its hello may have
  * arrived. */
 static int coll__handshake_place(coll__tcp *tcp)
 {

@@ -260,7 +260,7 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
     return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
-/* More credit, or a report that there will be none for now. */
+/* More credit, or a report that the receiver gives none at present. */
 static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
     coll__peer *p = &session->messages->peers[peer];

@@ -119,8 +119,8 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests in the session of `first`.  The goal uses the one with the shortest time limit.
- * If one has ended already, the goal is reached. */
+/* Request a report of the end of all requests that share a session with `first`.  The goal uses the one with the shortest time
+ * limit.  If one has ended already, the goal is reached. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };

@@ -518,7 +518,7 @@ static void coll__shortage_serve(coll__tcp *tcp)
     tcp->is_deaf = false;
 }
 
-/* A free slot for a handshake; -1: none for now.  A candidate for eviction is read once more first, for its hello may have
+/* A free slot for a handshake; -1: none is free.  A candidate for eviction is read once more first, for its hello may have
  * arrived. */
 static int coll__handshake_place(coll__tcp *tcp)
 {
