@@ -35,7 +35,9 @@ report() { # name status began: what the suite's log ends with, in one write
     if [ "$2" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     printf "%-28s %6d passed %4d failed   %4d s %5d s\n" "$1" "$p" "$f" "$(($(date +%s) - $3))" \
         "$(seconds_of "$taken/$1/times")" > "$taken/$1/report"
-    if [ "$f" -ne 0 ]; then grep -avE '^ok' "$log/$1.log" | tail -n 40 >> "$taken/$1/report"; fi
+    if [ "$f" -ne 0 ]; then                       # the last lines, then the sentences of the checks that failed
+        { grep -avE '^ok' "$log/$1.log" | tail -n 30; grep -aE ': failed: ' "$log/$1.log" | head -n 10; } >> "$taken/$1/report"
+    fi
     cat "$taken/$1/report"
     : > "$taken/.said"
     if [ "$f" -ne 0 ]; then cp "$taken/$1/report" "$taken/$1/failed"; fi
@@ -149,7 +151,7 @@ build_all() {
 in_lanes() { # run the suites that `suites` lists
     count=0 lanes=
     while [ $count -lt "$processors" ]; do
-        (renice -n 10 -p "$(exec sh -c 'echo $PPID')" > /dev/null 2>&1; lane="work"; suites) &
+        (renice -n 4 -p "$(exec sh -c 'echo $PPID')" > /dev/null 2>&1; lane="work"; suites) &
         lanes="$lanes $!"
         count=$((count + 1))
     done
