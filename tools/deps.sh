@@ -24,6 +24,7 @@ has_fuzzer() { # clang's own run-time libraries
 has_module() { python3 -c "import $1" 2> /dev/null || /usr/bin/python3 -c "import $1" 2> /dev/null; }
 has_picolibc_riscv() { echo | riscv64-unknown-elf-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
+has_debian_tools() { has dh dh_python3 dpkg-buildpackage fakeroot lintian git && dpkg -s build-essential > /dev/null 2>&1; }
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
@@ -78,8 +79,8 @@ need rest 'packages: CMake'                           'cmake ninja-build' has cm
 need rest 'packages: Meson'                           meson has meson
 need rest 'packages: pkg-config'                      pkg-config has pkg-config
 need rest 'man pages'                                 mandoc has mandoc
-need rest 'packages: Debian'                          'debhelper dh-python dpkg-dev fakeroot lintian git' \
-    has dh dh_python3 dpkg-buildpackage fakeroot lintian git
+need rest 'packages: Debian'                          'build-essential debhelper dh-python dpkg-dev fakeroot lintian git' \
+    has_debian_tools
 need rest 'what a library shows'                      abigail-tools has abidw
 
 # ---- >>sshd: a program for a test, and not a service of this machine

@@ -9,8 +9,8 @@ from ._integers import fits, store
 from ._load import lib
 from .comm import Comm
 
-_FIELDS: Dict[str, Any] = dict(_abi.coll_config._fields_)
-_TCP_FIELDS: Dict[str, Any] = dict(_abi.coll_tcp._fields_)
+_FIELDS: Dict[str, Any] = {field[0]: field[1] for field in _abi.coll_config._fields_}
+_TCP_FIELDS: Dict[str, Any] = {field[0]: field[1] for field in _abi.coll_tcp._fields_}
 _LEFT_OUT = ('tcp', 'reserved', 'allocator', 'log_context', 'listening_context')
 
 
