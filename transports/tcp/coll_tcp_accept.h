@@ -256,15 +256,15 @@ static bool coll__handshake_is_near(const coll__handshake *g, const coll__identi
 
 /* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
  * with a key ignores unauthenticated refusals and retries. */
-static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, const coll__address *from, const char *reason)
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, coll__address from, const char *reason)
 {
-    const coll__address host = coll__with_port(*from, 0);
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
     unsigned char like[16];
 
     if (g && coll__handshake_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
-    coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
+    from.port = 0;
+    coll__print(text, sizeof text, "%s %s", coll__address_text(&from, where, sizeof where), reason);
     coll__digest(like, text);
     const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
                       && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
@@ -283,7 +283,7 @@ static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll_
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, g, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);

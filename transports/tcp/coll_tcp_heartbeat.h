@@ -102,7 +102,7 @@ static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char 
 {
     char where[COLL__ADDRESS_TEXT];
     const coll__endpoint *endpoint = &p->endpoints[rank];
-    const coll__address a = coll__address_unpack(endpoint->addresses[0], endpoint->port);
+    const coll__address a = coll__address_with(endpoint->addresses[0], endpoint->port);
 
     if (endpoint->count > 0) coll__address_text(&a, where, sizeof where);
     else coll__print(where, sizeof where, "at no known address");
