@@ -33,7 +33,7 @@ typedef struct coll__control_line {
     bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
-    unsigned      refusing;                       /* addresses that refuse the connect, a bit for each        */
+    int           refusals;                       /* connects that were refused, in a row                     */
     int64_t       refused_at;                     /* since when every attempt has been refused                */
     int64_t       call_at;
     size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
