@@ -84,16 +84,6 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     coll__suspect(tcp, s->peer, what);
 }
 
-/* The fault is on this side. */
-static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error)
-{
-    char why[80];
-
-    s->state = COLL__STREAM_ENDED;
-    coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
-                      coll__shortage_text(error, why, sizeof why));
-}
-
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
     coll__io_watch(&tcp->io, s->handshake->pipe.fd, want,
@@ -111,24 +101,13 @@ static int64_t coll__dial_timeout(const coll__heartbeat *p)
 
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
-/* The other side evicted the handshake, or it timed out: connect again after a pause. */
-static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
-{
-    s->state = COLL__STREAM_NONE;
-    s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
-    if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
-    s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
-    tcp->redials++;
-}
-
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
-    const int timeout = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
+    char why[80];
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
@@ -144,11 +123,16 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (!s->handshake) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
-        if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
-        else coll__stream_unreachable(tcp, s, error);
+        if (!coll__is_shortage(error)) {
+            coll__stream_unreachable(tcp, s, error);
+            return;
+        }
+        s->state = COLL__STREAM_ENDED;            /* the fault is on this side                                */
+        coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s",
+                          s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, timeout);
+    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
     coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
@@ -171,11 +155,15 @@ static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
     return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
 }
 
-/* The handshake failed. */
+/* The handshake failed.  If the other side evicted it, or it timed out, connect again after a pause. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
     if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
-        coll__stream_dial_again(tcp, s);
+        s->state = COLL__STREAM_NONE;
+        s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
+        if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
+        s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
+        tcp->redials++;
         return;
     }
     s->state = COLL__STREAM_ENDED;
@@ -244,31 +232,19 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 
 /* ---- >>accepting ---- */
 
-/* Is it a rank of this job that is one coll_shrink ahead of this rank or behind it? */
-static bool coll__handshake_is_near(const coll__handshake *g, const coll__identity *us)
-{
-    const bool is_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH
-                       && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
-    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
-
-    return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
-}
-
 /* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
  * with a key ignores unauthenticated refusals and retries. */
 static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, coll__address from, const char *reason)
 {
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
-    unsigned char like[16];
 
-    if (g && coll__handshake_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
+    if (g && g->is_near) return COLL_LOG_INFO;
     from.port = 0;
     coll__print(text, sizeof text, "%s %s", coll__address_text(&from, where, sizeof where), reason);
-    coll__digest(like, text);
-    const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
-                      && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
-    memcpy(tcp->refused_like, like, sizeof like);
+    const uint32_t like = coll__text_hash(text, 0);
+    const bool is_like = like == tcp->refused_like && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
+    tcp->refused_like = like;
     if (!is_like) tcp->refused_at = now;
     return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
 }
@@ -401,26 +377,15 @@ static void coll__handshake_event(coll__tcp *tcp, int index)
     }
 }
 
-/* Is a connection with this hello expected? */
-static bool coll__handshake_is_expected(const coll__tcp *tcp, const coll__hello *hello)
-{
-    if (hello->purpose == COLL__PURPOSE_JOIN) return tcp->is_bootstrapping && tcp->controls[hello->rank].pipe.fd < 0;
-    return hello->purpose == COLL__PURPOSE_PROBE
-        || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
-}
-
-/* The next handshake that waits for the budget: expected ranks first, then the oldest; -1: none waits. */
+/* The oldest handshake that waits for the budget; -1: none waits. */
 static int coll__handshake_first(const coll__tcp *tcp)
 {
     int first = -1;
 
-    for (int pass = 0; pass < 2 && first < 0; pass++)
-        for (int i = 0; i < tcp->handshake_count; i++) {
-            const coll__handshake *g = &tcp->handshakes[i];
-            if (g->pipe.fd < 0 || !g->is_waiting) continue;
-            if (coll__handshake_is_expected(tcp, &g->hello) != (pass == 0)) continue;
-            if (first < 0 || g->deadline < tcp->handshakes[first].deadline) first = i;
-        }
+    for (int i = 0; i < tcp->handshake_count; i++) {
+        const coll__handshake *g = &tcp->handshakes[i];
+        if (g->pipe.fd >= 0 && g->is_waiting && (first < 0 || g->deadline < tcp->handshakes[first].deadline)) first = i;
+    }
     return first;
 }
 

@@ -143,7 +143,8 @@ static coll_status coll__bootstrap_all(coll__tcp *tcp, const coll_config *c, int
         if (is_short || now >= deadline || now >= tell) coll__missing_ranks(tcp, missing, sizeof missing);
         if (is_short)
             return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks "
-                                      "have not come: %s", c->address, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
+                                      "have not come: %s", c->address, coll__shortage_text(tcp->short_of, why, sizeof why),
+                                      missing);
         if (now >= deadline)
             return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
                                       coll__waited_seconds(began), c->address,
