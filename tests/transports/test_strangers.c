@@ -10,6 +10,7 @@
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include "../support/check.h"
