@@ -192,13 +192,16 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
-        coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
+        coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
+        const coll__address works = coll__address_with(to->addresses[s->tried], 0);
+        memcpy(to->addresses[s->tried], to->addresses[0], sizeof works.bytes);
+        memcpy(to->addresses[0], works.bytes, sizeof works.bytes);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
         coll__user_timeout(g->pipe.fd, 0);        /* the system's default again                               */
-        coll__make_blocking(g->pipe.fd);
+        (void)fcntl(g->pipe.fd, F_SETFL, fcntl(g->pipe.fd, F_GETFL) & ~O_NONBLOCK);           /* both back ends share it */
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);

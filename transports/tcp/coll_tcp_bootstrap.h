@@ -24,14 +24,18 @@ enum {
     COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
-/* Check the listener's address; close the listener if it is not allowed. */
+/* Check the listener's address: without a key, it may be a private one only.  Close the listener if it is not allowed. */
 static coll_status coll__listener_is_allowed(coll__tcp *tcp)
 {
-    char why[200];
+    coll__address at = coll__name_of(tcp->listener, false);
+    char where[COLL__ADDRESS_TEXT];
 
-    if (coll__may_listen(tcp, coll__name_of(tcp->listener, false), why, sizeof why)) return COLL_OK;
+    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return COLL_OK;
+    if (coll__is_wide(at.bytes) ? !coll__public_address(at.bytes) : coll__is_private(at.bytes)) return COLL_OK;
     coll__close_fd(&tcp->listener);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: %s", tcp->rank, why);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: it would listen at %s, a public address, without a "
+                              "key: set COLL_KEY, or COLL_SECURITY=open if that is meant", tcp->rank,
+                              coll__address_text(&at, where, sizeof where));
 }
 
 /* ---- >>rank 0: its listener ---- */
@@ -169,11 +173,10 @@ static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
     const char *const path = coll__rendezvous_path(c->address);
-    coll__rendezvous rendezvous;
-    char text[COLL__ADDRESS_TEXT];
+    char nonce[COLL__NONCE_TEXT], text[COLL__ADDRESS_TEXT];
     coll_status status = coll__listen_as_root(tcp, c);
 
-    if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, &rendezvous);
+    if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, nonce);
     if (status < 0) return status;
     if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
         const coll__address here = coll__endpoint_address(tcp, 0, 0);
@@ -183,7 +186,7 @@ static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
     tcp->is_bootstrapping = true;
     status = coll__bootstrap_all(tcp, c, began, deadline);
     if (status == COLL_OK && coll__ask_to_listen(tcp, deadline) > 0) status = coll__bootstrap_all(tcp, c, began, deadline);
-    if (path) coll__rendezvous_remove(path, rendezvous.nonce);
+    if (path) coll__rendezvous_remove(path, nonce);
     tcp->is_bootstrapping = status < 0;
     if (status < 0) coll__bootstrap_tell(tcp, COLL__CONTROL_REFUSE, status, coll__start_error);
     else coll__send_table(tcp);
@@ -345,8 +348,7 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
     coll__give(table);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
-                              tcp->rank,
-                              error ? coll__ending_text(error) : "what came is none");
+                              tcp->rank, error ? coll__ending_text(error) : "what came is none");
 }
 
 /* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
@@ -368,9 +370,8 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         }
         if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
         if (error) break;
-        if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
-                                                                                      "rank %d: something else than "
-                                                                                      "rank 0 answers at %s", tcp->rank, where);
+        if (!coll__control_read(note, tcp->size, &control))
+            return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d: something else than rank 0 answers at %s", tcp->rank, where);
         if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
@@ -379,8 +380,8 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
     }
     const bool is_late = error == ETIMEDOUT;
     return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
-                              tcp->rank,
-                              where, is_late ? "not all ranks came before the time was up" : coll__ending_text(error), missing);
+                              tcp->rank, where, is_late ? "not all ranks came before the time was up"
+                                                        : coll__ending_text(error), missing);
 }
 
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
@@ -402,11 +403,11 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* ---- >>all ranks ---- */
 
 /* Processors of the ranks of one host, summed up. */
-typedef struct coll__host_ranks { const coll__endpoint *first; int size, most, sum; uint64_t set; } coll__host_ranks;
+typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
 static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
 {
-    if (host->size++ == 0) host->first = endpoint;
+    host->size++;
     if (endpoint->processors > host->most) host->most = endpoint->processors;
     host->sum = coll__less(host->sum + endpoint->processors, COLL__PROCESSORS_MOST);
     host->set |= endpoint->processor_set;
@@ -426,31 +427,30 @@ static int coll__by_host(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
+static const int *coll__homes_of(coll__tcp *tcp);
+
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
-static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
+static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 {
-    const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
-    coll__host_ranks host = { .size = 0 };
-
-    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    for (int i = 0; i < tcp->size; i++) all[i] = &tcp->endpoints[i];
-    qsort((void *)all, (size_t)tcp->size, sizeof *all, coll__by_host);
+    const int *const homes = coll__homes_of(tcp);
+    coll__host_ranks *const hosts = (coll__host_ranks *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, sizeof *hosts);
+    const bool has_memory = homes && hosts;
     int local_rank = 0;
+
     opened->share = 1;
-    for (int i = 0; i < tcp->rank; i++) local_rank += coll__is_of_this_host(tcp, i);
-    for (int i = 0; i < tcp->size; i++) {
-        if (host.size > 0 && !coll__is_same_host(host.first, all[i])) host = (coll__host_ranks){ .size = 0 };
-        coll__host_add(&host, all[i]);
-        if (i + 1 < tcp->size && coll__is_same_host(all[i], all[i + 1])) continue;
-        const double share = (double)coll__host_processors(&host) / host.size;
-        if (share < opened->share) opened->share = share;
-        if (!coll__is_same_host(all[i], &tcp->endpoints[tcp->rank])) continue;
-        opened->processors = coll__host_processors(&host);
-        coll__opened_at(opened, local_rank, host.size);
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        coll__host_add(&hosts[homes[i]], &tcp->endpoints[i]);
+        local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
     }
-    coll__give((void *)all);
-    return COLL_OK;
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        const double share = hosts[i].size > 0 ? (double)coll__host_processors(&hosts[i]) / hosts[i].size : 1;
+        if (share < opened->share) opened->share = share;
+        if (i == homes[tcp->rank]) opened->processors = coll__host_processors(&hosts[i]);
+        if (i == homes[tcp->rank]) coll__opened_at(opened, local_rank, hosts[i].size);
+    }
+    coll__give(hosts);
+    return has_memory ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
 }
 
 /* All ranks parse the text of rank 0's tuning file, rank 0 too, so all have the same bits. */

@@ -28,16 +28,6 @@ static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int 
     return a;
 }
 
-/* Move address `which`, which works, to the front. */
-static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
-{
-    unsigned char first[16];
-
-    memcpy(first, endpoint->addresses[0], 16);
-    memcpy(endpoint->addresses[0], endpoint->addresses[which], 16);
-    memcpy(endpoint->addresses[which], first, 16);
-}
-
 static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
 {
     int kept = 0;
@@ -194,18 +184,6 @@ static bool coll__public_address(unsigned char *bytes)
         any = coll__interface_address(i, bytes) && !coll__is_private(bytes);
     freeifaddrs(all);
     return any;
-}
-
-/* May this rank listen at an address?  false: no, `why` says why. */
-static bool coll__may_listen(const coll__tcp *tcp, coll__address at, char *why, size_t room)
-{
-    char where[COLL__ADDRESS_TEXT];
-
-    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
-    if (coll__is_wide(at.bytes) ? !coll__public_address(at.bytes) : coll__is_private(at.bytes)) return true;
-    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
-                "is meant", coll__address_text(&at, where, sizeof where));
-    return false;
 }
 
 #endif /* COLL_TCP_ENDPOINTS_H */

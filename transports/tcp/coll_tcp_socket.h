@@ -239,12 +239,6 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
     }
 }
 
-/* Calls use MSG_DONTWAIT where needed; so both back ends share the socket. */
-static void coll__make_blocking(int fd)
-{
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-}
-
 /* Text for a closed connection, whatever its errno, or for modified bytes. */
 static const char *coll__ending_text(int error)
 {
