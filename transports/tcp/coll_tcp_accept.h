@@ -410,7 +410,7 @@ static void coll__handshakes_go_on(coll__tcp *tcp)
     for (int i = 0; i < tcp->handshake_count; i++) coll__handshake_event(tcp, i);
 }
 
-/* The handshake with the least progress, and of these the oldest. */
+/* The handshake with the least progress, and of these the oldest; -1: there is none. */
 static int coll__handshake_least(const coll__tcp *tcp)
 {
     const coll__handshake *least = NULL;
@@ -422,7 +422,7 @@ static int coll__handshake_least(const coll__tcp *tcp)
         const bool is_like = least && g->step == least->step && g->length == least->length;
         if (is_less || (is_like && g->deadline < least->deadline)) least = g;
     }
-    return least ? (int)(least - tcp->handshakes) : 0;
+    return least ? (int)(least - tcp->handshakes) : -1;
 }
 
 /* Evict a handshake without a refusal.  The log says so at most once a second. */
@@ -452,19 +452,15 @@ static void coll__accept_pause(coll__tcp *tcp, int ms)
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
     const int64_t now = coll__now();
-    bool has_any = false;
+    const int least = coll__handshake_least(tcp);
 
     if (!coll__is_shortage(error)) return false;
     if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
     tcp->short_at = now;
     tcp->short_of = error;
-    for (int i = 0; i < tcp->handshake_count; i++) has_any = has_any || tcp->handshakes[i].pipe.fd >= 0;
-    if (has_any) {
-        coll__handshake_drop(tcp, coll__handshake_least(tcp));
-    } else {
-        coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
-    }
-    return has_any;
+    if (least >= 0) coll__handshake_drop(tcp, least);
+    else coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
+    return least >= 0;
 }
 
 /* Resume accepting after a pause.  Existing connections are not affected.  The log says that new ones cannot be accepted;

@@ -280,29 +280,13 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
-/* Resolve the address of rank 0.  false: unknown, see `why`; *is_final: retrying is useless. */
-static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
-{
-    const char *path = coll__rendezvous_path(c->address), *wrong;
-    coll__address list[COLL__ADDRESSES_MOST];
-    bool may_come = true;
-    int count = 0;
-
-    *is_final = false;
-    ways->count = 0;
-    if (path) return coll__rendezvous_follow(tcp, path, c->world, ways, why, room);
-    wrong = coll__resolve(c->address, false, list, &count, &may_come);
-    *is_final = wrong && !may_come;
-    if (wrong) coll__print(why, room, "%s", wrong);
-    else coll__ways_make(ways, list, count, &tcp->network);
-    return !wrong;
-}
-
 /* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
-    int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final = false, is_denied = false, was_refused = false;
+    const char *const path = coll__rendezvous_path(c->address), *wrong = NULL;
+    coll__address list[COLL__ADDRESSES_MOST];
+    int pause_ms = COLL__RETRY_LEAST_MS, count;
+    bool has_told = false, is_found = false, may_come = true, is_denied = false, was_refused = false;
     char why[400] = "", now[400];
 
     for (;;) {
@@ -310,7 +294,15 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         coll_status status = COLL_OK;
         /* a last attempt too short to succeed would only replace the reason */
         const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
-        if (!is_over && coll__find_root(tcp, c, &ways, now, sizeof now, &is_final)) {
+        if (!is_over && path) {
+            is_found = coll__rendezvous_follow(tcp, path, c->world, &ways, now, sizeof now);
+        } else if (!is_over) {
+            wrong = coll__resolve(c->address, false, list, &count, &may_come);
+            if (wrong) coll__print(now, sizeof now, "%s", wrong);
+            else coll__ways_make(&ways, list, count, &tcp->network);
+            is_found = !wrong;
+        }
+        if (!is_over && is_found) {
             *pipe = coll__call_root(tcp, &ways, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
@@ -319,8 +311,8 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         /* a refusal by rank 0 says more than a later failure to connect */
         if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
         was_refused |= status == COLL_ERR_PROTOCOL;
-        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file    */
-        if (is_final) status = COLL_ERR_ARGUMENT;
+        if (status == COLL_ERR_PROTOCOL && path) status = COLL_OK; /* stale file                              */
+        if (wrong && !may_come) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
@@ -405,19 +397,6 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
-static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
-{
-    host->size++;
-    if (endpoint->processors > host->most) host->most = endpoint->processors;
-    host->sum = coll__less(host->sum + endpoint->processors, COLL__PROCESSORS_MOST);
-    host->set |= endpoint->processor_set;
-}
-
-static int coll__host_processors(const coll__host_ranks *host)
-{
-    return coll__processors_together(host->set, host->most, host->sum);
-}
-
 /* Order by host, then by rank. */
 static int coll__by_host(const void *a, const void *b)
 {
@@ -440,14 +419,21 @@ static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 
     opened->share = 1;
     for (int i = 0; has_memory && i < tcp->size; i++) {
-        coll__host_add(&hosts[homes[i]], &tcp->endpoints[i]);
+        const coll__endpoint *const from = &tcp->endpoints[i];
+        coll__host_ranks *const host = &hosts[homes[i]];
+        host->size++;
+        host->set |= from->processor_set;
+        if (from->processors > host->most) host->most = from->processors;
+        host->sum = coll__less(host->sum + from->processors, COLL__PROCESSORS_MOST);
         local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
     }
     for (int i = 0; has_memory && i < tcp->size; i++) {
-        const double share = hosts[i].size > 0 ? (double)coll__host_processors(&hosts[i]) / hosts[i].size : 1;
+        const int processors = coll__processors_together(hosts[i].set, hosts[i].most, hosts[i].sum);
+        const double share = hosts[i].size > 0 ? (double)processors / hosts[i].size : 1;
         if (share < opened->share) opened->share = share;
-        if (i == homes[tcp->rank]) opened->processors = coll__host_processors(&hosts[i]);
-        if (i == homes[tcp->rank]) coll__opened_at(opened, local_rank, hosts[i].size);
+        if (i != homes[tcp->rank]) continue;
+        opened->processors = processors;
+        coll__opened_at(opened, local_rank, hosts[i].size);
     }
     coll__give(hosts);
     return has_memory ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);

@@ -28,15 +28,6 @@ static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int 
     return a;
 }
 
-static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
-{
-    int kept = 0;
-
-    for (int i = 0; i < endpoint->count; i++)
-        if (!coll__is_loopback(endpoint->addresses[i])) memmove(endpoint->addresses[kept++], endpoint->addresses[i], 16);
-    endpoint->count = kept;
-}
-
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
 {
     for (int i = 0; i < a->count; i++)
@@ -147,7 +138,8 @@ static void coll__send_table(coll__tcp *tcp)
     coll__give(bytes);
 }
 
-/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
+/* Store the table, without the loopback addresses of other hosts, but keep the address at which rank 0 was reached.  false: an
+ * endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
@@ -155,7 +147,11 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
         if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
-        if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
+        if (coll__is_of_this_host(tcp, i)) continue;
+        int kept = 0;
+        for (int k = 0; k < endpoint->count; k++)
+            if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
+        endpoint->count = kept;
     }
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
