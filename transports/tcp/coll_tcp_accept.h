@@ -452,12 +452,12 @@ static void coll__accept_pause(coll__tcp *tcp, int ms)
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
     const int64_t now = coll__now();
-    const int least = coll__handshake_least(tcp);
 
     if (!coll__is_shortage(error)) return false;
     if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
     tcp->short_at = now;
     tcp->short_of = error;
+    const int least = coll__handshake_least(tcp);
     if (least >= 0) coll__handshake_drop(tcp, least);
     else coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
     return least >= 0;

@@ -135,7 +135,7 @@ static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
 static coll_status coll__settle_security(coll__tcp_settings *s)
 {
     const char *key = s->config.tcp.key ? s->config.tcp.key : coll__variable("COLL_KEY"), *path = coll__variable("COLL_KEY_FILE");
-    const char *text = s->config.tcp.security;
+    const char *text = s->config.tcp.security && *s->config.tcp.security ? s->config.tcp.security : NULL;
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
     int word = 0;
