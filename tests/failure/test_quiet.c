@@ -27,11 +27,11 @@ static void knock(coll_comm *comm, int rank, uint32_t epoch)
     const coll__tcp *tcp = inside_tcp(comm);
     const coll__address a = coll__endpoint_address(tcp, rank, 0);
     const coll__hello hello = { .rank = 0, .size = RANKS - 1, .to = rank, .purpose = COLL__PURPOSE_JOIN, .epoch = epoch };
-    const int fd = socket(a.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = coll__socket(coll__family_of(&a), SOCK_STREAM, true);
     unsigned char bytes[COLL__HELLO_LENGTH], rest[COLL__CONTROL_LENGTH];
 
     coll__hello_write(bytes, &hello);
-    CHECK(!connect(fd, (const struct sockaddr *)&a.at, a.length) && send(fd, bytes, sizeof bytes, 0) == sizeof bytes,
+    CHECK(coll__connect(fd, &a) && send(fd, bytes, sizeof bytes, 0) == sizeof bytes,
           "%s: no rank listens", case_name);
     while (recv(fd, rest, sizeof rest, 0) > 0) { }
     close(fd);

@@ -135,13 +135,11 @@ static coll_status work_or_call(joiner *g)
 {
     office *o = g->arg;
     const int me = coll_rank(g->comm);
-    unsigned char ignored[16];
     int32_t x = 0;
 
     if (me == RANKS - 1) {
         o->busy = inside_tcp(g->comm);
-        const coll__address here = coll__name_of(o->busy->listener, false);
-        coll__address_pack(&here, ignored, &o->port);
+        o->port = coll__name_of(o->busy->listener, false).port;
     }
     event_raise(&o->met);
     event_await(&o->met, RANKS);

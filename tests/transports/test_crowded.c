@@ -86,12 +86,10 @@ static coll_status send_and_leave(joiner *g, street *s)
 static coll_status receive_late(joiner *g, street *s)
 {
     coll__tcp *tcp = inside_tcp(g->comm);
-    const coll__address here = coll__name_of(tcp->listener, false);
-    unsigned char ignored[16];
     int32_t x[WORDS];
     int departed = 0;
 
-    coll__address_pack(&here, ignored, &s->port);
+    s->port = coll__name_of(tcp->listener, false).port;
     if (s->crowd == CROWD_FILLS) CHECK(!listen(tcp->listener, 1), "no listener");
     crowd_comes(s);
     event_raise(&s->crowded);

@@ -88,7 +88,7 @@ static void test_networks(void)
         { "^10.0.0.0/8,172.16.0.0/12,fd00::/8", "192.168.8.1" },
     };
     struct ifaddrs list[INTERFACES];
-    coll__address addresses[INTERFACES];
+    struct sockaddr_storage addresses[INTERFACES];
 
     memset(list, 0, sizeof list);
     for (int i = 0; i < INTERFACES; i++) {
@@ -97,16 +97,17 @@ static void test_networks(void)
         if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
         CHECK(inet_pton(is_v6 ? AF_INET6 : AF_INET, interfaces[i].address, is_v6 ? bytes : bytes + 12) == 1, "%s",
               interfaces[i].address);
-        addresses[i] = coll__address_unpack(bytes, 0);
+        const coll__address a = coll__address_with(bytes, 0);
+        (void)coll__address_to(&a, &addresses[i]);
         list[i] = (struct ifaddrs){ .ifa_next = i + 1 < INTERFACES ? &list[i + 1] : NULL,
                                     .ifa_name = (char *)(uintptr_t)interfaces[i].name,
                                     .ifa_flags = interfaces[i].is_down ? 0 : IFF_UP,
-                                        .ifa_addr = (struct sockaddr *)&addresses[i].at };
+                                        .ifa_addr = (struct sockaddr *)&addresses[i] };
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char chosen[COLL__ENDPOINT_ADDRESSES][16];
         char text[200] = "", host[INET6_ADDRSTRLEN];
-        const int count = coll__network_choose(list, cases[i].rules, chosen, COLL__ENDPOINT_ADDRESSES);
+        const int count = coll__network_choose(list, cases[i].rules, chosen);
         for (int k = 0; k < count; k++) {
             const bool is_v4 = !memcmp(chosen[k], coll__v4_prefix, 12);
             coll__append(text, sizeof text, "%s%s", k ? " " : "", inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4

@@ -43,12 +43,7 @@ typedef struct scene {
 
 static int port_of(const coll__tcp *tcp)
 {
-    const coll__address here = coll__name_of(tcp->listener, false);
-    unsigned char ignored[16];
-    int port;
-
-    coll__address_pack(&here, ignored, &port);
-    return port;
+    return coll__name_of(tcp->listener, false).port;
 }
 
 /* A secret that both ranks exchange. */

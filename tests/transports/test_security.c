@@ -311,9 +311,7 @@ static coll_status meet_in_the_square(joiner *g)
 
     if (coll_rank(g->comm) == 2) {
         const coll__tcp *tcp = inside_tcp(g->comm);
-        const coll__address own = coll__name_of(tcp->listener, false);
-        unsigned char ignored[16];
-        coll__address_pack(&own, ignored, &s->port);
+        s->port = coll__name_of(tcp->listener, false).port;
     }
     event_raise(&s->met);
     event_await(&s->go, 1);

@@ -62,7 +62,7 @@ static void bound_case(const void *arg)
 static void unpaced_case(const void *unused)
 {
     const unsigned char loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
-    const coll__address any = coll__address_unpack(loopback, 0);
+    const coll__address any = coll__address_with(loopback, 0);
     const int listener = coll__listen_at(&any);
     const coll__address at = coll__name_of(listener, false);
     const int dialled = coll__dial(&at);
@@ -553,8 +553,8 @@ static const meet_case cases[] = {
 int main(void)
 {
     const int v6 = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const coll__address one = coll__address_unpack((const unsigned char[16]){ [15] = 1 }, 0);
-    const bool has_v6 = v6 >= 0 && !bind(v6, (const struct sockaddr *)&one.at, one.length);
+    const coll__address one = coll__address_with((const unsigned char[16]){ [15] = 1 }, 0);
+    const bool has_v6 = v6 >= 0 && coll__bind(v6, &one);
 
     comers_begin();
     world = "meet";

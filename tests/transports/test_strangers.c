@@ -10,6 +10,7 @@
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include "../support/check.h"
@@ -154,9 +155,7 @@ static coll_status call_who_computes(joiner *g)
 
     if (rank == CALLED) {
         const coll__tcp *tcp = inside_tcp(g->comm);
-        const coll__address own = coll__name_of(tcp->listener, false);
-        unsigned char ignored[16];
-        coll__address_pack(&own, ignored, &s->port);
+        s->port = coll__name_of(tcp->listener, false).port;
     }
     event_raise(&s->met);
     event_await(&s->go, 1);

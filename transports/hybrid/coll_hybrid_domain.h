@@ -263,7 +263,7 @@ static void coll__host_domain_probe(const coll__thread *thread, coll__tcp *tcp)
 {
     const coll__domain *domain = thread->domain;
 
-    for (int i = 0; i < domain->size && coll__probes_others(tcp); i++)
+    for (int i = 0; i < domain->size && tcp->presence[0] != COLL__PRESENT; i++)
         if (!__atomic_load_n(&coll__domain_rank_slots(domain)[i].has_left, __ATOMIC_ACQUIRE))
             coll__probe_rank(tcp, coll__rank_slot_name(domain, i));
 }

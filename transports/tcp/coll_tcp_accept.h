@@ -84,16 +84,6 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     coll__suspect(tcp, s->peer, what);
 }
 
-/* The fault is on this side. */
-static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error)
-{
-    char why[80];
-
-    s->state = COLL__STREAM_ENDED;
-    coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
-                      coll__shortage_text(error, why, sizeof why));
-}
-
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
     coll__io_watch(&tcp->io, s->handshake->pipe.fd, want,
@@ -111,24 +101,13 @@ static int64_t coll__dial_timeout(const coll__heartbeat *p)
 
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
-/* The other side evicted the handshake, or it timed out: connect again after a pause. */
-static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
-{
-    s->state = COLL__STREAM_NONE;
-    s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
-    if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
-    s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
-    tcp->redials++;
-}
-
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
-    const int timeout = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
+    char why[80];
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
@@ -144,11 +123,16 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (!s->handshake) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
-        if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
-        else coll__stream_unreachable(tcp, s, error);
+        if (!coll__is_shortage(error)) {
+            coll__stream_unreachable(tcp, s, error);
+            return;
+        }
+        s->state = COLL__STREAM_ENDED;            /* the fault is on this side                                */
+        coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s",
+                          s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, timeout);
+    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
     coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
@@ -171,11 +155,15 @@ static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
     return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
 }
 
-/* The handshake failed. */
+/* The handshake failed.  If the other side evicted it, or it timed out, connect again after a pause. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
     if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
-        coll__stream_dial_again(tcp, s);
+        s->state = COLL__STREAM_NONE;
+        s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
+        if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
+        s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
+        tcp->redials++;
         return;
     }
     s->state = COLL__STREAM_ENDED;
@@ -204,13 +192,16 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
-        coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
+        coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
+        const coll__address works = coll__address_with(to->addresses[s->tried], 0);
+        memcpy(to->addresses[s->tried], to->addresses[0], sizeof works.bytes);
+        memcpy(to->addresses[0], works.bytes, sizeof works.bytes);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
         coll__user_timeout(g->pipe.fd, 0);        /* the system's default again                               */
-        coll__make_blocking(g->pipe.fd);
+        (void)fcntl(g->pipe.fd, F_SETFL, fcntl(g->pipe.fd, F_GETFL) & ~O_NONBLOCK);           /* both back ends share it */
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
@@ -244,31 +235,19 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 
 /* ---- >>accepting ---- */
 
-/* Is it a rank of this job that is one coll_shrink ahead of this rank or behind it? */
-static bool coll__handshake_is_near(const coll__handshake *g, const coll__identity *us)
-{
-    const bool is_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH
-                       && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
-    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
-
-    return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
-}
-
 /* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
  * with a key ignores unauthenticated refusals and retries. */
-static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, const coll__address *from, const char *reason)
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, coll__address from, const char *reason)
 {
-    const coll__address host = coll__with_port(*from, 0);
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
-    unsigned char like[16];
 
-    if (g && coll__handshake_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
-    coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
-    coll__digest(like, text);
-    const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
-                      && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
-    memcpy(tcp->refused_like, like, sizeof like);
+    if (g && g->is_near) return COLL_LOG_INFO;
+    from.port = 0;
+    coll__print(text, sizeof text, "%s %s", coll__address_text(&from, where, sizeof where), reason);
+    const uint32_t like = coll__text_hash(text, 0);
+    const bool is_like = like == tcp->refused_like && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
+    tcp->refused_like = like;
     if (!is_like) tcp->refused_at = now;
     return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
 }
@@ -283,7 +262,7 @@ static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll_
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, g, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
@@ -401,26 +380,15 @@ static void coll__handshake_event(coll__tcp *tcp, int index)
     }
 }
 
-/* Is a connection with this hello expected? */
-static bool coll__handshake_is_expected(const coll__tcp *tcp, const coll__hello *hello)
-{
-    if (hello->purpose == COLL__PURPOSE_JOIN) return tcp->is_bootstrapping && tcp->controls[hello->rank].pipe.fd < 0;
-    return hello->purpose == COLL__PURPOSE_PROBE
-        || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
-}
-
-/* The next handshake that waits for the budget: expected ranks first, then the oldest; -1: none waits. */
+/* The oldest handshake that waits for the budget; -1: none waits. */
 static int coll__handshake_first(const coll__tcp *tcp)
 {
     int first = -1;
 
-    for (int pass = 0; pass < 2 && first < 0; pass++)
-        for (int i = 0; i < tcp->handshake_count; i++) {
-            const coll__handshake *g = &tcp->handshakes[i];
-            if (g->pipe.fd < 0 || !g->is_waiting) continue;
-            if (coll__handshake_is_expected(tcp, &g->hello) != (pass == 0)) continue;
-            if (first < 0 || g->deadline < tcp->handshakes[first].deadline) first = i;
-        }
+    for (int i = 0; i < tcp->handshake_count; i++) {
+        const coll__handshake *g = &tcp->handshakes[i];
+        if (g->pipe.fd >= 0 && g->is_waiting && (first < 0 || g->deadline < tcp->handshakes[first].deadline)) first = i;
+    }
     return first;
 }
 
@@ -442,7 +410,7 @@ static void coll__handshakes_go_on(coll__tcp *tcp)
     for (int i = 0; i < tcp->handshake_count; i++) coll__handshake_event(tcp, i);
 }
 
-/* The handshake with the least progress, and of these the oldest. */
+/* The handshake with the least progress, and of these the oldest; -1: there is none. */
 static int coll__handshake_least(const coll__tcp *tcp)
 {
     const coll__handshake *least = NULL;
@@ -454,7 +422,7 @@ static int coll__handshake_least(const coll__tcp *tcp)
         const bool is_like = least && g->step == least->step && g->length == least->length;
         if (is_less || (is_like && g->deadline < least->deadline)) least = g;
     }
-    return least ? (int)(least - tcp->handshakes) : 0;
+    return least ? (int)(least - tcp->handshakes) : -1;
 }
 
 /* Evict a handshake without a refusal.  The log says so at most once a second. */
@@ -484,19 +452,15 @@ static void coll__accept_pause(coll__tcp *tcp, int ms)
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
     const int64_t now = coll__now();
-    bool has_any = false;
 
     if (!coll__is_shortage(error)) return false;
     if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
     tcp->short_at = now;
     tcp->short_of = error;
-    for (int i = 0; i < tcp->handshake_count; i++) has_any = has_any || tcp->handshakes[i].pipe.fd >= 0;
-    if (has_any) {
-        coll__handshake_drop(tcp, coll__handshake_least(tcp));
-    } else {
-        coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
-    }
-    return has_any;
+    const int least = coll__handshake_least(tcp);
+    if (least >= 0) coll__handshake_drop(tcp, least);
+    else coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
+    return least >= 0;
 }
 
 /* Resume accepting after a pause.  Existing connections are not affected.  The log says that new ones cannot be accepted;

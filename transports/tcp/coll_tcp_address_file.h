@@ -27,37 +27,6 @@ static inline const char *coll__rendezvous_path(const char *where)
     return COLL__HAS_NETWORKS && !strncmp(where, "file:", 5) ? where + 5 : NULL;
 }
 
-static void coll__rendezvous_nonce(char *text)
-{
-    unsigned char bytes[16];
-    char seed[80];
-
-    if (!coll__random(bytes, sizeof bytes)) {
-        coll__print(seed, sizeof seed, "%ld %lld", (long)getpid(), (long long)coll__now());
-        coll__digest(bytes, seed);
-    }
-    for (int i = 0; i < 16; i++) coll__print(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
-/* Returns 0 or an errno. */
-static int coll__rendezvous_write(const char *path, const coll__rendezvous *rendezvous)
-{
-    char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
-
-    coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, rendezvous->nonce);
-    for (int i = 0; i < rendezvous->count; i++)
-        coll__append(text, sizeof text, "%s\n", coll__address_text(&rendezvous->addresses[i], where, sizeof where));
-    coll__append(text, sizeof text, "end\n");
-    coll__print(draft, sizeof draft, "%s.%s", path, rendezvous->nonce);
-    const size_t length = strlen(text);
-    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
-    if (fd >= 0) close(fd);
-    if (!error && rename(draft, path)) error = errno;
-    if (error && fd >= 0) unlink(draft);
-    return error;
-}
-
 /* Parse the text.  false: invalid, or incomplete. */
 static bool coll__rendezvous_parse(char *text, coll__rendezvous *rendezvous)
 {
@@ -101,16 +70,30 @@ static void coll__rendezvous_remove(const char *path, const char *nonce)
     if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
 }
 
-/* Write the file, and derive the world id from its nonce. */
-static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
+/* Write the file, and derive the world id from its nonce, which is stored. */
+static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, char *nonce)
 {
-    memset(rendezvous, 0, sizeof *rendezvous);
-    coll__rendezvous_nonce(rendezvous->nonce);
-    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
+    unsigned char random[(COLL__NONCE_TEXT - 1) / 2];
+
+    if (!coll__random(random, sizeof random))
+        return coll__start_failed(COLL_ERR_SYSTEM, "no random bytes for file:%.160s: %s", path, strerror(errno));
+    for (size_t i = 0; i < sizeof random; i++) coll__print(nonce + 2 * i, 3, "%02x", random[i]);
+    coll__world_id(tcp->us.world, tcp->size, world, nonce);
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
-    for (int i = 0; i < tcp->endpoints[0].count; i++)
-        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
-    const int error = coll__rendezvous_write(path, rendezvous);
+    coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, nonce);
+    for (int i = 0; i < tcp->endpoints[0].count; i++) {
+        const coll__address a = coll__endpoint_address(tcp, 0, i);
+        coll__append(text, sizeof text, "%s\n", coll__address_text(&a, where, sizeof where));
+    }
+    coll__append(text, sizeof text, "end\n");
+    coll__print(draft, sizeof draft, "%s.%s", path, nonce);
+    const size_t length = strlen(text);
+    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
+    if (fd >= 0) close(fd);
+    if (!error && rename(draft, path)) error = errno;
+    if (error && fd >= 0) unlink(draft);
     return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
 }
 
@@ -119,10 +102,12 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
 {
     coll__rendezvous rendezvous;
     const int error = coll__rendezvous_read(path, &rendezvous);
-    const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
 
-    if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
-    if (error) return false;
+    if (error) {
+        coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet"
+                    : error == EPROTO ? "it is not what rank 0 writes" : strerror(error));
+        return false;
+    }
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);

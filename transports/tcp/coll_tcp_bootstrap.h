@@ -24,136 +24,98 @@ enum {
     COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
-static void coll__endpoint_set(coll__endpoint *endpoint, unsigned char (*addresses)[16], int count, int port)
-{
-    endpoint->count = 0;
-    for (int i = 0; i < count; i++)
-        coll__addresses_add(endpoint->addresses, &endpoint->count, COLL__ENDPOINT_ADDRESSES, addresses[i]);
-    endpoint->port = port;
-}
-
-/* Check the listener's address; close the listener if it is not allowed. */
+/* Check the listener's address: without a key, it may be a private one only.  Close the listener if it is not allowed. */
 static coll_status coll__listener_is_allowed(coll__tcp *tcp)
 {
-    const coll__address here = coll__name_of(tcp->listener, false);
-    char why[200];
+    coll__address at = coll__name_of(tcp->listener, false);
+    char where[COLL__ADDRESS_TEXT];
 
-    if (coll__may_listen(tcp, &here, why, sizeof why)) return COLL_OK;
+    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return COLL_OK;
+    if (coll__is_wide(at.bytes) ? !coll__public_address(at.bytes) : coll__is_private(at.bytes)) return COLL_OK;
     coll__close_fd(&tcp->listener);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: %s", tcp->rank, why);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: it would listen at %s, a public address, without a "
+                              "key: set COLL_KEY, or COLL_SECURITY=open if that is meant", tcp->rank,
+                              coll__address_text(&at, where, sizeof where));
 }
 
 /* ---- >>rank 0: its listener ---- */
 
-/* Record the endpoint.  A wildcard listener has no address: the other ranks use the one that they reached. */
-static void coll__root_notes_endpoint(coll__tcp *tcp, unsigned char (*addresses)[16], int count)
-{
-    const coll__address here = coll__name_of(tcp->listener, false);
-    unsigned char own[1][16];
-    int port;
-
-    coll__address_pack(&here, own[0], &port);
-    if (count == 0 && !coll__is_wide(own[0])) coll__endpoint_set(&tcp->endpoints[0], own, 1, port);
-    else coll__endpoint_set(&tcp->endpoints[0], addresses, count, port);
-    memcpy(tcp->endpoints[0].host, tcp->us.host, sizeof tcp->us.host);
-    tcp->network.scope = coll__address_scope(&here);
-}
-
-/* Report the errno of a failed listen. */
-static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int port)
+/* Report the errno of a failed listen.  `where` may be "". */
+static coll_status coll__listen_failed(const coll__tcp *tcp, const char *where, int port)
 {
     const int error = errno;
+    const char *const at = *where ? " at " : "";
     char holder[100] = "";
 
     if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: no port from %d to %d is free", where,
-                                  tcp->network.port_first, tcp->network.port_last);
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: no port from %d to %d is free", tcp->rank, at,
+                                  where, tcp->network.port_first, tcp->network.port_last);
     if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
-    return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", where, strerror(error), holder);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: %s%s", tcp->rank, at, where, strerror(error),
+                              holder);
 }
 
-/* Listen on a free port: at `a`, or, if NULL, at the configured network's addresses, or at the usual ones. */
-static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, const coll__address *a)
+/* Listen, and record the endpoint.  Port 0, and a file: at a free port, and without a host at the addresses of the configured
+ * network, or at the usual ones.  A given port: at the first address that is local and not loopback.  A host name may be loopback
+ * on its own host (Debian) and another address elsewhere: rank 0 then listens on all addresses.  So it does if no address is
+ * local, as behind a router.  A wildcard listener has no address: the other ranks use the one that they reached. */
+static coll_status coll__listen_as_root(coll__tcp *tcp, const coll_config *c)
 {
-    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
-    int count = tcp->network.count;
-
-    memcpy(addresses, tcp->network.addresses, sizeof addresses);
-    if (!a && count == 0) count = coll__network_usual(addresses, COLL__ENDPOINT_ADDRESSES);
-    const coll__address only = a ? *a : coll__address_unpack(addresses[0], 0);
-    tcp->listener = coll__listen_within(&tcp->network, a || count == 1 ? &only : NULL, 0);
-    if (tcp->listener < 0) return coll__root_shut(tcp, where, 0);
-    coll__root_notes_endpoint(tcp, addresses, a ? 0 : count);
-    return COLL_OK;
-}
-
-/* Listen on a given port, at the first address that is local and not loopback.  A host name may be loopback on its own host
- * (Debian) and another address elsewhere: rank 0 then listens on all addresses.  So it does if no address is local, as behind
- * a router. */
-static coll_status coll__listen_given(coll__tcp *tcp, const char *where, const char *host, const coll__address *list, int count)
-{
-    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
-    unsigned char bytes[16];
-    int port = 0, local_count = 0;
-
-    for (int pass = 0; pass < 2 && tcp->listener < 0; pass++) {
-        for (int i = 0; i < count && tcp->listener < 0; i++) {
-            coll__address_pack(&list[i], bytes, &port);
-            if (coll__is_loopback(bytes) != (pass == 1)) continue;
-            if (pass == 1) local_count++;
-            if (pass == 1 && is_name) continue;
-            tcp->listener = !*host && tcp->network.count != 1 ? coll__listen_widely(port) : coll__listen_at(&list[i]);
-            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) return coll__root_shut(tcp, where, port);
-        }
-    }
-    if (tcp->listener < 0) {
-        tcp->listener = coll__listen_widely(port);
-        if (tcp->listener < 0) return coll__root_shut(tcp, where, port);
-        tcp->is_elsewhere = local_count == 0;
-        coll__say(&tcp->log, local_count ? COLL_LOG_INFO : COLL_LOG_WARN,
-                  "%s is no address of this host%s: rank 0 listens on all of them",
-                  where, local_count ? " that others could reach" : "");
-    }
-    coll__root_notes_endpoint(tcp, tcp->network.addresses, tcp->network.count);
-    return COLL_OK;
-}
-
-static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
-{
+    const char *const where = c->address;
+    coll__endpoint *const own = &tcp->endpoints[0];
     coll__address list[COLL__ADDRESSES_MOST];
-    char host[256];
-    bool may_come;
-    int count, port = 0;
-    const char *wrong = coll__resolve(where, true, list, &count, &may_come);
+    char host[256] = "";
+    bool may_come, has_loopback = false;
+    int count = 1, port = 0;
 
-    if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
-    (void)coll__address_split(where, host, sizeof host, &port);
-    if (!*host && tcp->network.count == 1) list[0] = coll__address_unpack(tcp->network.addresses[0], port), count = 1;
-    if (port == 0) return coll__listen_anywhere(tcp, where, *host ? &list[0] : NULL);
-    return coll__listen_given(tcp, where, host, list, count);
+    if (!coll__rendezvous_path(where)) {
+        const char *const wrong = coll__resolve(where, true, list, &count, &may_come);
+        if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
+        (void)coll__address_split(where, host, sizeof host, &port);
+        if (port == 0 && !c->tcp.listening)
+            return coll__start_failed(COLL_ERR_ARGUMENT,
+                                      "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", where);
+    }
+    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
+    const coll__address all = { .port = port };
+    own->count = *host && port == 0 ? 0 : tcp->network.count;
+    memcpy(own->addresses, tcp->network.addresses, sizeof own->addresses);
+    if (!*host && port == 0 && own->count == 0) own->count = coll__network_usual(own->addresses);
+    if (!*host) count = 1, list[0] = own->count == 1 ? coll__address_with(own->addresses[0], port) : all;
+    if (port == 0 && (tcp->listener = coll__listen_within(&tcp->network, list[0], 0)) < 0)
+        return coll__listen_failed(tcp, where, 0);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count && tcp->listener < 0; i++) {
+            if (coll__is_loopback(list[i].bytes) != (pass == 1)) continue;
+            has_loopback = pass == 1;
+            if (has_loopback && is_name) continue;
+            tcp->listener = coll__listen_at(&list[i]);
+            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+                return coll__listen_failed(tcp, where, port);
+        }
+    if (tcp->listener < 0) {
+        tcp->listener = coll__listen_at(&all);
+        if (tcp->listener < 0) return coll__listen_failed(tcp, where, port);
+        tcp->is_elsewhere = !has_loopback;
+        coll__say(&tcp->log, has_loopback ? COLL_LOG_INFO : COLL_LOG_WARN,
+                  "%s is no address of this host%s: rank 0 listens on all of them", where,
+                  has_loopback ? " that others could reach" : "");
+    }
+    const coll__address here = coll__name_of(tcp->listener, false);
+    if (own->count == 0 && !coll__is_wide(here.bytes)) coll__addresses_add(own->addresses, &own->count, here.bytes);
+    own->port = here.port;
+    memcpy(own->host, tcp->us.host, sizeof own->host);
+    tcp->network.scope = here.scope;
+    return coll__listener_is_allowed(tcp);
 }
 
 /* ---- >>rank 0: waiting for all ranks ---- */
 
-/* Send the missing ranks to all connected ranks. */
-static void coll__bootstrap_tell(coll__tcp *tcp)
+/* Send a control message to all connected ranks. */
+static void coll__bootstrap_tell(coll__tcp *tcp, coll__control_note note, coll_status status, const char *text)
 {
-    char missing[120];
-
-    coll__missing_ranks(tcp, missing, sizeof missing);
     for (int i = 1; i < tcp->size; i++)
-        if (tcp->controls[i].pipe.fd >= 0)
-            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
-}
-
-/* Log the missing ranks. */
-static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t began)
-{
-    char missing[120];
-
-    coll__missing_ranks(tcp, missing, sizeof missing);
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
-              coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
+        if (tcp->controls[i].pipe.fd >= 0) coll__control_send(&tcp->controls[i].pipe, note, status, -1, text);
 }
 
 /* The rank that was connected and has been away for too long; -1: none. */
@@ -166,184 +128,105 @@ static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t n
     return -1;
 }
 
-/* Has accepting failed for too long, because this process is out of descriptors or memory? */
-static bool coll__bootstrap_is_short(const coll__tcp *tcp, int64_t now)
-{
-    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
-        && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
-}
-
-/* Accept ranks until all endpoints are known.  false: the deadline passed, a rank was lost, or accepting fails. */
-static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
+/* Accept ranks until all endpoints are known.  An error: the deadline passed, a rank was lost, or accepting has failed for too
+ * long, because this process is out of descriptors or memory. */
+static coll_status coll__bootstrap_all(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline)
 {
     int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
+    char missing[120], why[80];
 
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
-        if (now >= deadline || coll__bootstrap_lost(tcp, liveness_ms, now) > 0) return false;
-        if (coll__bootstrap_is_short(tcp, now)) return false;
+        const int lost = coll__bootstrap_lost(tcp, c->liveness_timeout_ms, now);
+        const bool is_short = tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
+            && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
+        if (lost > 0)
+            return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for "
+                                      "%.1f s", lost, c->address, coll__ending_text(tcp->controls[lost].lost_by),
+                                      coll__waited_seconds(tcp->controls[lost].lost_at));
+        if (is_short || now >= deadline || now >= tell) coll__missing_ranks(tcp, missing, sizeof missing);
+        if (is_short)
+            return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks "
+                                      "have not come: %s", c->address, coll__shortage_text(tcp->short_of, why, sizeof why),
+                                      missing);
+        if (now >= deadline)
+            return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
+                                      coll__waited_seconds(began), c->address,
+                                      tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
         if (now >= tell) {
-            coll__bootstrap_tell(tcp);
             tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
-        }
-        if (now >= report) {
-            coll__bootstrap_report(tcp, where, began);
-            report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+            coll__bootstrap_tell(tcp, COLL__CONTROL_MISSING, COLL_OK, missing);
+            if (now >= report) {
+                coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", c->address,
+                          coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
+                report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+            }
         }
         const int most_ms = tcp->budget.is_awaited ? COLL__REDIAL_LEAST_MS : tcp->is_deaf ? COLL__YOUNG_MS : 1000;
         coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, most_ms));
         coll__events(tcp);
     }
-    return true;
-}
-
-/* The error of an incomplete start. */
-static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
-{
-    const int lost = coll__bootstrap_lost(tcp, liveness_ms, coll__now());
-    char missing[120], why[80];
-
-    if (lost > 0)
-        return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
-                                  lost, where, coll__ending_text(tcp->controls[lost].lost_by),
-                                  coll__waited_seconds(tcp->controls[lost].lost_at));
-    coll__missing_ranks(tcp, missing, sizeof missing);
-    if (coll__bootstrap_is_short(tcp, coll__now()))
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
-                                  "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
-    return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
-                              coll__waited_seconds(began), where,
-                              tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
-}
-
-/* Send that error to all connected ranks. */
-static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
-{
-    const coll_status status = coll__bootstrap_failure(tcp, where, liveness_ms, began);
-
-    for (int i = 1; i < tcp->size; i++)
-        if (tcp->controls[i].pipe.fd >= 0)
-            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
-    return status;
-}
-
-/* Open the listener, and publish its address. */
-static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll__rendezvous *rendezvous)
-{
-    const char *path = coll__rendezvous_path(c->address);
-    char text[COLL__ADDRESS_TEXT];
-    coll_status status = path ? coll__listen_anywhere(tcp, c->address, NULL) : coll__listen_as_root(tcp, c->address);
-    if (status == COLL_OK) status = coll__listener_is_allowed(tcp);
-
-    if (status < 0) return status;
-    if (path && (status = coll__rendezvous_publish(tcp, path, c->world, rendezvous)) < 0) return status;
-    int ignored;
-    char host[256];
-    if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
-        const coll__address here = coll__endpoint_address(tcp, 0, 0);
-        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
-    } else if (!path && !c->tcp.listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
-        return coll__start_failed(COLL_ERR_ARGUMENT,
-                                  "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
-    }
-    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
 static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    coll__rendezvous rendezvous;
-    coll_status status = coll__root_begins(tcp, c, &rendezvous);
+    const char *const path = coll__rendezvous_path(c->address);
+    char nonce[COLL__NONCE_TEXT], text[COLL__ADDRESS_TEXT];
+    coll_status status = coll__listen_as_root(tcp, c);
 
+    if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, nonce);
     if (status < 0) return status;
+    if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
+        const coll__address here = coll__endpoint_address(tcp, 0, 0);
+        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
+    }
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_bootstrapping = true;
-    const int liveness = c->liveness_timeout_ms;
-    bool is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
-    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0)
-        is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
-    if (coll__rendezvous_path(c->address)) coll__rendezvous_remove(coll__rendezvous_path(c->address), rendezvous.nonce);
-    if (!is_complete) return coll__bootstrap_failed(tcp, c->address, liveness, began);
-    tcp->is_bootstrapping = false;
-    coll__send_table(tcp);
-    return COLL_OK;
+    status = coll__bootstrap_all(tcp, c, began, deadline);
+    if (status == COLL_OK && coll__ask_to_listen(tcp, deadline) > 0) status = coll__bootstrap_all(tcp, c, began, deadline);
+    if (path) coll__rendezvous_remove(path, nonce);
+    tcp->is_bootstrapping = status < 0;
+    if (status < 0) coll__bootstrap_tell(tcp, COLL__CONTROL_REFUSE, status, coll__start_error);
+    else coll__send_table(tcp);
+    return status;
 }
 
 /* ---- >>the others: their listeners ---- */
 
-/* Listen at one address, or on all if `count` > 1.  Port 0: from the configured range, or any.  false: errno. */
-static bool coll__listener_open(coll__tcp *tcp, const coll__address *at, int count, int port)
-{
-    const coll__address one = coll__with_port(*at, port);
-
-    coll__close_fd(&tcp->listener);
-    if (port == 0) tcp->listener = coll__listen_within(&tcp->network, count == 1 ? at : NULL, tcp->rank);
-    else tcp->listener = count == 1 ? coll__listen_at(&one) : coll__listen_widely(port);
-    return tcp->listener >= 0;
-}
-
-/* The addresses of this rank's entry in the list of hosts.  Returns its port; 0: none. */
-static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__address *list, int *count)
-{
-    char entry[COLL__ADDRESS_ROOM];
-    unsigned char ignored[16];
-    bool may_come;
-    int port = 0;
-
-    *count = 0;
-    if (!hosts || !coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry)
-        || coll__resolve(entry, true, list, count, &may_come) || *count == 0) return 0;
-    coll__address_pack(&list[0], ignored, &port);
-    return port;
-}
-
 /* Listen, and record the endpoint.  In this order: the entry in the list of hosts; the configured network; the addresses that
  * rank 0 asked for (`outer`); the local address of the control connection.  `hosts` and `outer` may be NULL. */
-static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
+static coll_status coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
 {
-    const coll__address here = coll__with_port(coll__name_of(control, false), 0);
-    unsigned char bytes[16], told[COLL__ENDPOINT_ADDRESSES + COLL__ADDRESSES_MOST][16];
-    coll__address at[COLL__ENDPOINT_ADDRESSES], entry[COLL__ADDRESSES_MOST];
-    int entries, count = 0, told_count = 0, port;
-    const int given = coll__own_entry(tcp, hosts, entry, &entries);
+    coll__endpoint *const own = &tcp->endpoints[tcp->rank];
+    coll__address at = coll__name_of(control, false), entry[COLL__ADDRESSES_MOST];
+    const bool is_near = coll__is_loopback(at.bytes);
+    char name[COLL__ADDRESS_ROOM] = "";
+    bool is_at_entry = false, may_come;
+    int entries = 0;
 
-    coll__address_pack(&here, bytes, &port);
-    const bool is_near = coll__is_loopback(bytes);
-    for (int i = 0; i < entries && count == 0; i++) {             /* a name may map to loopback: unfit if rank 0 is remote */
-        coll__address_pack(&entry[i], bytes, &port);
-        if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
+    if (hosts && coll__hosts_entry(hosts, tcp->rank, name, sizeof name))
+        (void)coll__resolve(name, true, entry, &entries, &may_come);
+    for (int i = 0; i < entries && !is_at_entry; i++) {           /* a name may map to loopback: unfit if rank 0 is remote */
+        is_at_entry = coll__is_ours(entry[i]) && (is_near || !coll__is_loopback(entry[i].bytes));
+        if (is_at_entry) at = entry[i];
     }
-    const bool is_at_entry = count > 0;
-    for (int i = 0; i < tcp->network.count && !is_at_entry; i++) at[count++] = coll__address_unpack(tcp->network.addresses[i], 0);
-    const int asked = outer && entries == 0 && count == 0 ? outer->count : 0;
-    for (int i = 0; i < asked; i++) at[count++] = coll__address_unpack(outer->addresses[i], 0);
-    if (count == 0) at[count++] = here;
-    if (!coll__listener_open(tcp, at, count, given)) return false;
-    for (int i = 0; i < count; i++) coll__address_pack(&at[i], told[told_count++], &port);
-    for (int i = 0; i < entries && !is_at_entry; i++) coll__address_pack(&entry[i], told[told_count++], &port);
-    const coll__address listener = coll__name_of(tcp->listener, false);
-    coll__address_pack(&listener, bytes, &port);
-    coll__endpoint_set(&tcp->endpoints[tcp->rank], told, told_count, port);
-    return true;
-}
-
-static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts)
-{
-    const int error = errno;
-    char entry[COLL__ADDRESS_ROOM], host[256], holder[100] = "";
-    int port = 0;
-
-    if (hosts && coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry) && coll__address_split(entry, host, sizeof host,
-                                                                                                 &port) && port > 0) {
-        if (error == EADDRINUSE) coll__holder_text(port, holder, sizeof holder);
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen at %.120s: %s%s", tcp->rank, entry, strerror(error),
-                                  holder);
-    }
-
-    if (error == EADDRINUSE && tcp->network.port_first > 0)
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen: no port from %d to %d is free", tcp->rank,
-                                  tcp->network.port_first, tcp->network.port_last);
-    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen for the others: %s", tcp->rank, strerror(error));
+    own->count = 0;
+    for (int i = 0; i < tcp->network.count && !is_at_entry; i++)
+        coll__addresses_add(own->addresses, &own->count, tcp->network.addresses[i]);
+    for (int i = 0; outer && entries + tcp->network.count == 0 && i < outer->count; i++)
+        coll__addresses_add(own->addresses, &own->count, outer->addresses[i]);
+    if (own->count == 0) coll__addresses_add(own->addresses, &own->count, at.bytes);
+    memcpy(at.bytes, own->addresses[0], sizeof at.bytes);
+    if (own->count > 1) at = (coll__address){ .port = 0 };
+    at.port = entries > 0 ? entry[0].port : 0;
+    coll__close_fd(&tcp->listener);
+    tcp->listener = coll__listen_within(&tcp->network, at, tcp->rank);
+    if (tcp->listener < 0) return coll__listen_failed(tcp, name, at.port);
+    for (int i = 0; i < entries && !is_at_entry; i++) coll__addresses_add(own->addresses, &own->count, entry[i].bytes);
+    own->port = coll__name_of(tcp->listener, false).port;
+    return coll__listener_is_allowed(tcp);
 }
 
 /* ---- >>other ranks: connecting to rank 0 ---- */
@@ -360,17 +243,11 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
     const coll_status greeted = coll__handshake_finish(g, &tcp->us);
     if (greeted < 0) return greeted;
     const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
-    if (error) {
-        coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
-        return COLL_ERR_PEER;
-    }
-    if (!coll__control_read(bytes, tcp->size, &control)) {
-        coll__print(g->why, sizeof g->why, "something else answers there");
-        return COLL_ERR_PEER;
-    }
-    if (control.note == COLL__CONTROL_WELCOME) return COLL_OK;
-    coll__print(g->why, sizeof g->why, "%s", control.what.text);
-    return control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+    const bool is_known = !error && coll__control_read(bytes, tcp->size, &control);
+    if (is_known && control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : error ? strerror(error)
+                : is_known ? control.what.text : "something else answers there");
+    return !is_known ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
 /* Try all addresses until one gives a welcome.  Returns the pipe, or none; then each address has its reason.  *status is an
@@ -389,11 +266,10 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
         soon = coll__deadline(COLL__ANSWER_MS);
         const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
         if (told == COLL_OK) {
-            int port;
-            unsigned char bytes[1][16];
-            coll__address_pack(&way->to, bytes[0], &port);
-            coll__endpoint_set(&tcp->endpoints[0], bytes, 1, port);
-            tcp->network.scope = coll__address_scope(&way->to);
+            tcp->endpoints[0].count = 0;
+            coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count, way->to.bytes);
+            tcp->endpoints[0].port = way->to.port;
+            tcp->network.scope = way->to.scope;
             return coll__pipe_take(&g.pipe);
         }
         coll__way_ends(way, g.why);
@@ -404,29 +280,13 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
-/* Resolve the address of rank 0.  false: unknown, see `why`; *is_final: retrying is useless. */
-static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
-{
-    const char *path = coll__rendezvous_path(c->address), *wrong;
-    coll__address list[COLL__ADDRESSES_MOST];
-    bool may_come = true;
-    int count = 0;
-
-    *is_final = false;
-    ways->count = 0;
-    if (path) return coll__rendezvous_follow(tcp, path, c->world, ways, why, room);
-    wrong = coll__resolve(c->address, false, list, &count, &may_come);
-    *is_final = wrong && !may_come;
-    if (wrong) coll__print(why, room, "%s", wrong);
-    else coll__ways_make(ways, list, count, &tcp->network);
-    return !wrong;
-}
-
 /* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
-    int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final = false, is_denied = false, was_refused = false;
+    const char *const path = coll__rendezvous_path(c->address), *wrong = NULL;
+    coll__address list[COLL__ADDRESSES_MOST];
+    int pause_ms = COLL__RETRY_LEAST_MS, count;
+    bool has_told = false, is_found = false, may_come = true, is_denied = false, was_refused = false;
     char why[400] = "", now[400];
 
     for (;;) {
@@ -434,7 +294,15 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         coll_status status = COLL_OK;
         /* a last attempt too short to succeed would only replace the reason */
         const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
-        if (!is_over && coll__find_root(tcp, c, &ways, now, sizeof now, &is_final)) {
+        if (!is_over && path) {
+            is_found = coll__rendezvous_follow(tcp, path, c->world, &ways, now, sizeof now);
+        } else if (!is_over) {
+            wrong = coll__resolve(c->address, false, list, &count, &may_come);
+            if (wrong) coll__print(now, sizeof now, "%s", wrong);
+            else coll__ways_make(&ways, list, count, &tcp->network);
+            is_found = !wrong;
+        }
+        if (!is_over && is_found) {
             *pipe = coll__call_root(tcp, &ways, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
@@ -443,8 +311,8 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         /* a refusal by rank 0 says more than a later failure to connect */
         if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
         was_refused |= status == COLL_ERR_PROTOCOL;
-        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file    */
-        if (is_final) status = COLL_ERR_ARGUMENT;
+        if (status == COLL_ERR_PROTOCOL && path) status = COLL_OK; /* stale file                              */
+        if (wrong && !may_come) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
@@ -472,8 +340,7 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
     coll__give(table);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
-                              tcp->rank,
-                              error ? coll__ending_text(error) : "what came is none");
+                              tcp->rank, error ? coll__ending_text(error) : "what came is none");
 }
 
 /* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
@@ -489,15 +356,14 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
         if (is_asked || control.note == COLL__CONTROL_WELCOME) {
-            if (!coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL)) return coll__listener_failed(tcp, hosts);
-            if (coll__listener_is_allowed(tcp) < 0) return COLL_ERR_ARGUMENT;
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL);
+            if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }
         if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
         if (error) break;
-        if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
-                                                                                      "rank %d: something else than "
-                                                                                      "rank 0 answers at %s", tcp->rank, where);
+        if (!coll__control_read(note, tcp->size, &control))
+            return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d: something else than rank 0 answers at %s", tcp->rank, where);
         if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
@@ -506,8 +372,8 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
     }
     const bool is_late = error == ETIMEDOUT;
     return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
-                              tcp->rank,
-                              where, is_late ? "not all ranks came before the time was up" : coll__ending_text(error), missing);
+                              tcp->rank, where, is_late ? "not all ranks came before the time was up"
+                                                        : coll__ending_text(error), missing);
 }
 
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
@@ -529,20 +395,7 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* ---- >>all ranks ---- */
 
 /* Processors of the ranks of one host, summed up. */
-typedef struct coll__host_ranks { const coll__endpoint *first; int size, most, sum; uint64_t set; } coll__host_ranks;
-
-static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
-{
-    if (host->size++ == 0) host->first = endpoint;
-    if (endpoint->processors > host->most) host->most = endpoint->processors;
-    host->sum = coll__less(host->sum + endpoint->processors, COLL__PROCESSORS_MOST);
-    host->set |= endpoint->processor_set;
-}
-
-static int coll__host_processors(const coll__host_ranks *host)
-{
-    return coll__processors_together(host->set, host->most, host->sum);
-}
+typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
 /* Order by host, then by rank. */
 static int coll__by_host(const void *a, const void *b)
@@ -553,44 +406,42 @@ static int coll__by_host(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
+static const int *coll__homes_of(coll__tcp *tcp);
+
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
-static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
+static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 {
-    const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
-    coll__host_ranks host = { .size = 0 };
-
-    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    for (int i = 0; i < tcp->size; i++) all[i] = &tcp->endpoints[i];
-    qsort((void *)all, (size_t)tcp->size, sizeof *all, coll__by_host);
+    const int *const homes = coll__homes_of(tcp);
+    coll__host_ranks *const hosts = (coll__host_ranks *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, sizeof *hosts);
+    const bool has_memory = homes && hosts;
     int local_rank = 0;
+
     opened->share = 1;
-    for (int i = 0; i < tcp->rank; i++) local_rank += coll__is_of_this_host(tcp, i);
-    for (int i = 0; i < tcp->size; i++) {
-        if (host.size > 0 && !coll__is_same_host(host.first, all[i])) host = (coll__host_ranks){ .size = 0 };
-        coll__host_add(&host, all[i]);
-        if (i + 1 < tcp->size && coll__is_same_host(all[i], all[i + 1])) continue;
-        const double share = (double)coll__host_processors(&host) / host.size;
-        if (share < opened->share) opened->share = share;
-        if (!coll__is_same_host(all[i], &tcp->endpoints[tcp->rank])) continue;
-        opened->processors = coll__host_processors(&host);
-        coll__opened_at(opened, local_rank, host.size);
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        const coll__endpoint *const from = &tcp->endpoints[i];
+        coll__host_ranks *const host = &hosts[homes[i]];
+        host->size++;
+        host->set |= from->processor_set;
+        if (from->processors > host->most) host->most = from->processors;
+        host->sum = coll__less(host->sum + from->processors, COLL__PROCESSORS_MOST);
+        local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
     }
-    coll__give((void *)all);
-    return COLL_OK;
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        const int processors = coll__processors_together(hosts[i].set, hosts[i].most, hosts[i].sum);
+        const double share = hosts[i].size > 0 ? (double)processors / hosts[i].size : 1;
+        if (share < opened->share) opened->share = share;
+        if (i != homes[tcp->rank]) continue;
+        opened->processors = processors;
+        coll__opened_at(opened, local_rank, hosts[i].size);
+    }
+    coll__give(hosts);
+    return has_memory ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
 }
 
-/* Rank 0 distributes the values of its tuning file as a text. */
-static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
-{
-    if (!COLL__HAS_CHOICE) return;
-    if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
-}
-
-/* All ranks parse that text, rank 0 too, so all have the same bits. */
+/* All ranks parse the text of rank 0's tuning file, rank 0 too, so all have the same bits. */
 static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
 {
-    const coll__numbers *const before = numbers;
     coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
     coll__wrong_word wrong;
 
@@ -598,7 +449,7 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
-    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? before->file : "the file of rank 0");
+    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? numbers->file : "the file of rank 0");
     *numbers = told;
     return COLL_OK;
 }
@@ -616,7 +467,8 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->segment.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
-    coll__offer_tuning(tcp, &opened->numbers);
+    if (COLL__HAS_CHOICE && c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
+        coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);

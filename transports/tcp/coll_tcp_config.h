@@ -44,15 +44,6 @@ typedef struct coll__tcp_settings {
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
-/* The settings that a rank keeps: no texts, for the caller owns these. */
-static coll_tcp coll__tcp_kept(coll_tcp c)
-{
-    c.io = c.hosts = c.network = c.ports = c.key = c.security = NULL;
-    c.listening = NULL;
-    c.listening_context = NULL;
-    return c;
-}
-
 static void coll__tcp_settings_free(coll__tcp_settings *s)
 {
     if (s) coll__wipe(s->key, sizeof s->key);
@@ -65,22 +56,20 @@ static void coll__tcp_settings_free(coll__tcp_settings *s)
 static coll_status coll__settle_hosts(coll__tcp_settings *s, const coll__settings *of, const char *address)
 {
     coll_config *c = &s->config;
-    char first[COLL__ADDRESS_ROOM];
+    char *const first = s->place.address;
 
     if (coll__hosts_count(c->tcp.hosts) != c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
                                   "host:port for each rank", coll__hosts_count(c->tcp.hosts), c->size, of->source);
-    for (int i = 0; i < c->size; i++)
-        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof first))
+    for (int i = c->size - 1; i >= 0; i--)        /* the last one is that of rank 0                           */
+        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof s->place.address))
             return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
                                       c->tcp.hosts);
-    (void)coll__hosts_entry(c->tcp.hosts, 0, first, sizeof first);
     if (address && strcmp(address, first))
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "the list of hosts begins with %.80s, but COLL_ADDR=%.80s is set too: unset one of them",
                                   first, address);
-    coll__print(s->place.address, sizeof s->place.address, "%s", first);
-    c->address = s->place.address;
+    c->address = first;
     return COLL_OK;
 }
 
@@ -91,14 +80,10 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
 
     if (c->address && !*c->address) c->address = NULL;
     if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
-    if (!c->address && !c->tcp.hosts) {
-        c->tcp.hosts = coll__environment("COLL_HOSTS");
-        if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
-        c->address = address;
-    } else if (c->tcp.hosts) {
-        c->address = NULL;
-        return coll__settle_hosts(s, of, NULL);
-    }
+    const bool is_unset = !c->address && !c->tcp.hosts;
+    if (is_unset) c->tcp.hosts = coll__environment("COLL_HOSTS");
+    if (c->tcp.hosts) return coll__settle_hosts(s, of, is_unset ? address : NULL);
+    if (is_unset) c->address = address;
     if (!c->address) {
         const coll_status status = coll__launch_where(&s->place, &of->launch);
         if (status < 0) return status;
@@ -114,29 +99,14 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
                               by && by->where ? " (" : "", by && by->where ? by->where : "", by && by->where ? ")" : "");
 }
 
-/* If the launcher's job gave the address, its name becomes part of the world name. */
-static void coll__settle_world(coll__tcp_settings *s)
-{
-    if (!*s->place.job) return;
-    coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
-    s->config.world = s->world;
-}
-
-static void coll__settle_network(coll__tcp_settings *s)
-{
-    coll_config *c = &s->config;
-
-    if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
-    if (!c->tcp.network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->tcp.network = s->network;
-}
-
 /* ---- >>security: the key and its use ---- */
 
-/* The value of `security` for COLL__AUTH_... bits. */
+/* The values of `security`, by COLL__AUTH_... bits; the last one leaves the kind to the key. */
+static const char *const coll__security_words[] = { "open", "key", "tls", "open+check", "key+check", "tls+check", "check" };
+
 static const char *coll__security_name(int auth)
 {
-    static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
-    return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
+    return coll__security_words[(auth & COLL__AUTH_KIND) + (auth & COLL__AUTH_CHECK ? 3 : 0)];
 }
 
 /* The first line of a file that only the user may access. */
@@ -162,32 +132,13 @@ static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
     return COLL_OK;
 }
 
-/* Parse "open", "key" or "tls", with "check" or alone.  Sets COLL__AUTH_... bits; 0: unset. */
-static bool coll__read_security(const char *text, int *auth, bool *is_open)
-{
-    static const struct { const char *name; int auth; } words[] = {
-        { "open", COLL__AUTH_NONE }, { "key", COLL__AUTH_KEY }, { "tls", COLL__AUTH_TLS }, { "check", COLL__AUTH_CHECK }
-    };
-
-    for (const char *at = text; *at; at += strspn(at, "+")) {
-        const size_t length = strcspn(at, "+");
-        size_t i = 0;
-        while (i < 4 && (strlen(words[i].name) != length || strncmp(at, words[i].name, length))) i++;
-        const bool has_kind = *is_open || (*auth & COLL__AUTH_KIND);
-        if (i == 4 || (i < 3 && has_kind)) return false;
-        *auth |= words[i].auth;
-        *is_open = *is_open || i == 0;
-        at += length;
-    }
-    return true;
-}
-
 static coll_status coll__settle_security(coll__tcp_settings *s)
 {
     const char *key = s->config.tcp.key ? s->config.tcp.key : coll__variable("COLL_KEY"), *path = coll__variable("COLL_KEY_FILE");
-    const char *text = s->config.tcp.security;
+    const char *text = s->config.tcp.security && *s->config.tcp.security ? s->config.tcp.security : NULL;
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
+    int word = 0;
 
     if (!COLL__HAS_SECURITY) {                    /* a key must not be ignored                                */
         s->is_open = text && !strcmp(text, "open");
@@ -204,9 +155,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", name,
                                   length < COLL__KEY_LEAST ? "shorter" : "longer",
                                   length < COLL__KEY_LEAST ? COLL__KEY_LEAST : COLL__KEY_MOST, COLL__KEY_LEAST, COLL__KEY_MOST);
-    if (text && !coll__read_security(text, &s->auth, &s->is_open))
+    while (text && word < 7 && strcmp(text, coll__security_words[word])) word++;
+    if (word == 7)
         return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check",
                                   text);
+    s->is_open = text && word % 3 == 0 && word < 6;
+    s->auth = (word < 6 ? word % 3 : COLL__AUTH_NONE) | (word < 3 ? 0 : COLL__AUTH_CHECK);
     if (has_key && s->is_open)
         return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is a key, too: which one is meant?", text);
     if (!has_key && (s->auth & COLL__AUTH_KIND))
@@ -247,6 +201,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
 
 static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settings *of)
 {
+    coll_tcp *const c = &s->config.tcp;
     coll_status status;
 
     memset(s, 0, sizeof *s);
@@ -254,8 +209,12 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     s->arithmetic = of->arithmetic;
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
     if ((status = coll__settle_security(s)) < 0) return status;
-    coll__settle_world(s);
-    coll__settle_network(s);
+    if (*s->place.job) {                          /* its name becomes part of the world name                  */
+        coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
+        s->config.world = s->world;
+    }
+    if (!c->network && s->place.is_on_one_host) c->network = "127.0.0.1";
+    if (!c->network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->network = s->network;
     return COLL_OK;
 }
 

@@ -22,31 +22,10 @@ static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
 /* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
 static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
 {
-    const coll__endpoint *endpoint = &tcp->endpoints[rank];
-    coll__address a = coll__address_unpack(endpoint->addresses[which], endpoint->port);
+    coll__address a = coll__address_with(tcp->endpoints[rank].addresses[which], tcp->endpoints[rank].port);
 
-    if (coll__is_link_local(endpoint->addresses[which]))
-        ((struct sockaddr_in6 *)(void *)&a.at)->sin6_scope_id = tcp->network.scope;
+    if (coll__is_link_local(a.bytes)) a.scope = tcp->network.scope;
     return a;
-}
-
-/* Move address `which`, which works, to the front. */
-static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
-{
-    unsigned char first[16];
-
-    memcpy(first, endpoint->addresses[0], 16);
-    memcpy(endpoint->addresses[0], endpoint->addresses[which], 16);
-    memcpy(endpoint->addresses[which], first, 16);
-}
-
-static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
-{
-    int kept = 0;
-
-    for (int i = 0; i < endpoint->count; i++)
-        if (!coll__is_loopback(endpoint->addresses[i])) memmove(endpoint->addresses[kept++], endpoint->addresses[i], 16);
-    endpoint->count = kept;
 }
 
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
@@ -63,14 +42,10 @@ static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char 
 {
     coll__endpoint *endpoint = &tcp->endpoints[index], told;
     const coll__address from = coll__name_of(tcp->controls[index].pipe.fd, true);
-    unsigned char seen[16];
-    int ignored;
 
     if (!tcp->is_bootstrapping || endpoint->port != 0 || !coll__endpoint_read(bytes, &told) || told.port == 0) return false;
     memcpy(told.host, endpoint->host, sizeof told.host);              /* from its hello                       */
-    coll__address_pack(&from, seen, &ignored);
-    if (!coll__is_loopback(seen) || told.count == 0)
-        coll__addresses_add(told.addresses, &told.count, COLL__ENDPOINT_ADDRESSES, seen);
+    if (!coll__is_loopback(from.bytes) || told.count == 0) coll__addresses_add(told.addresses, &told.count, from.bytes);
     *endpoint = told;
     COLL__ASSERT(tcp->present_count < tcp->size - 1, "rank %d comes, and %d of %d others are there", index, tcp->present_count,
                  tcp->size - 1);
@@ -105,10 +80,7 @@ static int coll__outer_addresses(const coll__tcp *tcp, unsigned char (*out)[16])
     for (int i = 1; i < tcp->size; i++) {
         if (tcp->controls[i].pipe.fd < 0 || coll__is_same_host(&tcp->endpoints[i], &tcp->endpoints[0])) continue;
         const coll__address here = coll__name_of(tcp->controls[i].pipe.fd, false);
-        unsigned char bytes[16];
-        int ignored;
-        coll__address_pack(&here, bytes, &ignored);
-        if (!coll__is_loopback(bytes)) coll__addresses_add(out, &count, COLL__ENDPOINT_ADDRESSES, bytes);
+        if (!coll__is_loopback(here.bytes)) coll__addresses_add(out, &count, here.bytes);
     }
     return count;
 }
@@ -130,8 +102,8 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
     int asked = 0;
 
     outer.count = coll__outer_addresses(tcp, outer.addresses);
-    for (int i = 0; i < outer.count; i++) coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count,
-                                                              COLL__ENDPOINT_ADDRESSES, outer.addresses[i]);
+    for (int i = 0; i < outer.count; i++)
+        coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count, outer.addresses[i]);
     for (int i = 1; outer.count > 0 && i < tcp->size; i++) {
         const coll__endpoint *endpoint = &tcp->endpoints[i];
         if (!coll__is_same_host(endpoint, &tcp->endpoints[0]) || coll__endpoint_shares(endpoint, &outer)) continue;
@@ -166,7 +138,8 @@ static void coll__send_table(coll__tcp *tcp)
     coll__give(bytes);
 }
 
-/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
+/* Store the table, without the loopback addresses of other hosts, but keep the address at which rank 0 was reached.  false: an
+ * endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
@@ -174,7 +147,11 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
         if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
-        if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
+        if (coll__is_of_this_host(tcp, i)) continue;
+        int kept = 0;
+        for (int k = 0; k < endpoint->count; k++)
+            if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
+        endpoint->count = kept;
     }
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
@@ -185,58 +162,24 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 
 /* ---- >>where to listen: without a key, only at private addresses ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT, documentation and benchmarking ranges; IPv6 unique local and link-local. */
+/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests. */
 static bool coll__is_private(const unsigned char *bytes)
 {
-    const unsigned char *v4 = bytes + 12;
-
-    if (coll__is_loopback(bytes)) return true;
-    if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
-        return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
-    if ((v4[0] == 192 && v4[1] == 0 && v4[2] == 2) || (v4[0] == 198 && v4[1] == 51 && v4[2] == 100)
-        || (v4[0] == 203 && v4[1] == 0 && v4[2] == 113) || (v4[0] == 198 && (v4[1] & 0xfe) == 18)) return true;   /* for tests */
-    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
-        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
+    return coll__network_excepts("^127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,100.64.0.0/10,fc00::/7,"
+                                 "fe80::/10,192.0.2.0/24,198.51.100.0/24,203.0.113.0/24,198.18.0.0/15", "", bytes);
 }
 
 /* The first public address of this host, for wildcard listeners.  false: none. */
-static bool coll__public_address(coll__address *out)
+static bool coll__public_address(unsigned char *bytes)
 {
     struct ifaddrs *all = NULL;
-    unsigned char bytes[16];
     bool any = false;
-    int port;
 
     if (getifaddrs(&all)) return false;
-    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next) {
-        const int family = i->ifa_addr && (i->ifa_flags & IFF_UP) ? i->ifa_addr->sa_family : AF_UNSPEC;
-        if (family != AF_INET && family != AF_INET6) continue;
-        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-        memcpy(&out->at, i->ifa_addr, out->length);
-        coll__address_pack(out, bytes, &port);
-        any = !coll__is_private(bytes);
-    }
+    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next)
+        any = coll__interface_address(i, bytes) && !coll__is_private(bytes);
     freeifaddrs(all);
     return any;
-}
-
-/* May this rank listen at an address?  false: no, `why` says why. */
-static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
-{
-    static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };
-    coll__address found = *a;
-    char where[COLL__ADDRESS_TEXT];
-    unsigned char bytes[16];
-    int port;
-
-    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
-    coll__address_pack(a, bytes, &port);
-    const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
-    if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
-    found = coll__with_port(found, port);
-    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
-                "is meant", coll__address_text(&found, where, sizeof where));
-    return false;
 }
 
 #endif /* COLL_TCP_ENDPOINTS_H */

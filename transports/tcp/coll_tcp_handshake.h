@@ -57,8 +57,7 @@ typedef struct coll__budget {
 
 typedef enum coll__handshake_step {
     COLL__HANDSHAKE_HEAR, COLL__HANDSHAKE_ANSWER, COLL__HANDSHAKE_HEAR_PROOF, /* the called side                  */
-    COLL__HANDSHAKE_SAY, COLL__HANDSHAKE_HEAR_ANSWER, COLL__HANDSHAKE_HEAR_REFUSAL, COLL__HANDSHAKE_PROVE, COLL__HANDSHAKE_DENY,
-        /* the caller */
+    COLL__HANDSHAKE_SAY, COLL__HANDSHAKE_HEAR_ANSWER, COLL__HANDSHAKE_HEAR_REFUSAL, COLL__HANDSHAKE_PROVE,    /* the caller */
     COLL__HANDSHAKE_TLS, COLL__HANDSHAKE_OVER
 } coll__handshake_step;
 
@@ -72,8 +71,10 @@ typedef struct coll__handshake {
     int64_t     deadline;
     coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
     bool        is_waiting;                       /* for the budget                                           */
+    bool        is_denied;                        /* the caller has got a wrong proof                         */
     coll__hello hello;                            /* caller: to be sent; called side: received                */
     bool        is_unauthenticated;               /* the failure is an unauthenticated refusal                */
+    bool        is_near;                          /* the caller is one coll_shrink ahead or behind            */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */
@@ -147,8 +148,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
 static void coll__handshake_call(coll__handshake *g, const coll__identity *us, int fd, coll__hello hello, int64_t deadline)
 {
     *g = (coll__handshake){ .pipe = { .fd = fd }, .is_caller = true, .step = COLL__HANDSHAKE_SAY, .want = POLLOUT,
-                            .deadline = deadline,
-                        .hello = hello };
+                            .deadline = deadline, .hello = hello };
     coll__hello_as(&g->hello, us);
 }
 
@@ -207,17 +207,24 @@ static bool coll__identity_keyed(coll__identity *us, const char *key)
     return us->tls;
 }
 
+/* HMAC of the letter, hello_c and more. */
+static void coll__letter_sum(const coll__handshake *g, const unsigned char *key, char letter, const unsigned char *more,
+                             size_t length, unsigned char *out)
+{
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)more, length } };
+    coll__hmac(out, key, COLL__SHA_LENGTH, said, 3);
+}
+
 /* The proof of the key for this handshake and purpose. */
 static void coll__handshake_sum(const coll__handshake *g, const coll__identity *us, char letter, unsigned char *out)
 {
     unsigned char epoch[4], key[COLL__SHA_LENGTH];
     const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
 
     coll__put32(epoch, us->epoch);
     coll__hmac(key, us->root, sizeof us->root, world, 2);
-    coll__hmac(out, key, sizeof key, said, 3);
+    coll__letter_sum(g, key, letter, g->answer, sizeof g->answer, out);
     coll__wipe(key, sizeof key);
 }
 
@@ -229,34 +236,16 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
     return coll__same_secret(expected, proof, sizeof expected);
 }
 
-/* The proof of a refusal: the sender has the key, and answers this hello. */
-static void coll__refusal_sum(const coll__handshake *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
-{
-    char letter = 'R';
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
-
-    coll__hmac(out, us->root, sizeof us->root, said, 3);
-}
-
-/* Add the proof if both sides have a key and a complete hello has arrived. */
+/* Add the proof to a refusal if both sides have a key and a complete hello has arrived: the sender has the key, and answers this
+ * hello. */
 static void coll__refusal_prove(const coll__handshake *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
-    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
-}
-
-static bool coll__refusal_is_proved(const coll__handshake *g, const coll__identity *us)
-{
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    if (!COLL__HAS_SECURITY) return false;
-    coll__refusal_sum(g, us, g->bytes, expected);
-    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+    coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
 }
 
 /* The hellos are exchanged: begin TLS or checksums, if configured. */
@@ -277,20 +266,6 @@ static coll_status coll__handshake_settle(coll__handshake *g, const coll__identi
     return coll__handshake_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__HANDSHAKE_TLS : COLL__HANDSHAKE_OVER);
 }
 
-/* NULL: the answer claims to be from the rank that was called. */
-static const char *coll__handshake_check_answer(const coll__handshake *g, const coll__identity *us, coll__hello *answer)
-{
-    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, answer);
-
-    if (wrong) return wrong;
-    if (answer->rank != g->hello.to || answer->to != us->rank) return "another rank answers there";
-    if (answer->epoch != us->epoch) return "it has shrunk, or has not";
-    if (answer->auth != us->auth) return "its security differs";
-    if (answer->arithmetic != us->arithmetic) return "its arithmetic differs";
-    if (answer->more_lanes != g->hello.more_lanes || answer->lane != g->hello.lane) return "it answers another lane";
-    return answer->purpose == g->hello.purpose && answer->channel == g->hello.channel ? NULL : "it answers another question";
-}
-
 static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__identity *us)
 {
     coll__hello answer;
@@ -302,37 +277,25 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
         return COLL_OK;
     }
     if ((status = coll__handshake_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
-    const char *wrong = coll__handshake_check_answer(g, us, &answer);
+    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &answer);
+    const bool is_it = answer.rank == g->hello.to && answer.to == us->rank && answer.epoch == us->epoch && answer.auth == us->auth
+        && answer.arithmetic == us->arithmetic && answer.more_lanes == g->hello.more_lanes && answer.lane == g->hello.lane
+        && answer.purpose == g->hello.purpose && answer.channel == g->hello.channel;
+    if (!wrong && !is_it) wrong = "another rank answers there, or another question";
     if (wrong) {
         g->is_unauthenticated = true;
         return coll__handshake_failed(g, COLL_ERR_PEER, "%s", wrong);
     }
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
-    if (coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF)) {
-        coll__handshake_sum(g, us, 'C', g->bytes);
-        return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
-    }
-    memset(g->bytes, 0, COLL__SHA_LENGTH);
-    return coll__handshake_next(g, COLL__HANDSHAKE_DENY);
-}
-
-static coll_status coll__handshake_prove(coll__handshake *g, const coll__identity *us)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, true);
-    return status == COLL_OK ? coll__handshake_settle(g, us) : status;
-}
-
-/* The other side has another key.  It gets an invalid proof, so that it reports that, too. */
-static coll_status coll__handshake_deny(coll__handshake *g)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, true);
-    return status == COLL_OK ? coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
+    g->is_denied = !coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    if (g->is_denied) memset(g->bytes, 0, COLL__SHA_LENGTH);      /* an invalid proof, so that it reports that, too */
+    else coll__handshake_sum(g, us, 'C', g->bytes);
+    return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
 }
 
 /* The hello is valid: answer it, with a proof. */
 static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__identity *us)
 {
-    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
     g->is_waiting = !coll__budget_take(g->budget);
     if (g->is_waiting) {                          /* poll for nothing                                         */
         g->want = 0;
@@ -347,40 +310,6 @@ static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__
     memcpy(g->bytes, g->answer, sizeof g->answer);
     coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     return coll__handshake_next(g, COLL__HANDSHAKE_ANSWER);
-}
-
-static coll_status coll__handshake_hear_proof(coll__handshake *g, const coll__identity *us)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    if (!coll__handshake_is_proved(g, us, 'C', g->bytes))
-        return coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
-    coll__budget_give_back(g->budget);
-    return coll__handshake_settle(g, us);
-}
-
-static coll_status coll__handshake_take_key_step(coll__handshake *g, const coll__identity *us)
-{
-    coll_status status;
-
-    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
-    switch ((int)g->step) {
-    case COLL__HANDSHAKE_HEAR_ANSWER: return coll__handshake_hear_answer(g, us);
-    case COLL__HANDSHAKE_PROVE: return coll__handshake_prove(g, us);
-    case COLL__HANDSHAKE_DENY: return coll__handshake_deny(g);
-    case COLL__HANDSHAKE_ANSWER:
-        status = coll__handshake_move(g, COLL__HELLO_LENGTH, true);
-        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_HEAR_PROOF) : status;
-    case COLL__HANDSHAKE_HEAR_PROOF: return coll__handshake_hear_proof(g, us);
-    case COLL__HANDSHAKE_TLS:
-        status = coll__tls_advance(&g->pipe, &g->want);
-        if (status < 0)
-            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
-                                                     "or speaks in its place");
-        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
-    }
-    return COLL_OK;
 }
 
 /* ---- >>without a key ---- */
@@ -408,6 +337,7 @@ static coll_status coll__handshake_say(coll__handshake *g, const coll__identity 
 /* Read a refusal in place of an answer; ignore it if it must be authenticated and is not. */
 static coll_status coll__handshake_refused(coll__handshake *g, const coll__identity *us)
 {
+    unsigned char expected[COLL__SHA_LENGTH];
     coll__control control;
     const coll_status status = coll__handshake_move(g, COLL__CONTROL_LENGTH, false);
 
@@ -417,7 +347,8 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (!has_key || coll__refusal_is_proved(g, us)) {
+    if (has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
+    if (!has_key || coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected)) {
         g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
@@ -432,8 +363,7 @@ static coll_status coll__handshake_check_auth(coll__handshake *g, const coll__id
 
     if (has_key != have_we)
         return coll__handshake_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)",
-                                      has_key ? "a key" : "no key",
-                                      have_we ? "one" : "none");
+                                      has_key ? "a key" : "no key", have_we ? "one" : "none");
     return coll__handshake_failed(g, COLL_ERR_DENIED,
                                   "security mismatch: it uses \"%s\", and here it is \"%s\"; set COLL_SECURITY "
                                   "to the same on all ranks (\"tls\" needs -DCOLL_WITH_OPENSSL)", coll__security_name(theirs),
@@ -460,8 +390,7 @@ static coll_status coll__handshake_differ(coll__handshake *g, const coll__identi
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)",
-                                  theirs,
-                                  ours);
+                                  theirs, ours);
 }
 
 static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity *us)
@@ -471,6 +400,8 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
+    const uint32_t epoch = coll__hello_may_begin(g->call, g->length) ? coll__get32(g->call + 64) : us->epoch;
+    g->is_near = epoch == us->epoch + 1 || epoch + 1 == us->epoch;
     if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
     us = coll__greeted_as(g, us);
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
@@ -490,13 +421,36 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
 
 static coll_status coll__handshake_take_step(coll__handshake *g, const coll__identity *us)
 {
+    coll_status status;
+
     us = coll__greeted_as(g, us);
     switch ((int)g->step) {
     case COLL__HANDSHAKE_SAY: return coll__handshake_say(g, us);
     case COLL__HANDSHAKE_HEAR_REFUSAL: return coll__handshake_refused(g, us);
     case COLL__HANDSHAKE_HEAR: return coll__handshake_hear(g, us);
-    default: return coll__handshake_take_key_step(g, us);
     }
+    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
+    switch ((int)g->step) {
+    case COLL__HANDSHAKE_HEAR_ANSWER: return coll__handshake_hear_answer(g, us);
+    case COLL__HANDSHAKE_ANSWER:
+        status = coll__handshake_move(g, COLL__HELLO_LENGTH, true);
+        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_HEAR_PROOF) : status;
+    case COLL__HANDSHAKE_PROVE:
+    case COLL__HANDSHAKE_HEAR_PROOF:
+        status = coll__handshake_move(g, COLL__SHA_LENGTH, g->is_caller);
+        if (status != COLL_OK) return status;
+        if (g->is_caller ? g->is_denied : !coll__handshake_is_proved(g, us, 'C', g->bytes))
+            return coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+        if (!g->is_caller) coll__budget_give_back(g->budget);
+        return coll__handshake_settle(g, us);
+    case COLL__HANDSHAKE_TLS:
+        status = coll__tls_advance(&g->pipe, &g->want);
+        if (status < 0)
+            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+                                                     "or speaks in its place");
+        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
+    }
+    return COLL_OK;
 }
 
 /* Advance.  COLL_OK: both sides are identified, and the pipe is ready.  COLL_PENDING: poll for g->want first.  An error: see

@@ -33,7 +33,7 @@ typedef struct coll__control_line {
     bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
-    unsigned      refusing;                       /* addresses that refuse the connect, a bit for each        */
+    int           refusals;                       /* connects that were refused, in a row                     */
     int64_t       refused_at;                     /* since when every attempt has been refused                */
     int64_t       call_at;
     size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
@@ -102,7 +102,7 @@ static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char 
 {
     char where[COLL__ADDRESS_TEXT];
     const coll__endpoint *endpoint = &p->endpoints[rank];
-    const coll__address a = coll__address_unpack(endpoint->addresses[0], endpoint->port);
+    const coll__address a = coll__address_with(endpoint->addresses[0], endpoint->port);
 
     if (endpoint->count > 0) coll__address_text(&a, where, sizeof where);
     else coll__print(where, sizeof where, "at no known address");

@@ -93,16 +93,6 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
     return COLL_OK;
 }
 
-/* Hydra: the process at the other end of PMI_FD has started all ranks of this host. */
-static void coll__launch_hydra(char *job, size_t room)
-{
-    int fd = -1;
-
-    if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
-    const int process = coll__process_behind(fd);
-    if (process > 0) coll__print(job, room, "%d", process);
-}
-
 /* A directory shared by this user's processes on this host, writable by the user only. */
 static bool coll__private_directory(char *path, size_t room)
 {
@@ -119,12 +109,14 @@ static bool coll__private_directory(char *path, size_t room)
 static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
 {
     char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
+    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
     const char *named = l->by ? coll__environment(l->by->job) : NULL, *nodes = coll__environment("FLUX_JOB_NNODES");
     const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && nodes && !strcmp(nodes, "1");
 
     if (!l->by || (l->local_size != l->size && !is_flux)) return;
     if (named) coll__print(job, sizeof job, "%.120s", named);
-    else if (!strcmp(l->by->name, "MPICH")) coll__launch_hydra(job, sizeof job);
+    else if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
+             && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
     coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));

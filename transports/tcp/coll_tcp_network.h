@@ -20,50 +20,41 @@ typedef struct coll__network {
 /* The address of an entry; false: unusable. */
 static bool coll__interface_address(const struct ifaddrs *one, unsigned char *bytes)
 {
-    coll__address a = { .length = 0 };
-    int ignored;
-
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP)) return false;
-    if (one->ifa_addr->sa_family == AF_INET) a.length = sizeof(struct sockaddr_in);
-    else if (one->ifa_addr->sa_family == AF_INET6) a.length = sizeof(struct sockaddr_in6);
-    else return false;
-    memcpy(&a.at, one->ifa_addr, a.length);
-    coll__address_pack(&a, bytes, &ignored);
+    if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) return false;
+    const coll__address a = coll__address_from(one->ifa_addr);
+    memcpy(bytes, a.bytes, sizeof a.bytes);
     return !coll__is_link_local(bytes);
 }
 
 /* Addresses to publish if none is configured: those of the default route, then all others but loopback; loopback if there is
  * no other. */
-static int coll__network_usual(unsigned char (*out)[16], int most)
+static int coll__network_usual(unsigned char (*out)[16])
 {
-    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* documentation addresses, never reached */
+    static const unsigned char far_away[][16] = { /* 192.0.2.1 and 2001:db8::1: for documentation, never reached */
+        { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1 }, { 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }
+    };
     static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
+    unsigned char bytes[16];
     struct ifaddrs *all;
     int count = 0;
 
     for (int i = 0; i < 2; i++) {
-        const bool is_v6 = i == 1;
-        unsigned char bytes[16] = { 0 };
-        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
-        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
-        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* sends nothing; queries the route   */
-        int port;
-        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
-            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
-            coll__address_pack(&here, bytes, &port);
-            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
-        }
+        const coll__address a = coll__address_with(far_away[i], 9);
+        const int fd = coll__socket(coll__family_of(&a), SOCK_DGRAM, true);     /* sends nothing; queries the route */
+        coll__address here = { .port = 0 };
+        if (fd >= 0 && coll__connect(fd, &a)) here = coll__name_of(fd, false);
+        if (here.port > 0 && !coll__is_link_local(here.bytes) && !coll__is_loopback(here.bytes))
+            coll__addresses_add(out, &count, here.bytes);
         if (fd >= 0) close(fd);
     }
     if (!getifaddrs(&all)) {
-        unsigned char bytes[16];
         for (const struct ifaddrs *one = all; one; one = one->ifa_next)
             if (strcmp(one->ifa_name, "lo") && coll__interface_address(one, bytes) && !coll__is_loopback(bytes))
-                coll__addresses_add(out, &count, most, bytes);
+                coll__addresses_add(out, &count, bytes);
         freeifaddrs(all);
     }
-    if (count == 0) coll__addresses_add(out, &count, most, loopback);
+    if (count == 0) coll__addresses_add(out, &count, loopback);
     return count;
 }
 
@@ -123,7 +114,7 @@ static bool coll__network_excepts(const char *rules, const char *name, const uns
 }
 
 /* The addresses that the rules select; returns their number. */
-static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16], int most)
+static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16])
 {
     bool is_exception = false, has_words = false;
     const char *at = rules;
@@ -135,12 +126,12 @@ static int coll__network_choose(const struct ifaddrs *all, const char *rules, un
         has_words = true;
         for (const struct ifaddrs *one = all; one; one = one->ifa_next)
             if (coll__interface_address(one, bytes) && coll__network_word(word, length, one->ifa_name, bytes)
-                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, most, bytes);
+                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, bytes);
     }
     for (const struct ifaddrs *one = all; !has_words && one; one = one->ifa_next)
         if (coll__interface_address(one, bytes) && !coll__is_loopback(bytes)
             && !coll__network_excepts(rules, one->ifa_name, bytes))
-            coll__addresses_add(out, &count, most, bytes);
+            coll__addresses_add(out, &count, bytes);
     return count;
 }
 
@@ -153,7 +144,7 @@ static void coll__network_text(const struct ifaddrs *all, char *text, size_t roo
     for (; all; all = all->ifa_next) {
         char host[INET6_ADDRSTRLEN] = "?";
         if (!coll__interface_address(all, bytes)) continue;
-        const bool is_v4 = !memcmp(bytes, coll__v4_prefix, 12);
+        const bool is_v4 = coll__is_v4(bytes);
         inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? bytes + 12 : bytes, host, sizeof host);
         coll__append(text, room, "%s%s %s", *text ? ", " : "", all->ifa_name, host);
     }
@@ -184,7 +175,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     if (!c->tcp.network) return COLL_OK;
     if (getifaddrs(&all)) return coll__start_failed(COLL_ERR_SYSTEM, "the addresses of this host cannot be read: %s",
                                                     strerror(errno));
-    out->count = coll__network_choose(all, c->tcp.network, out->addresses, COLL__ENDPOINT_ADDRESSES);
+    out->count = coll__network_choose(all, c->tcp.network, out->addresses);
     coll__network_text(all, there, sizeof there);
     freeifaddrs(all);
     const char *name = settings->network_source ? settings->network_source : "network";

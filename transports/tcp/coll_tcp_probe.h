@@ -39,49 +39,26 @@ static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
 
 /* ---- >>probing ---- */
 
-/* Are probes in use, because rank 0 has left? */
-static inline bool coll__probes_others(const coll__tcp *tcp)
+/* Probe a rank that this one waits for, if rank 0 has left. */
+static void coll__probe_rank(coll__tcp *tcp, int rank)
 {
-    return tcp->rank != 0 && tcp->presence[0] != COLL__PRESENT && tcp->heartbeat.has_thread;
-}
+    coll__heartbeat *p = &tcp->heartbeat;
+    coll__control_line *line = &p->lines[rank];
 
-/* Request a probe.  The caller holds the lock.  true: it is new. */
-static bool coll__probe_wants(coll__tcp *tcp, int rank)
-{
-    coll__control_line *line = &tcp->heartbeat.lines[rank];
-
-    if (tcp->presence[rank] != COLL__PRESENT || line->is_wanted || line->handshake || line->pipe.fd >= 0) return false;
-    return line->is_wanted = true;
+    if (tcp->presence[0] == COLL__PRESENT || tcp->presence[rank] != COLL__PRESENT || rank == tcp->rank || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__lines_widen(p);
+    const bool is_new = !line->is_wanted && !line->handshake && line->pipe.fd < 0;
+    if (is_new) line->is_wanted = true;
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) coll__heartbeat_wake(p);
 }
 
 /* Before the calling thread waits: probe all ranks that it has transfers with. */
 static void coll__probe_after_all(coll__tcp *tcp)
 {
-    coll__heartbeat *p = &tcp->heartbeat;
-    bool is_new = false;
-
-    if (!coll__probes_others(tcp)) return;
-    pthread_mutex_lock(&p->lock);
-    coll__lines_widen(p);
-    for (int i = 0; i < tcp->active.count; i++) {
-        const coll__stream *s = tcp->active.streams[i];
-        if (s->state != COLL__STREAM_ENDED && coll__probe_wants(tcp, s->peer)) is_new = true;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (is_new) coll__heartbeat_wake(p);
-}
-
-/* Probe a rank that is waited for in another way than by messages. */
-static void coll__probe_rank(coll__tcp *tcp, int rank)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-
-    if (rank == 0 || rank == tcp->rank || !coll__probes_others(tcp)) return;
-    pthread_mutex_lock(&p->lock);
-    coll__lines_widen(p);
-    const bool is_new = coll__probe_wants(tcp, rank);
-    pthread_mutex_unlock(&p->lock);
-    if (is_new) coll__heartbeat_wake(p);
+    for (int i = 0; i < tcp->active.count && tcp->presence[0] != COLL__PRESENT; i++)
+        if (tcp->active.streams[i]->state != COLL__STREAM_ENDED) coll__probe_rank(tcp, tcp->active.streams[i]->peer);
 }
 
 /* This rank failed, and leaves: connect to all peers of its streams, to send the reason. */
@@ -126,15 +103,10 @@ static void coll__probe_ends(coll__control_line *line)
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
     coll__control_line *line = &p->lines[rank];
-    const int count = p->endpoints[rank].count;
 
-    if (!is_refused) {
-        line->refusing = 0;
-        return;
-    }
-    if (!line->refusing) line->refused_at = now;
-    line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
-    if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
+    line->refusals = is_refused ? line->refusals + 1 : 0;
+    if (line->refusals == 1) line->refused_at = now;
+    if (is_refused && line->refusals >= p->endpoints[rank].count && now - line->refused_at > coll__liveness(p))
         coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
 }
 
@@ -176,19 +148,14 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
     coll__handshake *g = line->handshake;
 
     const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
-    if (!line->is_reached) coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-    if (!line->is_reached && !error) {
-        line->is_reached = true;
+    if (!line->is_reached) {
+        coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
+        line->is_reached = !error;
         line->heard_at = coll__now();
     }
     const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
-    if (status == COLL_OK) {
-        coll__line_open(p, rank, &g->pipe);
-        coll__give(g);
-        line->handshake = NULL;
-    } else if (status != COLL_PENDING) {
-        coll__probe_ends(line);
-    }
+    if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
+    if (status != COLL_PENDING) coll__probe_ends(line);
     if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 

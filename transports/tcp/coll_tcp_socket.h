@@ -39,84 +39,71 @@ static void coll__congest_as_usual(int fd)
     (void)fd;
 }
 
-/* A listening socket, or -1 with errno.  SO_REUSEADDR allows ports of jobs that ended recently; SO_REUSEPORT is not set, for
- * two jobs could share a port.  The IPv6 wildcard address includes IPv4. */
-static int coll__listen_at(const coll__address *a)
+/* Close it, and keep errno.  Returns -1. */
+static int coll__socket_failed(int fd)
 {
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
-
-    if (fd < 0) return -1;
-    coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    coll__congest_unpaced(fd);                    /* inherited by accepted sockets                            */
-    if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
+
     close(fd);
     errno = error;
     return -1;
 }
 
-/* Is the address local? */
-static bool coll__is_ours(const coll__address *a)
+/* A listening socket, or -1 with errno.  SO_REUSEADDR allows ports of jobs that ended recently; SO_REUSEPORT is not set, for
+ * two jobs could share a port.  The IPv6 wildcard address includes IPv4, and without IPv6 it is that of IPv4. */
+static int coll__listen_at(const coll__address *a)
 {
-    const coll__address at = coll__with_port(*a, 0);
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, true);
-    const bool is_ours = fd >= 0 && !bind(fd, (const struct sockaddr *)&at.at, at.length);
+    static const unsigned char v4[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+    const bool is_v4 = coll__is_v4(a->bytes);
+    const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
+    if (fd >= 0) {
+        coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        if (!is_v4) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        coll__congest_unpaced(fd);                /* inherited by accepted sockets                            */
+        if (coll__bind(fd, a) && !listen(fd, 4096)) return fd;
+        (void)coll__socket_failed(fd);
+    }
+    if (is_v4 || !coll__is_wide(a->bytes) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return -1;
+    const coll__address only = coll__address_with(v4, a->port);
+    return coll__listen_at(&only);
+}
+
+/* Is the address local? */
+static bool coll__is_ours(coll__address a)
+{
+    const int fd = coll__socket(coll__family_of(&a), SOCK_STREAM, true);
+
+    a.port = 0;
+    const bool is_ours = fd >= 0 && coll__bind(fd, &a);
     if (fd >= 0) close(fd);
     return is_ours;
 }
 
-/* Listen on all local addresses; works without IPv6, too. */
-static int coll__listen_widely(int port)
+/* Listen at `a`; if its port is 0, at a port of the configured range, where `start` spreads the ranks. */
+static int coll__listen_within(const coll__network *network, coll__address a, int start)
 {
-    const coll__address both = coll__address_wide(port);
-    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-    coll__address only = { .length = sizeof v4 };
-    const int fd = coll__listen_at(&both);
-
-    if (fd >= 0 || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return fd;
-    memcpy(&only.at, &v4, sizeof v4);
-    return coll__listen_at(&only);
-}
-
-/* Listen at `a`, or on all addresses if NULL, on a port of the configured range; `start` spreads the ranks. */
-static int coll__listen_within(const coll__network *network, const coll__address *a, int start)
-{
-    const int count = network->port_first > 0 ? network->port_last - network->port_first + 1 : 1;
-    int fd = -1;
+    const int count = a.port == 0 && network->port_first > 0 ? network->port_last - network->port_first + 1 : 0;
+    int fd = count == 0 ? coll__listen_at(&a) : -1;
 
     for (int i = 0; i < count && fd < 0; i++) {
-        const int port = network->port_first > 0 ? network->port_first + (start + i) % count : 0;
-        const coll__address at = a ? coll__with_port(*a, port) : coll__address_wide(port);
-        fd = a ? coll__listen_at(&at) : coll__listen_widely(port);
+        a.port = network->port_first + (start + i) % count;
+        fd = coll__listen_at(&a);
         if (fd < 0 && errno != EADDRINUSE && errno != EACCES) return -1;
     }
     return fd;
 }
 
-static coll__address coll__name_of(int fd, bool of_peer)
-{
-    coll__address a = { .length = sizeof a.at };
-    if (of_peer ? getpeername(fd, (struct sockaddr *)&a.at, &a.length) : getsockname(fd, (struct sockaddr *)&a.at, &a.length))
-        a.length = 0;
-    return a;
-}
-
 /* Begin to connect, from `from` if not NULL; the socket becomes writable when the connect ends.  -1: errno. */
 static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
+    const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
-    if (coll__is_ours(a)) coll__congest_unpaced(fd);
-    if ((!from || !bind(fd, (const struct sockaddr *)&from->at, from->length))
-        && (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS)) return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    if (coll__is_ours(*a)) coll__congest_unpaced(fd);
+    if (from && !coll__bind(fd, from)) return coll__socket_failed(fd);
+    return coll__connect(fd, a) || errno == EINPROGRESS ? fd : coll__socket_failed(fd);
 }
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
@@ -124,9 +111,9 @@ static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL);
 /* Restore the default for an accepted connection from another host. */
 static void coll__congest_accepted(int fd)
 {
-    const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
+    const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
 
-    if (!coll__is_same_address(&here, &there)) coll__congest_as_usual(fd);
+    if (memcmp(here.bytes, there.bytes, sizeof here.bytes)) coll__congest_as_usual(fd);
 }
 
 /* Result of a connect: 0 or an errno.  A socket connected to itself, with the same port at both ends, counts as refused. */
@@ -138,7 +125,7 @@ static int coll__dial_result(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length)) return errno;
     if (error) return error;
     const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
-    if (there.length == 0) return ENOTCONN;
+    if (there.port == 0) return ENOTCONN;
     return coll__is_same_address(&here, &there) ? ECONNREFUSED : 0;
 }
 
@@ -147,9 +134,9 @@ static int coll__dial_result(int fd)
 enum { COLL__WAYS_MOST = 2 * COLL__ADDRESSES_MOST, COLL__STAGGER_MS = 250 };
 
 typedef struct coll__way {
-    coll__address to, from;                       /* from.length 0: any local address                         */
+    coll__address to, from;                       /* from: zeros for any local address                        */
     int  fd;                                      /* while connecting                                         */
-    bool is_begun, is_over;
+    bool is_begun;
     char why[200];                                /* result                                                   */
 } coll__way;
 
@@ -161,16 +148,12 @@ typedef struct coll__ways {
 /* Combine each address with the configured local addresses of its family. */
 static void coll__ways_make(coll__ways *ways, const coll__address *list, int count, const coll__network *network)
 {
-    unsigned char bytes[16];
-    int port;
-
     ways->count = 0;
     for (int i = 0; i < count; i++) {
         int bound = 0;
-        coll__address_pack(&list[i], bytes, &port);
-        for (int k = 0; k < network->count && !coll__is_loopback(bytes); k++) {
-            const coll__address from = coll__address_unpack(network->addresses[k], 0);
-            if (from.at.ss_family != list[i].at.ss_family || coll__is_loopback(network->addresses[k])
+        for (int k = 0; k < network->count && !coll__is_loopback(list[i].bytes); k++) {
+            const coll__address from = coll__address_with(network->addresses[k], 0);
+            if (coll__family_of(&from) != coll__family_of(&list[i]) || coll__is_loopback(from.bytes)
                 || ways->count == COLL__WAYS_MOST) continue;
             ways->way[ways->count++] = (coll__way){ .to = list[i], .from = from, .fd = -1 };
             bound++;
@@ -182,14 +165,13 @@ static void coll__ways_make(coll__ways *ways, const coll__address *list, int cou
 static void coll__way_ends(coll__way *way, const char *why)
 {
     coll__close_fd(&way->fd);
-    way->is_over = true;
     coll__print(way->why, sizeof way->why, "%s", why);
 }
 
 static void coll__way_begin(coll__way *way)
 {
     way->is_begun = true;
-    way->fd = coll__dial_from(&way->to, way->from.length ? &way->from : NULL);
+    way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
     if (way->fd < 0) coll__way_ends(way, strerror(errno));
 }
 
@@ -210,7 +192,7 @@ static int coll__ways_look(coll__ways *ways, int ms)
 }
 
 /* Start the connects in turn: the next one once the earlier ones have failed or COLL__STAGGER_MS have passed.  Returns the
- * first that connects; the caller owns its socket.  Ways that are over are skipped.  -1: none before `limit`; each `why` says
+ * first that connects; the caller owns its socket.  Ways that have ended are skipped.  -1: none before `limit`; each `why` says
  * why. */
 static int coll__ways_connect(coll__ways *ways, int64_t limit)
 {
@@ -219,7 +201,7 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
     for (;;) {
         int open = 0, waiting = -1;
         for (int i = 0; i < ways->count; i++) open += ways->way[i].fd >= 0;
-        for (int i = ways->count - 1; i >= 0; i--) if (!ways->way[i].is_begun && !ways->way[i].is_over) waiting = i;
+        for (int i = ways->count - 1; i >= 0; i--) if (!ways->way[i].is_begun) waiting = i;
         const int64_t now = coll__now();
         if ((open == 0 && waiting < 0) || now >= limit) break;
         if (waiting >= 0 && (open == 0 || now >= next)) {
@@ -237,8 +219,8 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
 static void coll__ways_rest(coll__ways *ways)
 {
     for (int i = 0; i < ways->count; i++) {
+        if (ways->way[i].fd >= 0) ways->way[i].is_begun = false;
         coll__close_fd(&ways->way[i].fd);
-        ways->way[i].is_begun = ways->way[i].is_over;
     }
 }
 
@@ -251,15 +233,10 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
     for (int i = 0; i < ways->count; i++) {
         const coll__way *way = &ways->way[i];
         coll__append(text, room, "%s%s", *text ? "; " : "", coll__address_text(&way->to, to, sizeof to));
-        if (way->from.length) coll__append(text, room, " from %s", coll__address_text(&way->from, from, sizeof from));
+        if (!coll__is_wide(way->from.bytes))
+            coll__append(text, room, " from %s", coll__address_text(&way->from, from, sizeof from));
         coll__append(text, room, ": %s", *way->why ? way->why : "not tried");
     }
-}
-
-/* Calls use MSG_DONTWAIT where needed; so both back ends share the socket. */
-static void coll__make_blocking(int fd)
-{
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
 /* Text for a closed connection, whatever its errno, or for modified bytes. */

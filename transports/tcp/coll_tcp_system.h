@@ -5,8 +5,8 @@
 #define COLL_TCP_SYSTEM_H
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -171,43 +171,29 @@ static unsigned long coll__listener_inode(int port)
     return inode;
 }
 
-/* Does a process, given by its directory in /proc, hold the socket? */
-static bool coll__holds_socket(const char *pid, unsigned long inode)
-{
-    char path[300], want[40], got[40];
-    bool is_found = false;
-
-    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    DIR *fds = opendir(path);
-    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
-        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
-        const ssize_t n = readlink(path, got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        is_found = !strcmp(got, want);
-    }
-    if (fds) closedir(fds);
-    return is_found;
-}
-
 /* " (held by process 4711, trainer)", if the system permits; otherwise a question. */
 static void coll__holder_text(int port, char *text, size_t room)
 {
     const unsigned long inode = coll__listener_inode(port);
-    DIR *all = inode ? opendir("/proc") : NULL;
-    char path[64], name[32] = "";
+    char want[40], got[40], path[64], name[32] = "?";
+    glob_t all = { .gl_pathc = 0 };
 
     coll__print(text, room, "%s", coll__holder_unknown);
-    for (struct dirent *one; all && !*name && (one = readdir(all));) {
-        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
-        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
+    coll__print(want, sizeof want, "socket:[%lu]", inode);
+    if (inode) (void)glob("/proc/[1-9]*/fd/*", GLOB_NOSORT, NULL, &all);
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        const ssize_t n = readlink(all.gl_pathv[i], got, sizeof got - 1);
+        got[n > 0 ? n : 0] = '\0';
+        if (strcmp(got, want)) continue;
+        const long process = strtol(all.gl_pathv[i] + strlen("/proc/"), NULL, 10);
+        coll__print(path, sizeof path, "/proc/%ld/comm", process);
         FILE *file = fopen(path, "re");
-        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
+        if (file && fgets(name, sizeof name, file)) name[strcspn(name, "\n")] = '\0';
         if (file) fclose(file);
-        name[strcspn(name, "\n")] = '\0';
-        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
+        coll__print(text, room, " (held by process %ld, %s)", process, name);
+        break;
     }
-    if (all) closedir(all);
+    globfree(&all);
 }
 
 #else

@@ -9,7 +9,7 @@ enum {
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
     COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while accepting fails */
-    COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one attempt; at last address; pause */
+    COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,          /* one attempt; pause after the last address */
     COLL__YOUNG_MS = 20,                          /* no handshake is evicted earlier                          */
     COLL__TABLE_MS = 5000,
     COLL__REFUSED_TELL_MS = 5000,                 /* interval to log the same refusal again                   */
@@ -41,7 +41,7 @@ typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
-    coll_tcp options;                             /* only its numbers                                         */
+    coll_tcp options;                             /* only those that coll_shrink needs                        */
     bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
@@ -52,7 +52,7 @@ typedef struct coll__tcp {
     bool            has_warned;                   /* that remote ranks are unprotected                        */
     int             dropped;                      /* handshakes evicted since the last log line               */
     int64_t         dropped_at;                   /* time of that line                                        */
-    unsigned char   refused_like[16];             /* digest of the last refusal logged                        */
+    uint32_t        refused_like;                 /* hash of the last refusal logged                          */
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
@@ -286,7 +286,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
-    tcp->options = coll__tcp_kept(c->tcp);
+    tcp->options = (coll_tcp){ .lanes = c->tcp.lanes, .share_memory = c->tcp.share_memory,
+                               .shm_collectives = c->tcp.shm_collectives };
     tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
