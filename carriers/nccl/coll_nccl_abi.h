@@ -8,24 +8,23 @@
  *
  * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *
- * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types are coll__kernel_type, ops are coll_op
- * numbers, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
+ * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types and ops are the numbers of coll_type
+ * and coll_op, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
  *
- *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order, float divisor,
- *                    float scale)
- *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `type`: COLL_F16, COLL_BF16 or
- *       COLL_F32, of `in` and `out`; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
+ *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    float divisor, float scale)
+ *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `in_type` and `out_type`:
+ *       COLL_F16, COLL_BF16 or COLL_F32; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
  *       source, ((0+1)+(2+3))+((4+5)+6); order 1: from left to right.  Then x / divisor * scale, in this order and each
- *       rounded to f32 (1 and 1: no effect), then one rounding to `type`, to nearest even, NaN as the canonical one.
- *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.
- *   coll_combine_f64(the same, with double divisor, double scale)       type: COLL_F64
- *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
- *                    long long divisor)
+ *       rounded to f32 (1 and 1: no effect), then one rounding to `out_type`, to nearest even, NaN as the canonical one.
+ *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.  With n = 1
+ *       and SUM it converts, with the results of the library's coll_convert.
+ *   coll_combine_f64(the same, with double divisor, double scale)       types: COLL_F64
+ *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    int divisor)
  *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; `order` has no effect.
  *       op: SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR; results of COLL_BOOL are 1 or 0.  divisor > 1: the sum is
  *       divided by it and truncated toward zero (types of at most 32 bits only).
- *   coll_convert(const void *in, int in_type, void *out, int out_type, u64 count)
- *       Among COLL_F16, COLL_BF16 and COLL_F32, with the results of the library's coll_convert.
  *   coll_overflow(const void *in, u64 count, int type, unsigned *found)
  *       *found = 1 if an element of COLL_F16, COLL_BF16, COLL_F32 or COLL_F64 is infinite or NaN; else unchanged. */
 #ifndef COLL_NCCL_ABI_H

@@ -6,7 +6,7 @@
 #define COLL_NCCL_GPU_H
 
 /* X(name): the kernels, see coll_nccl_abi.h. */
-#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_convert) X(coll_overflow)
+#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_overflow)
 
 typedef enum coll__kernel {
 #define COLL__KERNEL_NAME(name) COLL__##name,
