@@ -2,9 +2,9 @@
  *
  * Both are loaded at run time (coll_nccl_load.h), so none of their headers is included and nothing is linked.  Handles have the
  * names of the structs in nccl.h and cuda.h; enumerations are the `unsigned` that they are in the ABI.  Lists hold the functions:
- * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers and the loading.  A
- * test compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared twice
- * may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * name without its prefix, parameters.  They generate the tables of pointers and the loading.  A test compares every declaration
+ * with the real headers, if these exist.  For that test, two types that cannot be declared twice may be named from outside
+ * (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
  * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *
@@ -88,50 +88,42 @@ enum {
     COLL__CUDA_CAPTURE_NONE = 0
 };
 
-/* ---- >>functions ----
- *
- * X(name, first version, parameters).  One that is newer than COLL__NCCL_OLDEST may be missing. */
+/* ---- >>functions: X(name as it is exported, parameters) ---- */
 
 #define COLL__NCCL_FUNCTIONS(X)                                                                                       \
-    X(GetVersion, 20000, (int *version))                                                                              \
-    X(GetUniqueId, 20000, (COLL__NCCL_ID *id))                                                                        \
-    X(CommInitRankConfig, 21400, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                       \
+    X(GetVersion, (int *version))                                                                                     \
+    X(GetUniqueId, (COLL__NCCL_ID *id))                                                                               \
+    X(CommInitRankConfig, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                              \
                                   COLL__NCCL_CONFIG *config))                                                         \
-    X(CommFinalize, 21400, (struct ncclComm *comm))                                                                   \
-    X(CommDestroy, 20000, (struct ncclComm *comm))                                                                    \
-    X(CommAbort, 20400, (struct ncclComm *comm))                                                                      \
-    X(CommGetAsyncError, 20400, (struct ncclComm *comm, coll__nccl_result *result))                                   \
-    X(CommCount, 20000, (struct ncclComm *comm, int *count))                                                    \
-    X(CommUserRank, 20000, (struct ncclComm *comm, int *rank))                                                  \
-    X(CommCuDevice, 20000, (struct ncclComm *comm, int *device))                                                \
-    X(AllReduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm, \
+    X(CommFinalize, (struct ncclComm *comm))                                                                          \
+    X(CommDestroy, (struct ncclComm *comm))                                                                           \
+    X(CommAbort, (struct ncclComm *comm))                                                                             \
+    X(CommGetAsyncError, (struct ncclComm *comm, coll__nccl_result *result))                                          \
+    X(CommCount, (struct ncclComm *comm, int *count))                                                                 \
+    X(CommUserRank, (struct ncclComm *comm, int *rank))                                                               \
+    X(CommCuDevice, (struct ncclComm *comm, int *device))                                                             \
+    X(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm,      \
                          struct CUstream_st *stream))                                                                 \
-    X(Reduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,               \
+    X(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,                      \
                       struct ncclComm *comm, struct CUstream_st *stream))                                             \
-    X(ReduceScatter, 20000, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,             \
+    X(ReduceScatter, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,                    \
                              struct ncclComm *comm, struct CUstream_st *stream))                                      \
-    X(Broadcast, 20000, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,  \
+    X(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,         \
                          struct CUstream_st *stream))                                                                 \
-    X(AllGather, 20000, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,            \
+    X(AllGather, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,                   \
                          struct CUstream_st *stream))                                                                 \
-    X(Send, 20700, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                   \
+    X(Send, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                          \
                     struct CUstream_st *stream))                                                                      \
-    X(Recv, 20700, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream)) \
-    X(GroupStart, 20000, (void))                                                                                      \
-    X(GroupEnd, 20000, (void))                                                                                        \
-    X(AlltoAll, 22803, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,             \
-                        struct CUstream_st *stream))                                                                  \
-    X(Gather, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,     \
-                      struct CUstream_st *stream))                                                                    \
-    X(Scatter, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,    \
-                       struct CUstream_st *stream))
+    X(Recv, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))   \
+    X(GroupStart, (void))                                                                                             \
+    X(GroupEnd, (void))
 
 /* The same, of those that return a text. */
 #define COLL__NCCL_TEXTS(X)                                                                                           \
-    X(GetLastError, 21300, (struct ncclComm *comm))                                                                   \
-    X(GetErrorString, 20000, (coll__nccl_result result))
+    X(GetLastError, (struct ncclComm *comm))                                                                          \
+    X(GetErrorString, (coll__nccl_result result))
 
-/* X(name as it is exported, parameters).  Contexts are pushed and popped, so a call restores that of its thread. */
+/* Contexts are pushed and popped, so a call restores that of its thread. */
 #define COLL__CUDA_FUNCTIONS(X)                                                                                       \
     X(Init, (unsigned flags))                                                                                         \
     X(GetErrorString, (coll__cuda_result result, const char **text))                                                  \

@@ -99,29 +99,6 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     coll__give(offsets);
 }
 
-/* Kinds with equal blocks that newer versions have as one function.  Each rank alone knows if its call is in place, and all ranks
- * must use the same function.  AlltoAll cannot be in place, so its input is then copied. */
-static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
-{
-    const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const size_t length = call->count * coll_type_size(call->type), all = length * (size_t)me->owner->size;
-    const bool is_root = me->owner->rank == call->root, is_alltoall = call->kind == COLL_ALLTOALL;
-    const void *from = is_root || call->kind != COLL_SCATTER ? call->send : NULL;
-    void *const to = is_root || call->kind != COLL_GATHER ? call->recv : NULL;
-    const int root = call->root;
-
-    if (is_alltoall ? !nccl->AlltoAll : call->kind == COLL_GATHER ? !nccl->Gather : !nccl->Scatter) return false;
-    if (is_alltoall && from == to) {
-        void *const aside = coll__nccl_scratch(me, all);
-        coll__nccl_copy(me, aside, from, all);
-        from = aside;
-    }
-    if (is_alltoall) COLL__NCCL_DO(me, AlltoAll, from, to, length, COLL__NCCL_U8, me->comm, me->stream);
-    else if (call->kind == COLL_GATHER) COLL__NCCL_DO(me, Gather, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    else COLL__NCCL_DO(me, Scatter, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    return true;
-}
-
 /* ---- >>other kinds ---- */
 
 static void coll__nccl_allgatherv(coll__nccl *me, const coll_call *call)
@@ -158,9 +135,6 @@ static void coll__nccl_move(coll__nccl *me, const coll_call *call)
         break;
     case COLL_ALLGATHERV:
         coll__nccl_allgatherv(me, call);
-        break;
-    case COLL_ALLTOALL: case COLL_GATHER: case COLL_SCATTER:
-        if (length && !coll__nccl_at_once(me, call)) coll__nccl_exchange(me, call);
         break;
     default:
         coll__nccl_exchange(me, call);

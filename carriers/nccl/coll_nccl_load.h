@@ -4,11 +4,10 @@
 
 #include <dlfcn.h>
 
-#define COLL__NCCL_POINTER(name, version, parameters) coll__nccl_result (*name) parameters;
-#define COLL__NCCL_TEXT_POINTER(name, version, parameters) const char *(*name) parameters;
+#define COLL__NCCL_POINTER(name, parameters) coll__nccl_result (*name) parameters;
+#define COLL__NCCL_TEXT_POINTER(name, parameters) const char *(*name) parameters;
 #define COLL__CUDA_POINTER(name, parameters) coll__cuda_result (*name) parameters;
 
-/* A function that this version does not have is NULL. */
 typedef struct coll__nccl_calls {
     void *library;
     int   version;                                /* 22809 is 2.28.9                                          */
@@ -73,8 +72,8 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
     memset(nccl, 0, sizeof *nccl);
     nccl->library = coll__library_open("libnccl.so.2", "COLL_NCCL_LIB", "ncclGetVersion", why, room);
     if (!nccl->library) return false;
-#define COLL__FIND(name, since, parameters) \
-    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name) && (since) <= COLL__NCCL_OLDEST) missing = "nccl" #name;
+#define COLL__FIND(name, parameters) \
+    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name)) missing = "nccl" #name;
     COLL__NCCL_FUNCTIONS(COLL__FIND)
     COLL__NCCL_TEXTS(COLL__FIND)
 #undef COLL__FIND

@@ -47,7 +47,7 @@ static coll_status coll__nccl_failed(coll__nccl *me, const char *what, coll__ncc
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int rank = me->owner->session->rank;
-    const char *more = nccl->GetLastError ? nccl->GetLastError(me->comm) : NULL;
+    const char *more = nccl->GetLastError(me->comm);
     const coll_status status = is == COLL__NCCL_REMOTE ? COLL_ERR_PEER : COLL_ERR_SYSTEM;
 
     if (me->now.status != COLL_OK) return me->now.status;

@@ -129,10 +129,6 @@ static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll_
     const bool is_list = call->kind == COLL_REDUCE_SCATTERV, is_even = call->kind == COLL_REDUCE_SCATTER;
     const size_t own = is_list || is_even ? plan->shard : coll__shard(plan, count, comm->rank);
 
-    if (me->gpu->nccl.AlltoAll && !is_list && (is_even || count == plan->shard * (size_t)comm->size)) {
-        if (stride) COLL__NCCL_DO(me, AlltoAll, input, parts, stride, COLL__NCCL_U8, me->comm, me->stream);
-        return;
-    }
     coll__nccl_group(me);
     for (int i = 0; i < comm->size; i++) {
         const size_t numbers = is_list ? call->recv_counts[i] * s->times : is_even ? plan->shard : coll__shard(plan, count, i);
