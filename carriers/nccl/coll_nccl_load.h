@@ -64,6 +64,7 @@ static const char *coll__nccl_version_text(int version, char *text, size_t room)
     return text;
 }
 
+/* Both loaders: false, with the sentence; the library may then be open. */
 static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
 {
     const char *missing = NULL;
@@ -83,7 +84,6 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
         coll__print(why, room, "NCCL %s is too old, 2.18 or later is needed",
                     coll__nccl_version_text(nccl->version, text, sizeof text));
     else coll__print(why, room, "the library of NCCL has no %s", missing ? missing : "version");
-    dlclose(nccl->library);
     return false;
 }
 
@@ -99,7 +99,6 @@ static bool coll__cuda_load(coll__cuda_calls *cuda, char *why, size_t room)
 #undef COLL__FIND
     if (!missing) return true;
     coll__print(why, room, "the driver of CUDA has no %s", missing);
-    dlclose(cuda->library);
     return false;
 }
 
