@@ -83,7 +83,7 @@ typedef struct coll__mpi_group {
     uint64_t   *left;                             /* by member: 0, or the collectives it began before it left, plus 1 */
     int         left_count;
     unsigned char *stage;                         /* if the caller's memory cannot be used                    */
-    size_t      stage_length;
+    size_t      stage_length, result_length;      /* of its room; of the result in it                         */
     void       *lists;                            /* counts and offsets in MPI's types                        */
 } coll__mpi_group;
 
