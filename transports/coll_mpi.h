@@ -176,7 +176,6 @@ static void coll__mpi_free(coll__mpi *mpi)
     coll__give(mpi->is_gone);
     coll__give(mpi->requests);
     coll__give(mpi->flights);
-    coll__give(mpi->landed);
     coll__give(mpi->statuses);
     coll__give(mpi->indices);
     coll__give(mpi->slots);

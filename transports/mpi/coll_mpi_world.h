@@ -110,7 +110,7 @@ typedef struct coll__mpi {
     unsigned char *is_gone;                       /* ranks that have left                                     */
     int         gone_count;
     MPI_Request *requests;
-    coll__mpi_flight *flights, *landed;
+    coll__mpi_flight *flights;
     MPI_Status *statuses;
     int        *indices;
     int         count, room;                      /* of flights                                               */
@@ -184,13 +184,11 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
     if (requests) mpi->requests = requests;
     coll__mpi_flight *flights = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->flights, n * sizeof *flights);
     if (flights) mpi->flights = flights;
-    coll__mpi_flight *landed = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->landed, n * sizeof *landed);
-    if (landed) mpi->landed = landed;
     MPI_Status *statuses = (MPI_Status *)coll__take_more(coll__like(mpi), mpi->statuses, n * sizeof *statuses);
     if (statuses) mpi->statuses = statuses;
     int *indices = (int *)coll__take_more(coll__like(mpi), mpi->indices, n * sizeof *indices);
     if (indices) mpi->indices = indices;
-    if (!requests || !flights || !landed || !statuses || !indices) return false;
+    if (!requests || !flights || !statuses || !indices) return false;
     mpi->room = room;
     return true;
 }
