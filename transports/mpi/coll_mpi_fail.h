@@ -70,7 +70,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     case COLL__MPI_DECISION: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
     case COLL__MPI_WAITING: if (mpi->rank == 0) coll__mpi_compare(mpi, from, note.head); break;
     case COLL__MPI_BYE:     coll__mpi_bye_heard(mpi, &note, from); break;
-    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, note.counts[1], from, note.counts[0]); break;
+    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, from, note.counts[0]); break;
     default: break;
     }
 }

@@ -216,7 +216,7 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
     else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
-    COLL__ASSERT(!g->is_running && !g->is_making && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
+    COLL__ASSERT(!g->is_running && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
                  coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");
     g->is_done = false;
     g->result_length = 0;
@@ -281,7 +281,6 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
 
 enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
-/* If no communicator is left for a prepared call, no rank has one, and the call uses messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__mpi *mpi = (coll__mpi *)context;
@@ -291,8 +290,6 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
         if (!coll__mpi_may_call(mpi))
             return coll__set_failure(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
-        if (!coll__mpi_is_made(g)) return COLL_PENDING;
-        if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
         task->state[0] = COLL__MPI_ASKS;
         g->turn++;
         mpi->quiet = 0;

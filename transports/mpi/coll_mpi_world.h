@@ -32,7 +32,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_DECISION,                           /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there, and its number */
+    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there       */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -65,16 +65,13 @@ typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
-    uint64_t    id;                               /* of the communicator, ...                                 */
-    uint32_t    number;                           /* ... and of the order in it                               */
+    uint64_t    id;                               /* of the communicator                                      */
     int         count, me;
     int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, origin;                     /* for collectives; for creating others from it, in an order of its own */
-    struct coll__mpi_group *parent;               /* `comm` is created from its origin; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `origin`, in order: the first has begun */
-    MPI_Request request;                          /* creates `comm`, then runs the collective                 */
-    bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
-    int         error;                            /* MPI's code of the collective, or of `comm`               */
+    MPI_Comm    comm;                             /* for collectives                                          */
+    MPI_Request request;                          /* of the collective                                        */
+    bool        is_running, is_done;              /* done: but not seen by its task                           */
+    int         error;                            /* MPI's code of the collective                             */
     uint64_t    turn;                             /* collectives begun                                        */
     struct coll__mpi_intent *intents;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
@@ -87,15 +84,8 @@ typedef struct coll__mpi_group {
     void       *lists;                            /* counts and offsets in MPI's types                        */
 } coll__mpi_group;
 
-/* A note on a group that this rank has not created yet. */
-typedef struct coll__mpi_word_of {
-    struct coll__mpi_word_of *next;
-    uint64_t id, number, began;                   /* of the group; collectives                                */
-    int      from;
-} coll__mpi_word_of;
-
 typedef struct coll__mpi {
-    MPI_Comm    comm;                             /* for messages and notes                                   */
+    MPI_Comm    comm, origin;                     /* for messages and notes; for creating others from it      */
     int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
@@ -123,8 +113,6 @@ typedef struct coll__mpi {
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
     coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
-    int         unmade_count;
-    coll__mpi_word_of *words;
     int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;
