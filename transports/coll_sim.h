@@ -356,18 +356,6 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     return w;
 }
 
-static int coll__sim_host_number(void *context, int rank)
-{
-    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
-    return all[rank].place / r->world->config.ranks_per_host;
-}
-
-static int coll__sim_site_number(void *context, int rank)
-{
-    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
-    return each > 0 ? coll__sim_host_number(context, rank) / each : 0;
-}
-
 static const coll_transport coll__sim_transport = {
     .name = "sim",
     .send = coll__sim_send,
@@ -375,8 +363,8 @@ static const coll_transport coll__sim_transport = {
     .progress = coll__sim_progress,
     .close = coll__sim_close,
     .fail = coll__sim_fail,
-    .host = coll__sim_host_number,
-    .site = coll__sim_site_number,
+    .host = coll__sim_host_of,
+    .site = coll__sim_site_of,
     .report_stall = coll__sim_report_stall,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,

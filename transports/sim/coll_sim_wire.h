@@ -16,11 +16,17 @@
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
-static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
-
-static inline int coll__sim_site_of(const coll__sim *w, int rank)
+/* The host and the site of a rank of the same world. */
+static int coll__sim_host_of(void *context, int rank)
 {
-    return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
+    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
+    return all[rank].place / r->world->config.ranks_per_host;
+}
+
+static int coll__sim_site_of(void *context, int rank)
+{
+    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
+    return each > 0 ? coll__sim_host_of(context, rank) / each : 0;
 }
 
 /* ---- >>faults: of places, in any world ---- */
@@ -197,11 +203,11 @@ static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
 /* The first byte is at the receiver's NIC. */
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
-    const int at = coll__sim_host_of(w, p->lane->to);
+    const int at = coll__sim_host_of(w->ranks, p->lane->to);
     coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
     const double start = coll__later(w->now, to->next_recv), length = (double)p->length;
-    const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
+    const int from_site = coll__sim_site_of(w->ranks, p->lane->from), site = coll__sim_site_of(w->ranks, p->lane->to);
     double begin = start, last = p->last;
 
     to->next_recv = start + w->config.overhead;   /* a receive has the same overhead as a send                */
@@ -224,19 +230,19 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
 
     if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, w->ranks[from].place, w->ranks[to].place, time);
     if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
-    if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
+    if (coll__sim_host_of(w->ranks, from) == coll__sim_host_of(w->ranks, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
         coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
         return;
     }
-    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
-    const bool is_far = coll__sim_site_of(w, from) != coll__sim_site_of(w, to);
+    coll__sim_host *host = &w->hosts[coll__sim_host_of(w->ranks, from)];
+    const bool is_far = coll__sim_site_of(w->ranks, from) != coll__sim_site_of(w->ranks, to);
     const double way = (is_far ? c->far_latency : c->latency) + jitter + p->delay, begin = coll__later(time, host->out_free);
-    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), begin);
-    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), begin);
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w->ranks, from), begin);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w->ranks, to), begin);
     double leaves = begin, last = host->out_free = begin + length * out;
     if (is_far) {
-        coll__sim_host *site = &w->sites[coll__sim_site_of(w, from)];
+        coll__sim_host *site = &w->sites[coll__sim_site_of(w->ranks, from)];
         leaves = coll__later(begin, site->out_free);
         site->out_free = last = coll__later(leaves + length * c->far_seconds_per_byte, last);
     }
