@@ -143,9 +143,9 @@ static bool coll__sim_step(coll__sim *w)
     if (is_turn && (r->generation != e.generation || r->state != COLL__SIM_SUSPENDED)) return true;
     w->now = e.time;
     w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
-    const uint64_t rank = e.kind <= COLL__SIM_PIECE || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
+    const uint64_t rank = e.kind <= COLL__SIM_DELIVER || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
     w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
-    if (e.kind <= COLL__SIM_PIECE) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    if (e.kind <= COLL__SIM_DELIVER) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);

@@ -178,6 +178,11 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
+    if (++p->pieces_done < p->pieces) {
+        const double each = (p->end - p->begin) / (double)p->pieces;
+        coll__sim_push(w, COLL__SIM_DELIVER, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
+        return;
+    }
     p->is_arrived = true;
     coll__lane_settle(w, p->lane, w->now);
 }
@@ -185,19 +190,12 @@ static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 /* The first byte arrives at `begin`, the last one at `end`. */
 static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
 {
+    const double first = p->pieces ? begin + (end - begin) / (double)p->pieces : end;
+
     p->begin = begin;
     p->end = end;
-    if (p->pieces) coll__sim_push(w, COLL__SIM_PIECE, begin + (end - begin) / (double)p->pieces, p, 0);
-    else if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
+    if (p->pieces || end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, first, p, 0);
     else coll__parcel_deliver(w, p);
-}
-
-static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
-{
-    const double each = (p->end - p->begin) / (double)p->pieces;
-
-    if (++p->pieces_done == p->pieces) coll__parcel_deliver(w, p);
-    else coll__sim_push(w, COLL__SIM_PIECE, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
 }
 
 /* The first byte is at the receiver's NIC. */
@@ -255,7 +253,6 @@ static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *
     if (p->is_cancelled) coll__parcel_give(w, p);
     else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
     else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
-    else if (kind == COLL__SIM_PIECE) coll__parcel_piece(w, p);
     else coll__parcel_deliver(w, p);
 }
 

@@ -75,7 +75,7 @@ typedef struct coll__sim_rank {
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
-    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER, COLL__SIM_PIECE,       /* of a parcel              */
+    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
     COLL__SIM_STRIKE                              /* of a fault                                               */
 } coll__sim_kind;
@@ -411,7 +411,7 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
     }
     for (size_t i = 0; i < w->event_count; i++) { /* of withdrawn messages                                    */
         coll__parcel *p = (coll__parcel *)w->events[i].what;
-        if (w->events[i].kind <= COLL__SIM_PIECE && p->is_cancelled) coll__parcel_give(w, p);
+        if (w->events[i].kind <= COLL__SIM_DELIVER && p->is_cancelled) coll__parcel_give(w, p);
     }
     w->event_count = 0;
 }
