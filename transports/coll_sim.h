@@ -34,7 +34,7 @@ static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int 
     *one = *other = -1;
     for (int i = 0; i < w->size; i++) {
         const coll__sim_rank *r = &w->ranks[i];
-        if (r->has_closed || (w->has_fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
+        if (r->has_closed || (w->fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
         is_waiting[i] = 1;
         count++;
         if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
@@ -63,20 +63,15 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
 }
 
-/* Wakes all waiting ranks, once: a peer may have freed the communicator. */
-static bool coll__sim_ask(coll__sim *w)
-{
-    if (w->is_asking) return false;
-    w->is_asking = true;
-    w->idle = 0;
-    for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
-    return true;
-}
-
-/* A rank waits, and no event is left. */
+/* A rank waits, and no event is left.  First all waiting ranks are woken, once: a peer may have freed the communicator. */
 static void coll__sim_stuck(coll__sim *w)
 {
-    if (coll__sim_ask(w)) return;
+    if (!w->is_asking) {
+        w->is_asking = true;
+        w->idle = 0;
+        for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
+        return;
+    }
     unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";

@@ -159,18 +159,6 @@ static void coll__sim_migration_go(coll__sim *w);
 
 enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
 
-static void coll__fibers_free(coll__sim *w)
-{
-#if defined(COLL__SIM_TSAN)
-    for (int i = 0; w->fibers && i < w->places; i++)
-        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
-#endif
-    coll__give(w->fibers);
-    if (w->stacks) munmap(w->stacks, w->stacks_length);
-    w->fibers = NULL;
-    w->stacks = NULL;
-}
-
 static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack, size_t guard)
 {
 #if defined(COLL__SIM_FIBERS)
@@ -237,7 +225,6 @@ static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank)
     if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
     w->body = body;
     w->arg = arg;
-    w->has_fibers = true;
     w->live = w->size;
     for (int i = 0; i < w->size; i++) {
         coll__fiber_suspend(&w->ranks[i]);
@@ -259,7 +246,14 @@ static void coll__sim_release(coll__sim *w);
 
 static void coll__sim_run_end(coll__sim *w)
 {
-    coll__fibers_free(w);
+#if defined(COLL__SIM_TSAN)
+    for (int i = 0; w->fibers && i < w->places; i++)
+        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
+#endif
+    coll__give(w->fibers);
+    if (w->stacks) munmap(w->stacks, w->stacks_length);
+    w->fibers = NULL;
+    w->stacks = NULL;
     coll__sim_release(w);
 }
 

@@ -38,7 +38,7 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->has_fibers) w->live--, w->fibers[r->place].is_over = true;
+    if (w->fibers) w->live--, w->fibers[r->place].is_over = true;
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);

@@ -129,7 +129,6 @@ typedef struct coll__sim {
     coll__lane     *spare_lanes;
     coll__parcel   *spare_parcels;
     coll__sim_rank *running;                      /* whose fiber runs                                         */
-    bool            has_fibers;
     int             live;                         /* fibers that may still run                                */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
