@@ -107,8 +107,6 @@ static bool coll__sim_begin_call(coll__sim_rank *r)
 
     if (coll__sim_end_of(r)->status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
     if (w->running != r) r->clock = coll__later(r->clock, w->now);
-    r->polls = 0;
-    w->idle = 0;
     if (w->config.fault_count > 0) coll__sim_count_call(r);
     if (r->state < COLL__SIM_FINISHED) return w->failure.status == COLL_OK;
     if (w->running == r) coll__fiber_leave(r, false);     /* never returns                                    */
@@ -177,12 +175,8 @@ static coll_status coll__sim_progress(void *context, int wait_ms)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    const int polls = r->polls;
-    const uint64_t idle = w->idle;
 
     if (!coll__sim_begin_call(r)) return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r)->status : COLL_ERR_ABORTED;
-    r->polls = polls;
-    w->idle = idle;
     if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
     if (w->running) return COLL_OK;               /* called for a rank that does not run now                  */
     return coll__sim_progress_poll(r, wait_ms);
@@ -284,10 +278,6 @@ static void coll__sim_release(coll__sim *w)
         coll__give(chunk);
     }
     coll__give(w->events);
-    coll__give(w->table);
-    coll__give(w->strikes);
-    coll__give(w->hosts);
-    coll__give(w->sites);
     coll__give(w);
 }
 
@@ -333,12 +323,12 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
-    w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
-    w->sites = (coll__sim_host *)coll__allocate(memory, n * sizeof *w->sites);
-    w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
-    if (!w->ranks || !w->hosts || !w->sites || !w->strikes) {
-        w->config.fault_count = 0;
-        w->ranks = NULL;
+    w->hosts = (coll__sim_host *)coll__sim_chunk(w, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->sites = (coll__sim_host *)coll__sim_chunk(w, n * sizeof *w->sites);
+    w->strikes = (coll__sim_strike *)coll__sim_chunk(w, (faults + 1) * sizeof *w->strikes);
+    for (w->table_length = 64; w->table_length < 32 * n;) w->table_length *= 2;
+    w->table = (coll__lane **)coll__sim_chunk(w, w->table_length * sizeof *w->table);
+    if (!w->ranks || !w->hosts || !w->sites || !w->strikes || !w->table) {
         coll__sim_release(w);
         return NULL;
     }

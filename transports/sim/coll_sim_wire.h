@@ -332,46 +332,55 @@ static void coll__sim_withdraw(coll__sim_rank *r)
 
 static bool coll__sim_begin_call(coll__sim_rank *r);
 
+/* The same for a transfer, which otherwise gets the status of the end. */
+static bool coll__sim_begin_xfer(coll__sim_rank *r, coll_xfer *x)
+{
+    if (!coll__sim_begin_call(r)) {
+        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
+        return false;
+    }
+    r->polls = 0;
+    r->world->idle = 0;
+    r->world->is_asking = false;
+    return true;
+}
+
 static coll_status coll__sim_send(void *context, coll_xfer *x)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
         coll__sim_failed_left(w, x->peer, r->rank);
         x->status = w->failure.status;
         return COLL_OK;
     }
     coll__lane *lane = coll__lane_open(w, r->rank, x->peer, x->channel);
-    coll__parcel *p = lane ? coll__parcel_take(w) : NULL;
-    if (!p) {
-        coll__sim_no_memory(w);
-        x->status = COLL_ERR_MEMORY;
-        return COLL_OK;
-    }
-    r->clock = coll__later(r->clock, r->next_send);
-    r->next_send = r->clock + w->config.overhead;
-    r->messages++;
-    r->sent += COLL_HEAD_LENGTH + x->length;
-    p->lane = lane;
-    p->length = x->length;
-    memcpy(p->head, x->head, COLL_HEAD_LENGTH);
-    coll__sim_mark(w, p, r->rank, x->peer);
+    coll__parcel *p = lane ? (coll__parcel *)coll__sim_spare(w, &w->spare_parcels, sizeof *p) : NULL;
+    bool waits = false;
+    if (!p) coll__sim_no_memory(w);
+    else {
+        memset(p, 0, offsetof(coll__parcel, head));
+        r->clock = coll__later(r->clock, r->next_send);
+        r->next_send = r->clock + w->config.overhead;
+        r->messages++;
+        r->sent += COLL_HEAD_LENGTH + x->length;
+        p->lane = lane;
+        p->length = x->length;
+        memcpy(p->head, x->head, COLL_HEAD_LENGTH);
+        coll__sim_mark(w, p, r->rank, x->peer);
 
-    const bool waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
-    const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
-    if (waits) p->xfer = x;
-    else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
-        if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
-        p->is_placed = true;
-    } else coll__parcel_keep(w, p, x->buffer);
+        const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
+        waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
+        if (waits) p->xfer = x;
+        else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
+            if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
+            p->is_placed = true;
+        } else coll__parcel_keep(w, p, x->buffer);
+    }
     if (w->failure.status != COLL_OK) {
-        coll__parcel_give(w, p);
+        if (p) coll__parcel_give(w, p);
         x->status = w->failure.status;
         return COLL_OK;
     }
@@ -390,11 +399,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);
     if (!lane) {
         coll__sim_no_memory(w);
