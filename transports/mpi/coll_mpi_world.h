@@ -181,19 +181,19 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
     return true;
 }
 
-/* The request of a new flight, which coll__mpi_fly counts; NULL: no memory, which is a failure. */
-static MPI_Request *coll__mpi_board(coll__mpi *mpi)
+/* Starts a flight: sends, or receives.  Returns false: MPI has not accepted it, or no memory, which is a failure. */
+static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, void *buffer, size_t length, int peer, int tag)
 {
-    if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
-    coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
-    return NULL;
-}
+    const bool sends = flight->kind < COLL__MPI_LANDS;
 
-/* Adds the flight of the last request, if MPI has accepted it. */
-static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, const char *what, int code)
-{
-    COLL__ASSERT(mpi->count < mpi->room, "%s has no room: %d operations of %d", what, mpi->count, mpi->room);
-    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, what, code), false;
+    if (mpi->count == mpi->room && !coll__mpi_grow(mpi, 2 * mpi->room)) {
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
+        return false;
+    }
+    MPI_Request *const request = &mpi->requests[mpi->count];
+    const int code = sends ? MPI_Isend(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request)
+                           : MPI_Irecv(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request);
+    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, sends ? "MPI_Isend" : "MPI_Irecv", code), false;
     mpi->flights[mpi->count++] = *flight;
     return true;
 }
