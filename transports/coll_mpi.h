@@ -161,6 +161,7 @@ static void coll__mpi_free(coll__mpi *mpi)
     if (is_busy) return;
     for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) coll__give(mpi->streams[i].landing);
     if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
+    coll__give(mpi->all.left);
     coll__give(mpi->homes);
     coll__give(mpi->streams);
     coll__give(mpi->is_gone);

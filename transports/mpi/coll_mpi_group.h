@@ -17,8 +17,6 @@ static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id
 
 static void coll__mpi_group_free(coll__mpi_group *g)
 {
-    coll__give(g->ranks);
-    coll__give(g->left);
     if (!g->mpi->is_finalized && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
     coll__give(g->stage);
     coll__give(g->lists);
@@ -101,25 +99,22 @@ static void coll__mpi_sweep(coll__mpi *mpi)
 static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__mpi *mpi = (coll__mpi *)context;
+    const size_t n = (size_t)count;
 
     if (mpi->mode == COLL__MPI_MESSAGES || count == 1 || number) return NULL;
     if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
     coll__mpi_sweep(mpi);
-    coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
-    int code = MPI_ERR_NO_MEM;
-    if (g) {
-        coll__mpi_group_init(g, mpi, id, count, me);
-        g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
-        g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
-    }
-    if (!g || !g->ranks || !g->left) {
+    coll__mpi_group *g = (coll__mpi_group *)coll__allocate(coll__like(mpi), sizeof *g + n * (sizeof *g->left + sizeof *g->ranks));
+    if (!g) {
         coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
-    } else {
-        memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
-        code = coll__mpi_make_derived(g);
+        return NULL;
     }
-    if (code != MPI_SUCCESS) {                    /* no communicator is left: same on all its ranks           */
-        if (g) coll__mpi_group_free(g);
+    coll__mpi_group_init(g, mpi, id, count, me);
+    g->left = (uint64_t *)(void *)(g + 1);
+    g->ranks = (int *)(void *)(g->left + n);
+    memcpy(g->ranks, ranks, n * sizeof *ranks);
+    if (coll__mpi_make_derived(g) != MPI_SUCCESS) {           /* no communicator is left: same on all its ranks */
+        coll__mpi_group_free(g);
         return NULL;
     }
     g->next = mpi->groups;

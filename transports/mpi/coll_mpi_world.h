@@ -67,7 +67,7 @@ typedef struct coll__mpi_group {
     struct coll__mpi_group *next;
     uint64_t    id;                               /* of the communicator                                      */
     int         count, me;
-    int        *ranks;                            /* in the world; NULL: the same                             */
+    int        *ranks;                            /* in the world; NULL: the same; behind the group           */
     MPI_Comm    comm;                             /* for collectives                                          */
     MPI_Request request;                          /* of the collective                                        */
     bool        is_running, is_done;              /* done: but not seen by its task                           */
