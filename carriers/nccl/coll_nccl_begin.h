@@ -61,7 +61,7 @@ static void coll__nccl_flush(coll__nccl *me)
     for (coll_request *r = first; r; r = (coll_request *)(uintptr_t)r->task.state[COLL__NCCL_NEXT]) {
         coll__side send, recv;
         coll__sides_of(me->owner, &r->call, &send, &recv);
-        coll__nccl_post(me, &r->call, &send, &recv, NULL, NULL);
+        coll__nccl_post(me, &r->call, &send, &recv);
     }
     coll__nccl_ungroup(me);
     coll__mark *const mark = coll__nccl_mark(me, NULL);

@@ -101,7 +101,7 @@ static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll
     if (coll__kind_reduces(call->kind)) return coll__result_count(comm, call) * unit;
     if (!coll__kind_exchanges(call->kind)) return 0;
     coll__sides_of(comm, call, &send, &recv);
-    return coll__side_length(&send, unit);
+    return coll__image_of(&send, unit).length;
 }
 
 /* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one.  *need: memory of the
