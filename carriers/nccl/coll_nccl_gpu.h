@@ -5,15 +5,12 @@
 #ifndef COLL_NCCL_GPU_H
 #define COLL_NCCL_GPU_H
 
-/* X(name): the kernels, see coll_nccl_abi.h. */
-#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_overflow)
-
+/* The kernels, see coll_nccl_abi.h. */
 typedef enum coll__kernel {
-#define COLL__KERNEL_NAME(name) COLL__##name,
-    COLL__KERNELS(COLL__KERNEL_NAME)
-#undef COLL__KERNEL_NAME
-    COLL__KERNEL_COUNT
+    COLL__COMBINE_F32, COLL__COMBINE_F64, COLL__COMBINE_I64, COLL__OVERFLOW, COLL__KERNEL_COUNT
 } coll__kernel;
+
+static const char *const coll__kernel_names[] = { "coll_combine_f32", "coll_combine_f64", "coll_combine_i64", "coll_overflow" };
 
 /* An event at the end of an operation, and a word that its kernels may write.  Held by the request, and by the communicator whose
  * last operation it marks. */
@@ -133,12 +130,9 @@ static coll__mark *coll__mark_new(coll__gpu *gpu)
     void *word = NULL;
 
     if (!mark) return NULL;
-    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
-        coll__give(mark);
-        return NULL;
-    }
-    if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
-        (void)gpu->cuda.EventDestroy_v2(mark->event);
+    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) mark->event = NULL;
+    if (!mark->event || gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
+        if (mark->event) (void)gpu->cuda.EventDestroy_v2(mark->event);
         coll__give(mark);
         return NULL;
     }
@@ -185,11 +179,6 @@ static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel whi
 
 static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 {
-    static const char *const names[COLL__KERNEL_COUNT] = {
-#define COLL__KERNEL_TEXT(name) #name,
-        COLL__KERNELS(COLL__KERNEL_TEXT)
-#undef COLL__KERNEL_TEXT
-    };
     size_t length = 0;
 
     for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
@@ -204,7 +193,7 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     coll__give(whole);
 
     for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
-        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
+        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, coll__kernel_names[i]);
     if (is == COLL__CUDA_SUCCESS) return true;
     coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", coll__cuda_text(gpu, is), is);
     return false;

@@ -20,7 +20,7 @@ static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in
                                coll_type out_type, void *out, size_t count)
 {
     const bool is_integer = coll__is_integer(out_type) || out_type == COLL_BOOL, is_double = out_type == COLL_F64;
-    const coll__kernel which = is_integer ? COLL__coll_combine_i64 : is_double ? COLL__coll_combine_f64 : COLL__coll_combine_f32;
+    const coll__kernel which = is_integer ? COLL__COMBINE_I64 : is_double ? COLL__COMBINE_F64 : COLL__COMBINE_F32;
     unsigned long long length = count, step = stride;
     int op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order, ranks = (int)s->divisor;
     float divisor32 = (float)s->divisor, scale32 = (float)s->scale;
@@ -50,18 +50,12 @@ static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, 
     void *all[] = { &at, &length, &type, &found };
 
     if (me->now.status != COLL_OK || !(coll__is_half(type) || type == COLL_F32 || type == COLL_F64)) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_overflow, (size_t)length, all, me->stream));
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__OVERFLOW, (size_t)length, all, me->stream));
 }
 
 /* ---- >>memory of a reduction ---- */
 
 enum { COLL__NCCL_LINE = 256 };
-
-/* Numbers in the input of one rank. */
-static size_t coll__sums_input(const coll_comm *comm, const coll_call *call, const coll__sums *s)
-{
-    return coll__input_extent(comm, call) * s->times;
-}
 
 /* The layout of the scratch memory. */
 typedef struct coll__sum_plan {
@@ -82,7 +76,7 @@ static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *
     const size_t n = (size_t)comm->size, count = call->count * s->times;
     const bool scatters = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_REDUCE_SCATTERV;
     const size_t own = coll__result_count(comm, call) * s->times;
-    const size_t all = coll__sums_input(comm, call, s);
+    const size_t all = coll__input_extent(comm, call) * s->times;
     coll__sum_plan plan = { .converts = s->type != s->wire };
 
     plan.is_at_once = s->order || (!scatters && count * s->unit <= COLL__GATHER_MOST);
@@ -189,7 +183,7 @@ static void coll__nccl_sum(coll__nccl *me, const coll_call *call, const coll__su
 
     if (!scratch) return;
     if (plan.converts) {
-        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__sums_input(me->owner, call, s));
+        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__input_extent(me->owner, call) * s->times);
         input = scratch;
     }
     if (plan.is_at_once) coll__sums_at_once(me, call, s, &plan, input, scratch);
