@@ -71,13 +71,6 @@ static void coll__nccl_flush(coll__nccl *me)
     }
 }
 
-static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
-{
-    if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
-    else me->messages = r;
-    me->messages_last = r;
-}
-
 /* Communicators share a stream, so messages deferred in another one go first: they were started first. */
 static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, coll_failure *failure)
 {
@@ -104,9 +97,10 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     coll__mark *mark = NULL;
 
     if (earlier < 0) (void)coll__nccl_fails(me, earlier);
-
     if (is_message && !r->is_blocking && !me->now.is_captured && me->now.status == COLL_OK) {
-        coll__nccl_put_off(me, r);
+        if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
+        else me->messages = r;
+        me->messages_last = r;
         (void)coll__nccl_leave(me, before);
         return COLL_PENDING;
     }

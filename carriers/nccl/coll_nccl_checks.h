@@ -23,15 +23,9 @@ static coll_status coll__nccl_check_memory(coll_comm *comm, const coll_call *cal
                                name, ordinal, me->gpu->ordinal);
 }
 
-static coll_status coll__nccl_check_side(coll_comm *comm, const coll_call *call, const coll__side *side)
-{
-    const coll__image used = coll__image_of(side, coll_type_size(call->type));
-    return used.length ? coll__nccl_check_memory(comm, call, side->name, used.at) : COLL_OK;
-}
-
 static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *call)
 {
-    coll__side send, recv;
+    coll__side sides[2];
     coll_status status = COLL_OK;
 
     for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
@@ -41,9 +35,11 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
         if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
     }
     if (call->kind == COLL_ALLREDUCE_LIST || call->kind == COLL_BARRIER || status < 0) return status;
-    coll__sides_of(comm, call, &send, &recv);
-    status = coll__nccl_check_side(comm, call, &send);
-    if (status == COLL_OK) status = coll__nccl_check_side(comm, call, &recv);
+    coll__sides_of(comm, call, &sides[0], &sides[1]);
+    for (int i = 0; i < 2 && status == COLL_OK; i++) {
+        const coll__image used = coll__image_of(&sides[i], coll_type_size(call->type));
+        if (used.length) status = coll__nccl_check_memory(comm, call, sides[i].name, used.at);
+    }
     if (status == COLL_OK && call->residual && call->count)
         status = coll__nccl_check_memory(comm, call, "residual", call->residual);
     return status;
