@@ -83,35 +83,17 @@ static void coll__nccl_end(coll_comm *comm)
 /* Returns whether all that was begun is complete, after a short wait. */
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
-    const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
-
-    if (!me->last) return true;
-    for (;;) {
-        if (me->gpu->cuda.EventQuery(me->last->event) != COLL__CUDA_NOT_READY) return true;
-        if (coll__now() > until) return false;
-        (void)nanosleep(&delay, NULL);
-    }
+    return !me->last || coll__gpu_wait(me->gpu, NULL, me->last->event, COLL__DELIVER_MS);
 }
 
 /* Ends without a failure: what was begun completes first. */
 static void coll__nccl_finalize(coll__nccl *me)
 {
-    const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
-    coll__nccl_result is = nccl->CommFinalize(me->comm);
+    const coll__nccl_result is = me->gpu->nccl.CommFinalize(me->comm);
+    const bool is_asked = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
 
-    while (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS) {
-        coll__nccl_result now = COLL__NCCL_SUCCESS;
-        is = nccl->CommGetAsyncError(me->comm, &now);
-        if (is == COLL__NCCL_SUCCESS && now == COLL__NCCL_SUCCESS) break;
-        if (is == COLL__NCCL_SUCCESS && now != COLL__NCCL_IN_PROGRESS) is = now;
-        if (coll__now() > until) is = COLL__NCCL_SYSTEM;
-        (void)nanosleep(&delay, NULL);
-    }
-    if (is == COLL__NCCL_SUCCESS) (void)nccl->CommDestroy(me->comm);
-    else (void)nccl->CommAbort(me->comm);
+    if (is_asked && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
+    else (void)me->gpu->nccl.CommAbort(me->comm);
     me->comm = NULL;
 }
 
@@ -344,10 +326,12 @@ static coll_status coll__wrap_nccl(const coll__program *program, struct ncclComm
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: out is NULL");
     *out = NULL;
     if (!nccl) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the communicator is NULL");
-    if (!coll__nccl_load(&calls, why, sizeof why)) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
-    const bool is_known = calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS && calls.CommCuDevice(nccl, &device) == 0
+    const bool is_loaded = coll__nccl_load(&calls, why, sizeof why);
+    const bool is_known = is_loaded && calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS
+                       && calls.CommCuDevice(nccl, &device) == COLL__NCCL_SUCCESS
                        && calls.CommUserRank(nccl, &handshake.rank) == COLL__NCCL_SUCCESS;
-    dlclose(calls.library);
+    if (calls.library) dlclose(calls.library);
+    if (!is_loaded) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
     if (!is_known) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: NCCL does not know the communicator");
     handshake.gpu = coll__gpu_open(device, why, sizeof why);
     if (!handshake.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);

@@ -4,7 +4,7 @@
  *   mpi/coll_mpi_p2p.h   messages
  *   mpi/coll_mpi_control.h      what ranks send besides them
  *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
- *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
+ *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators
  *   mpi/coll_mpi_selection.h      which calls MPI carries out, and which the engine: the table
  *   mpi/coll_mpi_native.h     whole collectives
  *   mpi/coll_mpi_fail.h       agreement on the first failure
@@ -55,7 +55,6 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_look(mpi);
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
-    if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
     if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
@@ -147,13 +146,9 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     mpi->is_finalized = true;
     if (mpi->failure.status != COLL_OK) return;   /* pending messages must not arrive in a later communicator, which may have
                                                      the same context in MPI: MPI_Finalize frees ours         */
-    for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
-        if (!coll__mpi_is_at_rest(g)) continue;
-        if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-        if (g->origin != MPI_COMM_NULL) MPI_Comm_free(&g->origin);
-    }
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) if (coll__mpi_is_at_rest(g)) MPI_Comm_free(&g->comm);
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
-    if (mpi->all.origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.origin);
+    if (mpi->origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->origin);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
@@ -163,20 +158,15 @@ static void coll__mpi_free(coll__mpi *mpi)
     bool is_busy = false;
 
     for (int i = 0; i < mpi->count; i++) is_busy = is_busy || mpi->flights[i].kind != COLL__MPI_SENDS_PART;
-    while (mpi->words) {
-        coll__mpi_word_of *w = mpi->words;
-        mpi->words = w->next;
-        coll__give(w);
-    }
     if (is_busy) return;
     for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) coll__give(mpi->streams[i].landing);
     if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
+    coll__give(mpi->all.left);
     coll__give(mpi->homes);
     coll__give(mpi->streams);
     coll__give(mpi->is_gone);
     coll__give(mpi->requests);
     coll__give(mpi->flights);
-    coll__give(mpi->landed);
     coll__give(mpi->statuses);
     coll__give(mpi->indices);
     coll__give(mpi->slots);
@@ -196,11 +186,10 @@ static bool coll__mpi_see_off(coll__mpi *mpi)
         sending = 0;
         for (int i = 0; i < mpi->count; i++) sending += mpi->flights[i].kind < COLL__MPI_LANDS;
         const bool is_over = sending == 0 && (mpi->failure.status != COLL_OK || mpi->gone_count == mpi->size - 1)
-                          && mpi->unmade_count == 0 && coll__mpi_drain(mpi) == 0;
+                          && coll__mpi_drain(mpi) == 0;
         if (is_over || coll__now() >= deadline) return is_over;
         if (mpi->quiet < INT_MAX) mpi->quiet++;
         if (coll__mpi_look(mpi) == 0) coll__mpi_rest(mpi);
-        if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
     }
 }
 
@@ -339,7 +328,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.origin);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->origin);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;
@@ -376,11 +365,11 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     MPI_Comm_size(comm, &mpi->size);
     MPI_Comm_rank(comm, &mpi->rank);
     MPI_Query_thread(&mpi->thread_level);
-    mpi->comm = MPI_COMM_NULL;
+    mpi->comm = mpi->origin = MPI_COMM_NULL;
     mpi->keyval = MPI_KEYVAL_INVALID;
     mpi->thread = pthread_self();
     mpi->failure.rank = mpi->suspicion.rank = -1;
-    coll__mpi_group_init(&mpi->all, mpi, 0, 0, mpi->size, mpi->rank);
+    coll__mpi_group_init(&mpi->all, mpi, 0, mpi->size, mpi->rank);
     return mpi;
 }
 

@@ -34,7 +34,7 @@ static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int 
     *one = *other = -1;
     for (int i = 0; i < w->size; i++) {
         const coll__sim_rank *r = &w->ranks[i];
-        if (r->has_closed || (w->has_fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
+        if (r->has_closed || (w->fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
         is_waiting[i] = 1;
         count++;
         if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
@@ -63,20 +63,15 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
 }
 
-/* Wakes all waiting ranks, once: a peer may have freed the communicator. */
-static bool coll__sim_ask(coll__sim *w)
-{
-    if (w->is_asking) return false;
-    w->is_asking = true;
-    w->idle = 0;
-    for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
-    return true;
-}
-
-/* A rank waits, and no event is left. */
+/* A rank waits, and no event is left.  First all waiting ranks are woken, once: a peer may have freed the communicator. */
 static void coll__sim_stuck(coll__sim *w)
 {
-    if (coll__sim_ask(w)) return;
+    if (!w->is_asking) {
+        w->is_asking = true;
+        w->idle = 0;
+        for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
+        return;
+    }
     unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
@@ -112,8 +107,6 @@ static bool coll__sim_begin_call(coll__sim_rank *r)
 
     if (coll__sim_end_of(r)->status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
     if (w->running != r) r->clock = coll__later(r->clock, w->now);
-    r->polls = 0;
-    w->idle = 0;
     if (w->config.fault_count > 0) coll__sim_count_call(r);
     if (r->state < COLL__SIM_FINISHED) return w->failure.status == COLL_OK;
     if (w->running == r) coll__fiber_leave(r, false);     /* never returns                                    */
@@ -182,12 +175,8 @@ static coll_status coll__sim_progress(void *context, int wait_ms)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    const int polls = r->polls;
-    const uint64_t idle = w->idle;
 
     if (!coll__sim_begin_call(r)) return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r)->status : COLL_ERR_ABORTED;
-    r->polls = polls;
-    w->idle = idle;
     if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
     if (w->running) return COLL_OK;               /* called for a rank that does not run now                  */
     return coll__sim_progress_poll(r, wait_ms);
@@ -289,10 +278,6 @@ static void coll__sim_release(coll__sim *w)
         coll__give(chunk);
     }
     coll__give(w->events);
-    coll__give(w->table);
-    coll__give(w->strikes);
-    coll__give(w->hosts);
-    coll__give(w->sites);
     coll__give(w);
 }
 
@@ -338,12 +323,12 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
-    w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
-    w->sites = (coll__sim_host *)coll__allocate(memory, n * sizeof *w->sites);
-    w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
-    if (!w->ranks || !w->hosts || !w->sites || !w->strikes) {
-        w->config.fault_count = 0;
-        w->ranks = NULL;
+    w->hosts = (coll__sim_host *)coll__sim_chunk(w, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->sites = (coll__sim_host *)coll__sim_chunk(w, n * sizeof *w->sites);
+    w->strikes = (coll__sim_strike *)coll__sim_chunk(w, (faults + 1) * sizeof *w->strikes);
+    for (w->table_length = 64; w->table_length < 32 * n;) w->table_length *= 2;
+    w->table = (coll__lane **)coll__sim_chunk(w, w->table_length * sizeof *w->table);
+    if (!w->ranks || !w->hosts || !w->sites || !w->strikes || !w->table) {
         coll__sim_release(w);
         return NULL;
     }
@@ -356,18 +341,6 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     return w;
 }
 
-static int coll__sim_host_number(void *context, int rank)
-{
-    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
-    return all[rank].place / r->world->config.ranks_per_host;
-}
-
-static int coll__sim_site_number(void *context, int rank)
-{
-    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
-    return each > 0 ? coll__sim_host_number(context, rank) / each : 0;
-}
-
 static const coll_transport coll__sim_transport = {
     .name = "sim",
     .send = coll__sim_send,
@@ -375,8 +348,8 @@ static const coll_transport coll__sim_transport = {
     .progress = coll__sim_progress,
     .close = coll__sim_close,
     .fail = coll__sim_fail,
-    .host = coll__sim_host_number,
-    .site = coll__sim_site_number,
+    .host = coll__sim_host_of,
+    .site = coll__sim_site_of,
     .report_stall = coll__sim_report_stall,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,

@@ -2,30 +2,29 @@
  *
  * Both are loaded at run time (coll_nccl_load.h), so none of their headers is included and nothing is linked.  Handles have the
  * names of the structs in nccl.h and cuda.h; enumerations are the `unsigned` that they are in the ABI.  Lists hold the functions:
- * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers and the loading.  A
- * test compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared twice
- * may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * name without its prefix, parameters.  They generate the tables of pointers and the loading.  A test compares every declaration
+ * with the real headers, if these exist.  For that test, two types that cannot be declared twice may be named from outside
+ * (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
  * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *
- * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types are coll__kernel_type, ops are coll_op
- * numbers, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
+ * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types and ops are the numbers of coll_type
+ * and coll_op, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
  *
- *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order, float divisor,
- *                    float scale)
- *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `type`: COLL_F16, COLL_BF16 or
- *       COLL_F32, of `in` and `out`; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
+ *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    float divisor, float scale)
+ *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `in_type` and `out_type`:
+ *       COLL_F16, COLL_BF16 or COLL_F32; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
  *       source, ((0+1)+(2+3))+((4+5)+6); order 1: from left to right.  Then x / divisor * scale, in this order and each
- *       rounded to f32 (1 and 1: no effect), then one rounding to `type`, to nearest even, NaN as the canonical one.
- *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.
- *   coll_combine_f64(the same, with double divisor, double scale)       type: COLL_F64
- *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
- *                    long long divisor)
+ *       rounded to f32 (1 and 1: no effect), then one rounding to `out_type`, to nearest even, NaN as the canonical one.
+ *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.  With n = 1
+ *       and SUM it converts, with the results of the library's coll_convert.
+ *   coll_combine_f64(the same, with double divisor, double scale)       types: COLL_F64
+ *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    int divisor)
  *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; `order` has no effect.
  *       op: SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR; results of COLL_BOOL are 1 or 0.  divisor > 1: the sum is
  *       divided by it and truncated toward zero (types of at most 32 bits only).
- *   coll_convert(const void *in, int in_type, void *out, int out_type, u64 count)
- *       Among COLL_F16, COLL_BF16 and COLL_F32, with the results of the library's coll_convert.
  *   coll_overflow(const void *in, u64 count, int type, unsigned *found)
  *       *found = 1 if an element of COLL_F16, COLL_BF16, COLL_F32 or COLL_F64 is infinite or NaN; else unchanged. */
 #ifndef COLL_NCCL_ABI_H
@@ -89,50 +88,42 @@ enum {
     COLL__CUDA_CAPTURE_NONE = 0
 };
 
-/* ---- >>functions ----
- *
- * X(name, first version, parameters).  One that is newer than COLL__NCCL_OLDEST may be missing. */
+/* ---- >>functions: X(name as it is exported, parameters) ---- */
 
 #define COLL__NCCL_FUNCTIONS(X)                                                                                       \
-    X(GetVersion, 20000, (int *version))                                                                              \
-    X(GetUniqueId, 20000, (COLL__NCCL_ID *id))                                                                        \
-    X(CommInitRankConfig, 21400, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                       \
+    X(GetVersion, (int *version))                                                                                     \
+    X(GetUniqueId, (COLL__NCCL_ID *id))                                                                               \
+    X(CommInitRankConfig, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                              \
                                   COLL__NCCL_CONFIG *config))                                                         \
-    X(CommFinalize, 21400, (struct ncclComm *comm))                                                                   \
-    X(CommDestroy, 20000, (struct ncclComm *comm))                                                                    \
-    X(CommAbort, 20400, (struct ncclComm *comm))                                                                      \
-    X(CommGetAsyncError, 20400, (struct ncclComm *comm, coll__nccl_result *result))                                   \
-    X(CommCount, 20000, (struct ncclComm *comm, int *count))                                                    \
-    X(CommUserRank, 20000, (struct ncclComm *comm, int *rank))                                                  \
-    X(CommCuDevice, 20000, (struct ncclComm *comm, int *device))                                                \
-    X(AllReduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm, \
+    X(CommFinalize, (struct ncclComm *comm))                                                                          \
+    X(CommDestroy, (struct ncclComm *comm))                                                                           \
+    X(CommAbort, (struct ncclComm *comm))                                                                             \
+    X(CommGetAsyncError, (struct ncclComm *comm, coll__nccl_result *result))                                          \
+    X(CommCount, (struct ncclComm *comm, int *count))                                                                 \
+    X(CommUserRank, (struct ncclComm *comm, int *rank))                                                               \
+    X(CommCuDevice, (struct ncclComm *comm, int *device))                                                             \
+    X(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm,      \
                          struct CUstream_st *stream))                                                                 \
-    X(Reduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,               \
+    X(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,                      \
                       struct ncclComm *comm, struct CUstream_st *stream))                                             \
-    X(ReduceScatter, 20000, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,             \
+    X(ReduceScatter, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,                    \
                              struct ncclComm *comm, struct CUstream_st *stream))                                      \
-    X(Broadcast, 20000, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,  \
+    X(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,         \
                          struct CUstream_st *stream))                                                                 \
-    X(AllGather, 20000, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,            \
+    X(AllGather, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,                   \
                          struct CUstream_st *stream))                                                                 \
-    X(Send, 20700, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                   \
+    X(Send, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                          \
                     struct CUstream_st *stream))                                                                      \
-    X(Recv, 20700, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream)) \
-    X(GroupStart, 20000, (void))                                                                                      \
-    X(GroupEnd, 20000, (void))                                                                                        \
-    X(AlltoAll, 22803, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,             \
-                        struct CUstream_st *stream))                                                                  \
-    X(Gather, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,     \
-                      struct CUstream_st *stream))                                                                    \
-    X(Scatter, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,    \
-                       struct CUstream_st *stream))
+    X(Recv, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))   \
+    X(GroupStart, (void))                                                                                             \
+    X(GroupEnd, (void))
 
 /* The same, of those that return a text. */
 #define COLL__NCCL_TEXTS(X)                                                                                           \
-    X(GetLastError, 21300, (struct ncclComm *comm))                                                                   \
-    X(GetErrorString, 20000, (coll__nccl_result result))
+    X(GetLastError, (struct ncclComm *comm))                                                                          \
+    X(GetErrorString, (coll__nccl_result result))
 
-/* X(name as it is exported, parameters).  Contexts are pushed and popped, so a call restores that of its thread. */
+/* Contexts are pushed and popped, so a call restores that of its thread. */
 #define COLL__CUDA_FUNCTIONS(X)                                                                                       \
     X(Init, (unsigned flags))                                                                                         \
     X(GetErrorString, (coll__cuda_result result, const char **text))                                                  \

@@ -5,11 +5,8 @@
 /* ---- >>starting calls ---- */
 
 /* A call that is not a list. */
-static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__codec *codec, bool has_number)
+static void coll__nccl_carry(coll__nccl *me, const coll_call *call, coll__nccl_way way, bool has_number)
 {
-    const char *why;
-    const coll__nccl_way way = coll__nccl_way_of(me->owner, call, codec, &why);
-
     if (!coll__kind_reduces(call->kind)) {
         coll__nccl_move(me, call);
         return;
@@ -22,25 +19,29 @@ static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__
     coll__nccl_finish(me, call, &s);
 }
 
-/* Every buffer of a list, one after the other; those by NCCL alone in one group. */
-static void coll__nccl_carry_list(coll__nccl *me, const coll_call *call, coll__mark *mark)
+/* The parts of a call, one after the other; those of a list by NCCL alone in one group. */
+static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__mark *mark)
 {
+    const bool is_list = r->call.kind == COLL_ALLREDUCE_LIST, looks = mark && r->call.flags & COLL_DETECT_OVERFLOW;
+    const int parts = is_list ? r->call.list_count : 1;
     coll__codec codec;
+    coll_call one;
     const char *why;
 
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass == 0) coll__nccl_group(me);
-        for (int i = 0; i < call->list_count; i++) {
-            const coll_call one = coll__nccl_list_part(call, i);
-            (void)coll__codec_reduce(&codec, &one, me->owner->size, NULL, 0);
+    if (is_list) coll__nccl_group(me);
+    for (int i = 0; is_list && i < parts; i++) {
+        if (coll__nccl_part(me->owner, r, i, &one, &codec, &why) != COLL__BY_NCCL) continue;
+        const coll__sums s = coll__sums_of(me->owner, &one);
+        coll__nccl_reduce(me, &one, &s);
+    }
+    if (is_list) coll__nccl_ungroup(me);
+    for (int i = 0; i < parts; i++) {
+        const coll__nccl_way way = coll__nccl_part(me->owner, r, i, &one, &codec, &why);
+        if (is_list && way == COLL__BY_NCCL) {
             const coll__sums s = coll__sums_of(me->owner, &one);
-            const bool is_plain = coll__nccl_way_of(me->owner, &one, &codec, &why) == COLL__BY_NCCL;
-            if (pass == 0 && is_plain) coll__nccl_reduce(me, &one, &s);
-            if (pass == 1 && is_plain) coll__nccl_finish(me, &one, &s);
-            if (pass == 1 && !is_plain) coll__nccl_carry(me, &one, &codec, false);
-            if (pass == 1 && mark && call->flags & COLL_DETECT_OVERFLOW) coll__nccl_look_for_overflow(me, &one, mark);
-        }
-        if (pass == 0) coll__nccl_ungroup(me);
+            coll__nccl_finish(me, &one, &s);
+        } else coll__nccl_carry(me, &one, way, !is_list && !r->prepared);
+        if (looks && coll__kind_reduces(one.kind)) coll__nccl_look_for_overflow(me, &one, mark);
     }
 }
 
@@ -60,7 +61,7 @@ static void coll__nccl_flush(coll__nccl *me)
     for (coll_request *r = first; r; r = (coll_request *)(uintptr_t)r->task.state[COLL__NCCL_NEXT]) {
         coll__side send, recv;
         coll__sides_of(me->owner, &r->call, &send, &recv);
-        coll__nccl_post(me, &r->call, &send, &recv, NULL, NULL);
+        coll__nccl_post(me, &r->call, &send, &recv);
     }
     coll__nccl_ungroup(me);
     coll__mark *const mark = coll__nccl_mark(me, NULL);
@@ -68,13 +69,6 @@ static void coll__nccl_flush(coll__nccl *me)
         r->task.state[COLL__NCCL_MARK] = (uintptr_t)mark;
         if (r != first) mark->holders++;
     }
-}
-
-static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
-{
-    if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
-    else me->messages = r;
-    me->messages_last = r;
 }
 
 /* Communicators share a stream, so messages deferred in another one go first: they were started first. */
@@ -103,9 +97,10 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     coll__mark *mark = NULL;
 
     if (earlier < 0) (void)coll__nccl_fails(me, earlier);
-
     if (is_message && !r->is_blocking && !me->now.is_captured && me->now.status == COLL_OK) {
-        coll__nccl_put_off(me, r);
+        if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
+        else me->messages = r;
+        me->messages_last = r;
         (void)coll__nccl_leave(me, before);
         return COLL_PENDING;
     }
@@ -113,10 +108,7 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     coll__nccl_flush(me);
     const bool is_waited_for = !me->now.is_captured && !(me->is_ordered && r->is_blocking);
     if (!me->now.is_captured && !(mark = coll__mark_take(me->gpu))) coll__nccl_have_no_memory(me);
-    if (me->now.status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) coll__nccl_carry_list(me, &r->call, mark);
-    else if (me->now.status == COLL_OK) coll__nccl_carry(me, &r->call, &r->codec, !r->prepared);
-    if (mark && r->call.kind != COLL_ALLREDUCE_LIST && r->call.flags & COLL_DETECT_OVERFLOW && coll__kind_reduces(r->call.kind))
-        coll__nccl_look_for_overflow(me, &r->call, mark);
+    if (me->now.status == COLL_OK) coll__nccl_carry_all(me, r, mark);
     if (mark) {
         mark = coll__nccl_mark(me, mark);
         if (is_waited_for) r->task.state[COLL__NCCL_MARK] = (uintptr_t)mark;
@@ -189,7 +181,8 @@ static bool coll__nccl_explain(coll_request *r, char *text, size_t room)
     const coll__nccl *me = coll__nccl_of(comm);
     const char *why = NULL;
     char version[32];
-    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
+    size_t need;
+    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why, &need);
 
     (void)coll__nccl_version_text(me->gpu->nccl.version, version, sizeof version);
     if (coll__kind_is_message(r->call.kind)) coll__append(text, room, "by NCCL %s, one message", version);

@@ -2,6 +2,28 @@
 #ifndef COLL_NCCL_CALLS_H
 #define COLL_NCCL_CALLS_H
 
+/* A range of the device, and its copy on the host. */
+typedef struct coll__image {
+    const unsigned char *at;
+    size_t length;
+    unsigned char *host;
+} coll__image;
+
+/* From the first used byte of a side to the last. */
+static coll__image coll__image_of(const coll__side *side, size_t unit)
+{
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) {
+        size_t at;
+        const size_t length = coll__side_block(side, unit, i, &at);
+        if (length == 0) continue;
+        begin = (uintptr_t)side->at + at < begin ? (uintptr_t)side->at + at : begin;
+        end = (uintptr_t)side->at + at + length > end ? (uintptr_t)side->at + at + length : end;
+    }
+    return (coll__image){ end ? (const unsigned char *)begin : side->at, end ? end - begin : 0, NULL };
+}
+
 /* ---- >>exchanges: blocks from some ranks to some others, in one group ---- */
 
 /* The peer of block `i` of a side; COLL_RANK_NONE: none.  A single block is sent to the root, received from it, or sent to all
@@ -21,26 +43,24 @@ static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is
     return shape->traits & COLL__NEIGHBORS ? comm->graph.destination[i] : call->root;
 }
 
-/* For an exchange in place: copies its input, block behind block.  `offsets` receives the place of each block. */
-static const unsigned char *coll__nccl_aside(coll__nccl *me, const coll__side *send, size_t unit, size_t *offsets)
+/* For an exchange in place: copies its input, and moves the side there. */
+static void coll__nccl_aside(coll__nccl *me, coll__side *send, size_t unit)
 {
-    size_t at, total = 0;
+    const coll__image image = coll__image_of(send, unit);
+    unsigned char *const aside = coll__nccl_scratch(me, image.length);
+    const uintptr_t moved = (uintptr_t)aside - (uintptr_t)image.at;
 
-    for (int i = 0; i < send->blocks; i++) {
-        offsets[i] = total;
-        total += coll__side_block(send, unit, i, &at);
-    }
-    unsigned char *const aside = coll__nccl_scratch(me, total);
     for (int i = 0; aside && i < send->blocks; i++) {
+        size_t at;
         const size_t length = coll__side_block(send, unit, i, &at);
-        coll__nccl_copy(me, aside + offsets[i], send->at + at, length);
+        const unsigned char *const from = coll__behind(send->at, at);
+        coll__nccl_copy(me, (void *)((uintptr_t)from + moved), from, length);
     }
-    return aside;
+    send->at = (const unsigned char *)((uintptr_t)send->at + moved);
 }
 
 /* The sends and receives of a call, inside a group.  A block for oneself is copied, unless there may be several. */
-static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv,
-                            const unsigned char *aside, const size_t *offsets)
+static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const coll_comm *comm = me->owner;
     const size_t unit = coll_type_size(call->type);
@@ -53,8 +73,8 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
     for (int i = 0; i < sends; i++) {
         const int peer = coll__nccl_peer(comm, call, true, i);
         const size_t length = coll__side_block(send, unit, is_one ? 0 : i, &at);
-        const unsigned char *const from = aside ? aside + offsets[i] : send->at + at;
-        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank)) coll__nccl_send(me, from, length, peer);
+        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank))
+            coll__nccl_send(me, coll__behind(send->at, at), length, peer);
     }
     for (int i = 0; recv->is_used && i < recv->blocks; i++) {
         const int peer = coll__nccl_peer(comm, call, false, i);
@@ -82,44 +102,14 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     const coll_comm *comm = me->owner;
     const bool is_in_place = coll__kind_exchanges(call->kind) && call->send == call->recv;
     const bool is_many = coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE);
-    const unsigned char *aside = NULL;
-    size_t *offsets = NULL;
     coll__side send, recv;
 
     coll__sides_of(comm, call, &send, &recv);
-    if (is_in_place) {
-        offsets = (size_t *)coll__take(coll__like(me), (size_t)send.blocks * sizeof *offsets);
-        if (offsets) aside = coll__nccl_aside(me, &send, coll_type_size(call->type), offsets);
-        else coll__nccl_have_no_memory(me);
-    }
+    if (is_in_place) coll__nccl_aside(me, &send, coll_type_size(call->type));
     if (!is_many && !is_in_place) coll__nccl_own_block(me, call, &send, &recv);
     coll__nccl_group(me);
-    coll__nccl_post(me, call, &send, &recv, aside, offsets);
+    coll__nccl_post(me, call, &send, &recv);
     coll__nccl_ungroup(me);
-    coll__give(offsets);
-}
-
-/* Kinds with equal blocks that newer versions have as one function.  Each rank alone knows if its call is in place, and all ranks
- * must use the same function.  AlltoAll cannot be in place, so its input is then copied. */
-static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
-{
-    const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const size_t length = call->count * coll_type_size(call->type), all = length * (size_t)me->owner->size;
-    const bool is_root = me->owner->rank == call->root, is_alltoall = call->kind == COLL_ALLTOALL;
-    const void *from = is_root || call->kind != COLL_SCATTER ? call->send : NULL;
-    void *const to = is_root || call->kind != COLL_GATHER ? call->recv : NULL;
-    const int root = call->root;
-
-    if (is_alltoall ? !nccl->AlltoAll : call->kind == COLL_GATHER ? !nccl->Gather : !nccl->Scatter) return false;
-    if (is_alltoall && from == to) {
-        void *const aside = coll__nccl_scratch(me, all);
-        coll__nccl_copy(me, aside, from, all);
-        from = aside;
-    }
-    if (is_alltoall) COLL__NCCL_DO(me, AlltoAll, from, to, length, COLL__NCCL_U8, me->comm, me->stream);
-    else if (call->kind == COLL_GATHER) COLL__NCCL_DO(me, Gather, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    else COLL__NCCL_DO(me, Scatter, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    return true;
 }
 
 /* ---- >>other kinds ---- */
@@ -158,9 +148,6 @@ static void coll__nccl_move(coll__nccl *me, const coll_call *call)
         break;
     case COLL_ALLGATHERV:
         coll__nccl_allgatherv(me, call);
-        break;
-    case COLL_ALLTOALL: case COLL_GATHER: case COLL_SCATTER:
-        if (length && !coll__nccl_at_once(me, call)) coll__nccl_exchange(me, call);
         break;
     default:
         coll__nccl_exchange(me, call);

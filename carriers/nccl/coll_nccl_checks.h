@@ -23,15 +23,9 @@ static coll_status coll__nccl_check_memory(coll_comm *comm, const coll_call *cal
                                name, ordinal, me->gpu->ordinal);
 }
 
-static coll_status coll__nccl_check_side(coll_comm *comm, const coll_call *call, const coll__side *side)
-{
-    const coll__image used = coll__image_of(side, coll_type_size(call->type));
-    return used.length ? coll__nccl_check_memory(comm, call, side->name, used.at) : COLL_OK;
-}
-
 static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *call)
 {
-    coll__side send, recv;
+    coll__side sides[2];
     coll_status status = COLL_OK;
 
     for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
@@ -41,9 +35,11 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
         if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
     }
     if (call->kind == COLL_ALLREDUCE_LIST || call->kind == COLL_BARRIER || status < 0) return status;
-    coll__sides_of(comm, call, &send, &recv);
-    status = coll__nccl_check_side(comm, call, &send);
-    if (status == COLL_OK) status = coll__nccl_check_side(comm, call, &recv);
+    coll__sides_of(comm, call, &sides[0], &sides[1]);
+    for (int i = 0; i < 2 && status == COLL_OK; i++) {
+        const coll__image used = coll__image_of(&sides[i], coll_type_size(call->type));
+        if (used.length) status = coll__nccl_check_memory(comm, call, sides[i].name, used.at);
+    }
     if (status == COLL_OK && call->residual && call->count)
         status = coll__nccl_check_memory(comm, call, "residual", call->residual);
     return status;
@@ -65,40 +61,26 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
     return COLL_OK;
 }
 
-/* A part of a list, as a call. */
-static coll_call coll__nccl_list_part(const coll_call *call, int i)
+/* Part `i` of a call: one of a list, as a call; or the call itself.  Returns its method, and why. */
+static coll__nccl_way coll__nccl_part(const coll_comm *comm, const coll_request *r, int i, coll_call *one, coll__codec *codec,
+                                      const char **why)
 {
-    const coll_list_item *b = &call->list[i];
-    coll_call one = *call;
-
-    one.kind = COLL_ALLREDUCE;
-    one.send = b->send == COLL_IN_PLACE ? b->recv : b->send;
-    one.recv = b->recv;
-    one.count = b->count;
-    one.type = b->type;
-    one.wire = call->wire ? call->wire : b->type;
-    one.seed = coll__seed_of(~call->seed, (uint64_t)i);
-    one.list = NULL;
-    one.list_count = 0;
-    return one;
-}
-
-/* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one. */
-static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why)
-{
-    coll__nccl_way worst = COLL__BY_NCCL;
-
-    if (r->call.kind != COLL_ALLREDUCE_LIST) return coll__nccl_way_of(comm, &r->call, &r->codec, why);
-    *why = "an empty list";
-    for (int i = 0; i < r->call.list_count; i++) {
-        const coll_call one = coll__nccl_list_part(&r->call, i);
-        const char *reason = NULL;
-        coll__codec codec;
-        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
-        const coll__nccl_way way = coll__nccl_way_of(comm, &one, &codec, &reason);
-        if (way >= worst) worst = way, *why = reason;
+    *one = r->call;
+    *codec = r->codec;
+    if (r->call.kind == COLL_ALLREDUCE_LIST) {
+        const coll_list_item *b = &r->call.list[i];
+        one->kind = COLL_ALLREDUCE;
+        one->send = b->send == COLL_IN_PLACE ? b->recv : b->send;
+        one->recv = b->recv;
+        one->count = b->count;
+        one->type = b->type;
+        one->wire = r->call.wire ? r->call.wire : b->type;
+        one->seed = coll__seed_of(~r->call.seed, (uint64_t)i);
+        one->list = NULL;
+        one->list_count = 0;
+        (void)coll__codec_reduce(codec, one, comm->size, NULL, 0);
     }
-    return worst;
+    return coll__nccl_way_of(comm, one, codec, why);
 }
 
 /* Memory of the device that a call needs besides its buffers. */
@@ -115,27 +97,39 @@ static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll
     if (coll__kind_reduces(call->kind)) return coll__result_count(comm, call) * unit;
     if (!coll__kind_exchanges(call->kind)) return 0;
     coll__sides_of(comm, call, &send, &recv);
-    return coll__side_length(&send, unit);
+    return coll__image_of(&send, unit).length;
+}
+
+/* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one.  *need: memory of the
+ * device besides the buffers. */
+static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why, size_t *need)
+{
+    const int parts = r->call.kind == COLL_ALLREDUCE_LIST ? r->call.list_count : 1;
+    coll__nccl_way worst = COLL__BY_NCCL;
+
+    *why = "an empty list";
+    *need = 0;
+    for (int i = 0; i < parts; i++) {
+        const char *reason = NULL;
+        coll__codec codec;
+        coll_call one;
+        const coll__nccl_way way = coll__nccl_part(comm, r, i, &one, &codec, &reason);
+        if (way >= worst) worst = way, *why = reason;
+        *need = coll__most(*need, coll__nccl_need(comm, &one, way));
+    }
+    return worst;
 }
 
 /* A captured stream can have neither new memory nor the host. */
 static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request *r)
 {
-    const coll__nccl *me = coll__nccl_of(comm);
     const char *why = NULL;
-    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
+    size_t need;
 
-    if (way == COLL__BY_HOST)
+    if (coll__nccl_way_of_all(comm, r, &why, &need) == COLL__BY_HOST)
         return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
                                    "the host (%s)", why);
-    size_t need = r->call.kind == COLL_ALLREDUCE_LIST ? 0 : coll__nccl_need(comm, &r->call, way);
-    for (int i = 0; r->call.kind == COLL_ALLREDUCE_LIST && i < r->call.list_count; i++) {
-        const coll_call one = coll__nccl_list_part(&r->call, i);
-        coll__codec codec;
-        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
-        need = coll__most(need, coll__nccl_need(comm, &one, coll__nccl_way_of(comm, &one, &codec, &why)));
-    }
-    if (need <= me->scratch.length) return COLL_OK;
+    if (need <= coll__nccl_of(comm)->scratch.length) return COLL_OK;
     return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and %zu bytes of memory are "
                                "needed: make such a call before", need);
 }

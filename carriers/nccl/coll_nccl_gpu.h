@@ -5,15 +5,12 @@
 #ifndef COLL_NCCL_GPU_H
 #define COLL_NCCL_GPU_H
 
-/* X(name): the kernels, see coll_nccl_abi.h. */
-#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_convert) X(coll_overflow)
-
+/* The kernels, see coll_nccl_abi.h. */
 typedef enum coll__kernel {
-#define COLL__KERNEL_NAME(name) COLL__##name,
-    COLL__KERNELS(COLL__KERNEL_NAME)
-#undef COLL__KERNEL_NAME
-    COLL__KERNEL_COUNT
+    COLL__COMBINE_F32, COLL__COMBINE_F64, COLL__COMBINE_I64, COLL__OVERFLOW, COLL__KERNEL_COUNT
 } coll__kernel;
+
+static const char *const coll__kernel_names[] = { "coll_combine_f32", "coll_combine_f64", "coll_combine_i64", "coll_overflow" };
 
 /* An event at the end of an operation, and a word that its kernels may write.  Held by the request, and by the communicator whose
  * last operation it marks. */
@@ -44,14 +41,12 @@ typedef struct coll__gpu {
 
 /* ---- >>calling ---- */
 
-static coll_status coll__cuda_failed(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what,
-                                     coll__cuda_result is)
+static const char *coll__cuda_text(const coll__gpu *gpu, coll__cuda_result is)
 {
     const char *text = NULL;
 
     (void)gpu->cuda.GetErrorString(is, &text);
-    return coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?",
-                             is);
+    return text ? text : "?";
 }
 
 static bool coll__gpu_enter(const coll__gpu *gpu) { return gpu->cuda.CtxPushCurrent_v2(gpu->context) == COLL__CUDA_SUCCESS; }
@@ -60,6 +55,32 @@ static void coll__gpu_leave(const coll__gpu *gpu)
 {
     struct CUctx_st *ours;
     (void)gpu->cuda.CtxPopCurrent_v2(&ours);
+}
+
+/* The state of a communicator. */
+static coll__nccl_result coll__nccl_state(const coll__gpu *gpu, struct ncclComm *comm)
+{
+    coll__nccl_result is = COLL__NCCL_SUCCESS;
+    const coll__nccl_result asked = gpu->nccl.CommGetAsyncError(comm, &is);
+
+    return asked != COLL__NCCL_SUCCESS ? asked : is;
+}
+
+/* Waits until NCCL has a result, and `event` is complete; either may be NULL.  Returns whether both are so in time, without an
+ * error. */
+static bool coll__gpu_wait(const coll__gpu *gpu, struct ncclComm *comm, struct CUevent_st *event, int limit_ms)
+{
+    const int64_t until = coll__deadline(limit_ms);
+    const struct timespec delay = { 0, 20000 };
+
+    for (;;) {
+        const coll__nccl_result is = comm ? coll__nccl_state(gpu, comm) : COLL__NCCL_SUCCESS;
+        const coll__cuda_result now = event ? gpu->cuda.EventQuery(event) : COLL__CUDA_SUCCESS;
+        if (is == COLL__NCCL_SUCCESS && now == COLL__CUDA_SUCCESS) return true;
+        if (is != COLL__NCCL_SUCCESS && is != COLL__NCCL_IN_PROGRESS) return false;
+        if ((now != COLL__CUDA_SUCCESS && now != COLL__CUDA_NOT_READY) || coll__now() > until) return false;
+        (void)nanosleep(&delay, NULL);
+    }
 }
 
 static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_address)(uintptr_t)at; }
@@ -109,12 +130,9 @@ static coll__mark *coll__mark_new(coll__gpu *gpu)
     void *word = NULL;
 
     if (!mark) return NULL;
-    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
-        coll__give(mark);
-        return NULL;
-    }
-    if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
-        (void)gpu->cuda.EventDestroy_v2(mark->event);
+    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) mark->event = NULL;
+    if (!mark->event || gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
+        if (mark->event) (void)gpu->cuda.EventDestroy_v2(mark->event);
         coll__give(mark);
         return NULL;
     }
@@ -161,12 +179,6 @@ static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel whi
 
 static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 {
-    static const char *const names[COLL__KERNEL_COUNT] = {
-#define COLL__KERNEL_TEXT(name) #name,
-        COLL__KERNELS(COLL__KERNEL_TEXT)
-#undef COLL__KERNEL_TEXT
-    };
-    const char *text = NULL;
     size_t length = 0;
 
     for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
@@ -181,10 +193,9 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     coll__give(whole);
 
     for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
-        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
+        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, coll__kernel_names[i]);
     if (is == COLL__CUDA_SUCCESS) return true;
-    (void)gpu->cuda.GetErrorString(is, &text);
-    coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", text ? text : "?", is);
+    coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", coll__cuda_text(gpu, is), is);
     return false;
 }
 
@@ -194,7 +205,6 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 static bool coll__gpu_context(coll__gpu *gpu, int ordinal, char *why, size_t room)
 {
     int count = 0, device;
-    const char *text = NULL;
 
     coll__cuda_result is = gpu->cuda.Init(0);
     if (is == COLL__CUDA_SUCCESS) is = gpu->cuda.DeviceGetCount(&count);
@@ -213,8 +223,7 @@ static bool coll__gpu_context(coll__gpu *gpu, int ordinal, char *why, size_t roo
         return true;
     }
     gpu->context = NULL;
-    (void)gpu->cuda.GetErrorString(is, &text);
-    coll__print(why, room, "device %d cannot be used: %s (CUDA error %u)", ordinal, text ? text : "?", is);
+    coll__print(why, room, "device %d cannot be used: %s (CUDA error %u)", ordinal, coll__cuda_text(gpu, is), is);
     return false;
 }
 
@@ -246,10 +255,8 @@ static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
         return NULL;
     }
     gpu->holders = 1;
-    bool is_there = coll__nccl_load(&gpu->nccl, why, room);
-    if (!is_there) gpu->nccl.library = NULL;
-    if (is_there && !(is_there = coll__cuda_load(&gpu->cuda, why, room))) gpu->cuda.library = NULL;
-    is_there = is_there && coll__gpu_context(gpu, ordinal, why, room);
+    bool is_there = coll__nccl_load(&gpu->nccl, why, room) && coll__cuda_load(&gpu->cuda, why, room)
+                 && coll__gpu_context(gpu, ordinal, why, room);
     if (is_there && (is_there = coll__gpu_enter(gpu))) {
         is_there = coll__kernels_load(gpu, why, room);
         coll__gpu_leave(gpu);

@@ -24,12 +24,9 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     const coll__gpu *gpu = m->gpu;
     const coll__nccl_calls *nccl = &gpu->nccl;
     const coll__cuda_calls *cuda = &gpu->cuda;
-    const int64_t until = coll__now() + (int64_t)COLL__NCCL_HANDSHAKE_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
     struct CUevent_st *event = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
-    coll__nccl_result is = COLL__NCCL_SUCCESS;
 
     m->is_known = true;
     if (!coll__gpu_enter(gpu)) return false;
@@ -39,18 +36,11 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     if (is_well) {
         memcpy(host, &m->notice, sizeof m->notice);
         is_well = cuda->MemcpyHtoDAsync_v2(at, host, sizeof m->notice, m->stream) == 0;
-        is = nccl->Broadcast(there, there, sizeof m->notice, COLL__NCCL_U8, 0, m->comm, m->stream);
-        while (is == COLL__NCCL_IN_PROGRESS && coll__now() < until)
-            if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS) break;
-        is_well = is_well && is == COLL__NCCL_SUCCESS && cuda->MemcpyDtoHAsync_v2(host, at, sizeof m->notice, m->stream) == 0
-               && cuda->EventRecord(event, m->stream) == 0;
-    }
-    while (is_well) {
-        const coll__cuda_result now = cuda->EventQuery(event);
-        if (now == COLL__CUDA_SUCCESS) break;
-        if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS || is != COLL__NCCL_SUCCESS) is_well = false;
-        if (now != COLL__CUDA_NOT_READY || coll__now() > until) is_well = false;
-        (void)nanosleep(&delay, NULL);
+        const coll__nccl_result is = nccl->Broadcast(there, there, sizeof m->notice, COLL__NCCL_U8, 0, m->comm, m->stream);
+        is_well = is_well && (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS)
+               && coll__gpu_wait(gpu, m->comm, NULL, COLL__NCCL_HANDSHAKE_MS)
+               && cuda->MemcpyDtoHAsync_v2(host, at, sizeof m->notice, m->stream) == 0
+               && cuda->EventRecord(event, m->stream) == 0 && coll__gpu_wait(gpu, m->comm, event, COLL__NCCL_HANDSHAKE_MS);
     }
     if (is_well) {
         memcpy(&m->notice, host, sizeof m->notice);

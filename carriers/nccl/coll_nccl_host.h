@@ -3,28 +3,6 @@
 #ifndef COLL_NCCL_HOST_H
 #define COLL_NCCL_HOST_H
 
-/* A range of the device, and its copy on the host. */
-typedef struct coll__image {
-    const unsigned char *at;
-    size_t length;
-    unsigned char *host;
-} coll__image;
-
-/* From the first used byte of a side to the last. */
-static coll__image coll__image_of(const coll__side *side, size_t unit)
-{
-    uintptr_t begin = UINTPTR_MAX, end = 0;
-
-    for (int i = 0; side->is_used && i < side->blocks; i++) {
-        size_t at;
-        const size_t length = coll__side_block(side, unit, i, &at);
-        if (length == 0) continue;
-        begin = (uintptr_t)side->at + at < begin ? (uintptr_t)side->at + at : begin;
-        end = (uintptr_t)side->at + at + length > end ? (uintptr_t)side->at + at + length : end;
-    }
-    return (coll__image){ end ? (const unsigned char *)begin : side->at, end ? end - begin : 0, NULL };
-}
-
 /* Merges two images that overlap or may be the same. */
 static bool coll__images_join(coll__image *a, coll__image *b)
 {

@@ -76,10 +76,11 @@ static __device__ i64 load_i64(const void *at, u64 i, int type)
 static __device__ void store_i64(void *at, u64 i, int type, i64 x)
 {
     switch (type) {
-    case I8: case U8: case BOOL: ((unsigned char *)at)[i] = (unsigned char)x;   break;
-    case I16: case U16:          ((unsigned short *)at)[i] = (unsigned short)x; break;
-    case I32: case U32:          ((unsigned *)at)[i] = (unsigned)x;             break;
-    default:                     ((i64 *)at)[i] = x;
+    case BOOL:          ((unsigned char *)at)[i] = x != 0;             break;
+    case I8:  case U8:  ((unsigned char *)at)[i] = (unsigned char)x;   break;
+    case I16: case U16: ((unsigned short *)at)[i] = (unsigned short)x; break;
+    case I32: case U32: ((unsigned *)at)[i] = (unsigned)x;             break;
+    default:            ((i64 *)at)[i] = x;
     }
 }
 
@@ -90,29 +91,20 @@ static __device__ float least(float a, float b)
 {
     return a < b ? a : b < a ? b : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b)) : a + b;
 }
-static __device__ float most(float a, float b)
-{
-    return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
-}
 static __device__ double least(double a, double b)
 {
     return a < b ? a : b < a ? b : a == b ? __longlong_as_double(__double_as_longlong(a) | __double_as_longlong(b)) : a + b;
 }
-static __device__ double most(double a, double b)
-{
-    return a > b ? a : b > a ? b : a == b ? __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b)) : a + b;
-}
 
+/* The numbers of logical operations are 0 and 1. */
 template <typename T> static __device__ T fold(T a, T b, int op, int)
 {
+    if (op == SUM) return a + b;
     switch (op) {
-    case PROD: return a * b;
-    case MIN:  return least(a, b);
-    case MAX:  return most(a, b);
-    case LAND: return (T)(a != 0 && b != 0);
-    case LOR:  return (T)(a != 0 || b != 0);
-    case LXOR: return (T)((a != 0) != (b != 0));
-    default:   return a + b;
+    case MIN:             return least(a, b);
+    case MAX: case LOR:   return -least(-a, -b);
+    case LXOR:            return a != b;
+    default:              return a * b;
     }
 }
 
@@ -120,23 +112,21 @@ static __device__ i64 fold(i64 a, i64 b, int op, int type)
 {
     const bool is_unsigned = type == U64;         /* shorter types were converted to signed                   */
 
+    if (op == SUM) return (i64)((u64)a + (u64)b);
     switch (op) {
-    case PROD: return (i64)((u64)a * (u64)b);
-    case MIN:  return (is_unsigned ? (u64)a < (u64)b : a < b) ? a : b;
-    case MAX:  return (is_unsigned ? (u64)a > (u64)b : a > b) ? a : b;
-    case BAND: return a & b;
-    case BOR:  return a | b;
-    case BXOR: return a ^ b;
-    case LAND: return a != 0 && b != 0;
-    case LOR:  return a != 0 || b != 0;
-    case LXOR: return (a != 0) != (b != 0);
-    default:   return (i64)((u64)a + (u64)b);
+    case MIN:             return (is_unsigned ? (u64)a < (u64)b : a < b) ? a : b;
+    case MAX:             return (is_unsigned ? (u64)a > (u64)b : a > b) ? a : b;
+    case BAND: case LAND: return a & b;
+    case BOR:  case LOR:  return a | b;
+    case BXOR: case LXOR: return a ^ b;
+    default:              return (i64)((u64)a * (u64)b);
     }
 }
 
-static __device__ bool is_logical(int op) { return op >= LAND && op <= LXOR; }
-
 /* ---- >>the kernels ---- */
+
+/* Keeps the compiler from writing a loop for every value of a parameter. */
+#define ONE_LOOP(parameter) asm("" : "+r"(parameter))
 
 #define EACH(i) (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x)
 
@@ -145,59 +135,54 @@ static __device__ bool is_logical(int op) { return op >= LAND && op <= LXOR; }
 template <typename T, T load(const void *, u64, int)>
 static __device__ T combine(const void *in, u64 stride, int n, u64 i, int type, int op, int order)
 {
-    T stack[33], x = load(in, i, type);
-    int depth = 0;
+    T stack[33], x = 0;
+    int depth = 0, k = 0;
 
     #pragma unroll 1
-    for (int k = 1; k < n; k++) {
-        const T next = load((const char *)in + (u64)k * stride, i, type);
-        if (order) {
-            x = fold(x, next, op, type);
-            continue;
-        }
-        stack[depth++] = x;
-        x = next;
+    do {
+        ONE_LOOP(op);
+        ONE_LOOP(type);
+        if (k > 0) stack[depth++] = x;
+        x = load((const char *)in + (u64)k * stride, i, type);
+        if (op >= LAND) x = x != 0;
         #pragma unroll 1
-        for (int carry = k; depth > 0 && ((carry & 1) || k == n - 1); carry >>= 1) x = fold(stack[--depth], x, op, type);
-    }
+        for (int carry = k | order; depth > 0 && ((carry & 1) || k == n - 1); carry >>= 1) x = fold(stack[--depth], x, op, type);
+    } while (++k < n);
     return x;
 }
 
 #define COMBINE_REALS(name, T, LOAD, STORE)                                                                \
-    extern "C" __global__ void name(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order, \
-                                    T divisor, T scale)                                                    \
+    extern "C" __global__ void name(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, \
+                                    int order, T divisor, T scale)                                         \
     {                                                                                                      \
         for EACH(i) {                                                                                      \
-            T x = combine<T, LOAD>(in, stride, n, i, type, op, order);                                     \
-            if (is_logical(op)) x = (T)(x != 0);                                                           \
-            STORE(out, i, type, x / divisor * scale);                                                      \
+            const T x = combine<T, LOAD>(in, stride, n, i, in_type, op, order);                            \
+            STORE(out, i, out_type, x / divisor * scale);                                                  \
         }                                                                                                  \
     }
 COMBINE_REALS(coll_combine_f32, float, load_f32, store_f32)
 COMBINE_REALS(coll_combine_f64, double, load_f64, store_f64)
 
-extern "C" __global__ void coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
-                                            i64 divisor)
+extern "C" __global__ void coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type,
+                                            int op, int order, int divisor)
 {
     for EACH(i) {
-        i64 x = combine<i64, load_i64>(in, stride, n, i, type, op, order);
-        if (is_logical(op) || type == BOOL) x = x != 0;
-        store_i64(out, i, type, divisor > 1 ? x / divisor : x);
+        ONE_LOOP(divisor);
+        ONE_LOOP(out_type);
+        const i64 x = combine<i64, load_i64>(in, stride, n, i, in_type, op, order);
+        store_i64(out, i, out_type, divisor > 1 ? x / divisor : x);
     }
 }
 
-extern "C" __global__ void coll_convert(const void *in, int in_type, void *out, int out_type, u64 count)
-{
-    for EACH(i) store_f32(out, i, out_type, load_f32(in, i, in_type));
-}
-
+/* The bits of the exponent are all 1. */
 extern "C" __global__ void coll_overflow(const void *in, u64 count, int type, unsigned *found)
 {
-    bool is_beyond = false;
+    const u64 mask = type == F64 ? 0x7ffull << 52 : type == F32 ? 0x7f800000 : type == BF16 ? 0x7f80 : 0x7c00;
 
     for EACH(i) {
-        if (type == F64) is_beyond |= ((((const u64 *)in)[i] >> 52) & 0x7ff) == 0x7ff;
-        else is_beyond |= (__float_as_uint(load_f32(in, i, type)) & 0x7f800000u) == 0x7f800000u;
+        ONE_LOOP(type);
+        const u64 bits = type == F64 ? ((const u64 *)in)[i] : type == F32 ? ((const unsigned *)in)[i]
+                       : ((const unsigned short *)in)[i];
+        if ((bits & mask) == mask) *found = 1;
     }
-    if (is_beyond) *found = 1;
 }

@@ -4,11 +4,10 @@
 
 #include <dlfcn.h>
 
-#define COLL__NCCL_POINTER(name, version, parameters) coll__nccl_result (*name) parameters;
-#define COLL__NCCL_TEXT_POINTER(name, version, parameters) const char *(*name) parameters;
+#define COLL__NCCL_POINTER(name, parameters) coll__nccl_result (*name) parameters;
+#define COLL__NCCL_TEXT_POINTER(name, parameters) const char *(*name) parameters;
 #define COLL__CUDA_POINTER(name, parameters) coll__cuda_result (*name) parameters;
 
-/* A function that this version does not have is NULL. */
 typedef struct coll__nccl_calls {
     void *library;
     int   version;                                /* 22809 is 2.28.9                                          */
@@ -65,6 +64,7 @@ static const char *coll__nccl_version_text(int version, char *text, size_t room)
     return text;
 }
 
+/* Both loaders: false, with the sentence; the library may then be open. */
 static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
 {
     const char *missing = NULL;
@@ -73,8 +73,8 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
     memset(nccl, 0, sizeof *nccl);
     nccl->library = coll__library_open("libnccl.so.2", "COLL_NCCL_LIB", "ncclGetVersion", why, room);
     if (!nccl->library) return false;
-#define COLL__FIND(name, since, parameters) \
-    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name) && (since) <= COLL__NCCL_OLDEST) missing = "nccl" #name;
+#define COLL__FIND(name, parameters) \
+    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name)) missing = "nccl" #name;
     COLL__NCCL_FUNCTIONS(COLL__FIND)
     COLL__NCCL_TEXTS(COLL__FIND)
 #undef COLL__FIND
@@ -84,7 +84,6 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
         coll__print(why, room, "NCCL %s is too old, 2.18 or later is needed",
                     coll__nccl_version_text(nccl->version, text, sizeof text));
     else coll__print(why, room, "the library of NCCL has no %s", missing ? missing : "version");
-    dlclose(nccl->library);
     return false;
 }
 
@@ -100,7 +99,6 @@ static bool coll__cuda_load(coll__cuda_calls *cuda, char *why, size_t room)
 #undef COLL__FIND
     if (!missing) return true;
     coll__print(why, room, "the driver of CUDA has no %s", missing);
-    dlclose(cuda->library);
     return false;
 }
 

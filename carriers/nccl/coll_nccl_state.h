@@ -47,7 +47,7 @@ static coll_status coll__nccl_failed(coll__nccl *me, const char *what, coll__ncc
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int rank = me->owner->session->rank;
-    const char *more = nccl->GetLastError ? nccl->GetLastError(me->comm) : NULL;
+    const char *more = nccl->GetLastError(me->comm);
     const coll_status status = is == COLL__NCCL_REMOTE ? COLL_ERR_PEER : COLL_ERR_SYSTEM;
 
     if (me->now.status != COLL_OK) return me->now.status;
@@ -60,7 +60,8 @@ static void coll__nccl_said_cuda(coll__nccl *me, const char *what, coll__cuda_re
 {
     if (is == COLL__CUDA_SUCCESS || me->now.status != COLL_OK) return;
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__cuda_failed(me->gpu, me->now.failure, rank, what, is));
+    (void)coll__nccl_fails(me, coll__set_failure(me->now.failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank,
+                                                 what, coll__cuda_text(me->gpu, is), is));
 }
 
 /* ---- >>waiting, if a call must block ---- */
@@ -70,12 +71,8 @@ enum { COLL__NCCL_LOOKS = 1000 };
 /* The state of the communicator.  COLL_PENDING: NCCL works on it. */
 static coll_status coll__nccl_look(coll__nccl *me)
 {
-    coll__nccl_result is = COLL__NCCL_SUCCESS;
-
     if (!me->comm) return coll__nccl_fails(me, me->owner->session->failure.status);
-    const coll__nccl_result asked = me->gpu->nccl.CommGetAsyncError(me->comm, &is);
-
-    if (asked != COLL__NCCL_SUCCESS) is = asked;
+    const coll__nccl_result is = coll__nccl_state(me->gpu, me->comm);
     if (is == COLL__NCCL_IN_PROGRESS) return COLL_PENDING;
     return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_failed(me, "NCCL", is);
 }
@@ -151,7 +148,7 @@ static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failur
     const int rank = me->owner->session->rank;
 
     me->now = (coll__nccl_now){ .status = COLL_OK, .failure = failure, .uses_number = true };
-    me->now.deadline = limit_ms > 0 ? coll__now() + (int64_t)limit_ms * COLL__MS : coll__never;
+    me->now.deadline = coll__deadline(limit_ms);
     if (!me->comm) (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (!me->now.is_inside)

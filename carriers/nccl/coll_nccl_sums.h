@@ -14,55 +14,29 @@
 
 /* ---- >>kernels ---- */
 
-/* A type's number in the kernels.  They are compiled before the program, so their numbers stay if coll_type grows; 0: not
- * supported. */
-static int coll__kernel_type(coll_type type)
+/* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded.  The kernels have the numbers of coll_type
+ * and coll_op. */
+static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in_type, const void *in, size_t stride, int n,
+                               coll_type out_type, void *out, size_t count)
 {
-    switch (type) {
-    case COLL_I8:   return 1;
-    case COLL_I16:  return 2;
-    case COLL_I32:  return 3;
-    case COLL_I64:  return 4;
-    case COLL_U8:   return 5;
-    case COLL_U16:  return 6;
-    case COLL_U32:  return 7;
-    case COLL_U64:  return 8;
-    case COLL_BOOL: return 9;
-    case COLL_F16:  return 10;
-    case COLL_BF16: return 11;
-    case COLL_F32:  return 14;
-    case COLL_F64:  return 15;
-    default:        return 0;
-    }
-}
-
-/* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded. */
-static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, const void *in, size_t stride, int n, void *out, size_t count)
-{
+    const bool is_integer = coll__is_integer(out_type) || out_type == COLL_BOOL, is_double = out_type == COLL_F64;
+    const coll__kernel which = is_integer ? COLL__COMBINE_I64 : is_double ? COLL__COMBINE_F64 : COLL__COMBINE_F32;
     unsigned long long length = count, step = stride;
-    int type = coll__kernel_type(s->wire), op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order;
+    int op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order, ranks = (int)s->divisor;
     float divisor32 = (float)s->divisor, scale32 = (float)s->scale;
     double divisor64 = s->divisor, scale64 = s->scale;
-    long long ranks = (long long)s->divisor;
-    void *floats[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor32, &scale32 };
-    void *doubles[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor64, &scale64 };
-    void *integers[] = { &in, &step, &n, &out, &length, &type, &op, &order, &ranks };
-    const bool is_integer = coll__is_integer(s->wire) || s->wire == COLL_BOOL, is_double = s->wire == COLL_F64;
-    const coll__kernel which = is_integer ? COLL__coll_combine_i64 : is_double ? COLL__coll_combine_f64 : COLL__coll_combine_f32;
+    void *const divisor = is_integer ? (void *)&ranks : is_double ? (void *)&divisor64 : (void *)&divisor32;
+    void *const scale = is_double ? (void *)&scale64 : (void *)&scale32;          /* not of integers          */
+    void *all[] = { &in, &step, &n, &out, &length, &in_type, &out_type, &op, &order, divisor, scale };
 
     if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, is_integer ? integers : is_double ? doubles
-                                                                : floats, me->stream));
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, all, me->stream));
 }
 
 static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, const void *from, coll_type from_type, size_t count)
 {
-    unsigned long long length = count;
-    int in_type = coll__kernel_type(from_type), out_type = coll__kernel_type(to_type);
-    void *all[] = { &from, &in_type, &to, &out_type, &length };
-
-    if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_convert, count, all, me->stream));
+    const coll__sums same = { .op = COLL_SUM, .divisor = 1, .scale = 1 };
+    coll__nccl_combine(me, &same, from_type, from, 0, 1, to_type, to, count);
 }
 
 /* COLL_DETECT_OVERFLOW: checks a result. */
@@ -70,25 +44,18 @@ static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, 
 {
     const bool is_complex = coll__is_complex(call->type);
     unsigned long long length = coll__result_count(me->owner, call) * (is_complex ? 2 : 1);
-    const coll_type looked_at = call->type == COLL_C64 ? COLL_F32 : call->type == COLL_C128 ? COLL_F64 : call->type;
-    int type = coll__kernel_type(looked_at);
+    coll_type type = call->type == COLL_C64 ? COLL_F32 : call->type == COLL_C128 ? COLL_F64 : call->type;
     const void *at = call->recv;
     volatile unsigned *found = mark->found;
     void *all[] = { &at, &length, &type, &found };
 
-    if (me->now.status != COLL_OK || !coll__is_float(looked_at) || !type) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_overflow, (size_t)length, all, me->stream));
+    if (me->now.status != COLL_OK || !(coll__is_half(type) || type == COLL_F32 || type == COLL_F64)) return;
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__OVERFLOW, (size_t)length, all, me->stream));
 }
 
 /* ---- >>memory of a reduction ---- */
 
 enum { COLL__NCCL_LINE = 256 };
-
-/* Numbers in the input of one rank. */
-static size_t coll__sums_input(const coll_comm *comm, const coll_call *call, const coll__sums *s)
-{
-    return coll__input_extent(comm, call) * s->times;
-}
 
 /* The layout of the scratch memory. */
 typedef struct coll__sum_plan {
@@ -109,7 +76,7 @@ static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *
     const size_t n = (size_t)comm->size, count = call->count * s->times;
     const bool scatters = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_REDUCE_SCATTERV;
     const size_t own = coll__result_count(comm, call) * s->times;
-    const size_t all = coll__sums_input(comm, call, s);
+    const size_t all = coll__input_extent(comm, call) * s->times;
     coll__sum_plan plan = { .converts = s->type != s->wire };
 
     plan.is_at_once = s->order || (!scatters && count * s->unit <= COLL__GATHER_MOST);
@@ -143,7 +110,7 @@ static void coll__sums_at_once(coll__nccl *me, const coll_call *call, const coll
     if (count == 0) return;
     COLL__NCCL_DO(me, AllGather, input, parts, count * s->unit, COLL__NCCL_U8, me->comm, me->stream);
     if (coll__result_count(comm, call) == 0) return;
-    coll__nccl_combine(me, s, parts, count * s->unit, n, result, count);
+    coll__nccl_combine(me, s, s->wire, parts, count * s->unit, n, s->wire, result, count);
     coll__sums_deliver(me, call, s, result, count);
 }
 
@@ -156,10 +123,6 @@ static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll_
     const bool is_list = call->kind == COLL_REDUCE_SCATTERV, is_even = call->kind == COLL_REDUCE_SCATTER;
     const size_t own = is_list || is_even ? plan->shard : coll__shard(plan, count, comm->rank);
 
-    if (me->gpu->nccl.AlltoAll && !is_list && (is_even || count == plan->shard * (size_t)comm->size)) {
-        if (stride) COLL__NCCL_DO(me, AlltoAll, input, parts, stride, COLL__NCCL_U8, me->comm, me->stream);
-        return;
-    }
     coll__nccl_group(me);
     for (int i = 0; i < comm->size; i++) {
         const size_t numbers = is_list ? call->recv_counts[i] * s->times : is_even ? plan->shard : coll__shard(plan, count, i);
@@ -205,7 +168,7 @@ static void coll__sums_by_shards(coll__nccl *me, const coll_call *call, const co
     unsigned char *const shard = scatters ? result : result + (size_t)comm->rank * stride;
 
     coll__sums_spread(me, call, s, plan, (const unsigned char *)input, parts);
-    coll__nccl_combine(me, s, parts, stride, comm->size, shard, own);
+    coll__nccl_combine(me, s, s->wire, parts, stride, comm->size, s->wire, shard, own);
     if (call->kind == COLL_REDUCE) coll__sums_collect(me, call, s, plan, result);
     else if (!scatters && stride)
         COLL__NCCL_DO(me, AllGather, shard, result, stride, COLL__NCCL_U8, me->comm, me->stream);
@@ -220,7 +183,7 @@ static void coll__nccl_sum(coll__nccl *me, const coll_call *call, const coll__su
 
     if (!scratch) return;
     if (plan.converts) {
-        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__sums_input(me->owner, call, s));
+        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__input_extent(me->owner, call) * s->times);
         input = scratch;
     }
     if (plan.is_at_once) coll__sums_at_once(me, call, s, &plan, input, scratch);
@@ -235,7 +198,7 @@ static void coll__nccl_finish(coll__nccl *me, const coll_call *call, const coll_
 
     one.op = COLL_SUM;
     if (coll__is_integer(s->type) || (s->divisor <= 1 && s->scale >= 1 && s->scale <= 1)) return;
-    coll__nccl_combine(me, &one, call->recv, 0, 1, call->recv, count);
+    coll__nccl_combine(me, &one, s->wire, call->recv, 0, 1, s->wire, call->recv, count);
 }
 
 #endif /* COLL_NCCL_SUMS_H */

@@ -73,13 +73,9 @@ static unsigned coll__nccl_type(coll_type type)
 /* An average is a sum that is divided afterwards. */
 static unsigned coll__nccl_op(coll_op op)
 {
-    switch (op) {
-    case COLL_SUM: case COLL_AVG: return COLL__NCCL_SUM;
-    case COLL_PROD: return COLL__NCCL_PROD;
-    case COLL_MIN:  return COLL__NCCL_MIN;
-    case COLL_MAX:  return COLL__NCCL_MAX;
-    default:        return COLL__NCCL_NONE;
-    }
+    static const unsigned char ops[] = { [COLL_SUM] = COLL__NCCL_SUM, [COLL_PROD] = COLL__NCCL_PROD, [COLL_MIN] = COLL__NCCL_MIN,
+                                         [COLL_MAX] = COLL__NCCL_MAX, [COLL_AVG] = COLL__NCCL_SUM };
+    return op <= COLL_AVG ? ops[op] : COLL__NCCL_NONE;
 }
 
 /* Operations of the kernels. */

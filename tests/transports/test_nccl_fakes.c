@@ -234,14 +234,12 @@ static void shifted_in_place(rank *r)
     nccl.AllReduce((char *)r->a + 4, r->a, COUNT, F32, COLL__NCCL_SUM, r->comm, r->stream);
 }
 
-static void alltoall_in_place(rank *r) { nccl.AlltoAll(r->a, r->a, COUNT, F32, r->comm, r->stream); }
-
 /* Each as ranks that are threads. */
 #define ENDING(ranks, name) static void name##_all(void) { with_ranks(ranks, true, name); }
 ENDING(2, other_calls) ENDING(2, other_counts) ENDING(2, other_order) ENDING(2, exchange_without_group)
 ENDING(2, message_to_itself) ENDING(2, message_and_collective) ENDING(2, other_lengths) ENDING(2, nobody_comes)
 ENDING(2, used_after_abort) ENDING(1, two_threads) ENDING(1, half_a_group) ENDING(2, results_overlap)
-ENDING(2, shifted_in_place) ENDING(2, alltoall_in_place)
+ENDING(2, shifted_in_place)
 
 static const ending endings[] = {
     { "memory freed too early", "has been freed", freed_too_early },
@@ -260,8 +258,7 @@ static const ending endings[] = {
     { "two threads", "two threads are in calls", two_threads_all },
     { "two threads, one of them in a group", "two threads are in calls", half_a_group_all },
     { "results that overlap", "two results of one group overlap", results_overlap_all },
-    { "shifted in place", "not as it may in place", shifted_in_place_all },
-    { "alltoall in place", "not as it may in place", alltoall_in_place_all }
+    { "shifted in place", "not as it may in place", shifted_in_place_all }
 };
 
 /* ---- >>what a GPU does ---- */

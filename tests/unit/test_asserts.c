@@ -197,7 +197,7 @@ static void lose_count(coll_comm *comm)
 }
 
 #define IN_SIMULATOR                                                                                              \
-    { "event", "an event of kind 4 at 1 s, and it is 2 s, about nothing", push_nothing },                         \
+    { "event", "an event of kind 3 at 1 s, and it is 2 s, about nothing", push_nothing },                         \
     { "fiber", "rank 2 runs in state 2", run_twice },                                                             \
     { "lane", "channel 0 from rank 1 to rank 2 counts 1 receives and 0 messages", lose_count },
 #endif

@@ -24,11 +24,9 @@ static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
 
 static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
     const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .parcel = parcel };
 
-    if (request && coll__mpi_fly(mpi, &flight, "MPI_Isend", MPI_Isend(&parcel->note, (int)sizeof parcel->note, MPI_BYTE, rank,
-                                                                     COLL__MPI_TAG_NOTE, mpi->comm, request))) parcel->left++;
+    if (coll__mpi_fly(mpi, &flight, &parcel->note, sizeof parcel->note, rank, COLL__MPI_TAG_NOTE)) parcel->left++;
 }
 
 /* Sends a cause to one rank, or, -1, to all others. */
@@ -46,11 +44,9 @@ static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failu
 /* Posts the receive of the next note. */
 static void coll__mpi_hear(coll__mpi *mpi)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
     const coll__mpi_flight flight = { .kind = COLL__MPI_HEARS };
 
-    if (request) (void)coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(&mpi->heard, (int)sizeof mpi->heard, MPI_BYTE,
-                                                                         MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE, mpi->comm, request));
+    (void)coll__mpi_fly(mpi, &flight, &mpi->heard, sizeof mpi->heard, MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE);
 }
 
 /* This rank leaves: sends each other one the number of eager messages for it. */

@@ -70,7 +70,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     case COLL__MPI_DECISION: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
     case COLL__MPI_WAITING: if (mpi->rank == 0) coll__mpi_compare(mpi, from, note.head); break;
     case COLL__MPI_BYE:     coll__mpi_bye_heard(mpi, &note, from); break;
-    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, note.counts[1], from, note.counts[0]); break;
+    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, from, note.counts[0]); break;
     default: break;
     }
 }
@@ -95,10 +95,7 @@ static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_
 /* Removes completed flights from the arrays, and moves the last ones into their places. */
 static void coll__mpi_remove(coll__mpi *mpi, int ended)
 {
-    for (int i = 0; i < ended; i++) {
-        mpi->landed[i] = mpi->flights[mpi->indices[i]];
-        mpi->flights[mpi->indices[i]].is_over = true;
-    }
+    for (int i = 0; i < ended; i++) mpi->flights[mpi->indices[i]].is_over = true;
     for (int i = 0; i < mpi->count;) {
         if (!mpi->flights[i].is_over) {
             i++;
@@ -122,12 +119,12 @@ static int coll__mpi_look(coll__mpi *mpi)
     for (int i = 0; code == MPI_ERR_IN_STATUS && i < ended; i++)
         if (mpi->statuses[i].MPI_ERROR != MPI_SUCCESS && mpi->statuses[i].MPI_ERROR != MPI_ERR_PENDING)
             coll__mpi_suspect(mpi, "a message", mpi->statuses[i].MPI_ERROR);
-    coll__mpi_remove(mpi, ended);
     for (int i = 0; i < ended; i++) {
         const MPI_Status status = mpi->statuses[i];           /* the arrays may move when they grow               */
-        const coll__mpi_flight flight = mpi->landed[i];
+        const coll__mpi_flight flight = mpi->flights[mpi->indices[i]];
         coll__mpi_land(mpi, &flight, &status);
     }
+    coll__mpi_remove(mpi, ended);
     mpi->quiet = 0;
     return ended;
 }

@@ -42,29 +42,6 @@ typedef struct coll__mpi_intent {
 
 #if COLL__HAS_SHM
 
-/* A segment of the group's first rank, which the others open. */
-typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
-
-static coll__mpi_intent *coll__mpi_intents_new(coll__mpi_offer *offer, size_t length)
-{
-    *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
-    if (offer->fd < 0) return NULL;
-    offer->id = coll__fd_id(offer->fd);
-    return (coll__mpi_intent *)coll__segment_map(offer->fd, length);
-}
-
-static coll__mpi_intent *coll__mpi_intents_open(const coll__mpi_offer *offer, size_t length)
-{
-    uint64_t id = 0;
-    size_t is_long = 0;
-    int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
-    const bool is_right = fd >= 0 && id == offer->id && is_long == length;
-    coll__mpi_intent *all = is_right ? (coll__mpi_intent *)coll__segment_map(fd, length) : NULL;
-
-    coll__close_fd(&fd);
-    return all;
-}
-
 static void coll__mpi_intents_free(coll__mpi_group *g)
 {
     coll__segment_unmap(g->intents, (size_t)g->count * sizeof *g->intents);
@@ -82,19 +59,29 @@ static bool coll__mpi_intents_help(const coll__mpi_group *g)
     return true;
 }
 
-/* Collective: memory for the words of a new group; if one member has none, no member has.  Returns MPI's code. */
+/* Collective: memory for the words of a new group, a segment of its first rank; if one member has none, no member has.  Returns
+ * MPI's code. */
 static int coll__mpi_intents_make(coll__mpi_group *g)
 {
+    struct { uint64_t id; uint32_t pid, fd; } offer = { 0, 0, 0 };
     const size_t length = (size_t)g->count * sizeof *g->intents;
-    coll__mpi_offer offer = { 0, 0, -1 };
+    uint64_t id = 0;
+    size_t is_long = 0;
+    int fd = -1;
 
     if (!coll__mpi_intents_help(g)) return MPI_SUCCESS;
-    if (g->me == 0) g->intents = coll__mpi_intents_new(&offer, length);
+    if (g->me == 0 && (fd = coll__segment_make(length)) >= 0) {
+        offer.id = id = coll__fd_id(fd);
+        offer.pid = (uint32_t)getpid();
+        offer.fd = (uint32_t)fd;
+        is_long = length;
+    }
     int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
-    if (g->me != 0 && code == MPI_SUCCESS) g->intents = coll__mpi_intents_open(&offer, length);
+    if (g->me != 0 && code == MPI_SUCCESS && offer.id) fd = coll__segment_open(offer.pid, offer.fd, true, &id, &is_long);
+    if (fd >= 0 && id == offer.id && is_long == length) g->intents = (coll__mpi_intent *)coll__segment_map(fd, length);
     int is_there = g->intents != NULL;
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
-    if (g->me == 0) coll__close_fd(&offer.fd);
+    coll__close_fd(&fd);
     if (!is_there || code != MPI_SUCCESS) coll__mpi_intents_free(g);
     return code;
 }
@@ -116,15 +103,6 @@ static int64_t coll__mpi_ahead(uint64_t word, uint64_t mine)
 {
     const uint64_t turns = (word >> COLL__MPI_TURN_SHIFT) - (mine >> COLL__MPI_TURN_SHIFT);
     return (int64_t)(turns << COLL__MPI_TURN_SHIFT);
-}
-
-/* Some bits of the fingerprint of a call. */
-static uint64_t coll__mpi_print(const unsigned char *head)
-{
-    uint64_t sum = 0;
-
-    for (int i = 0; i < COLL_HEAD_LENGTH; i += 8) sum = (sum ^ coll__get64(head + i)) * UINT64_C(0x9e3779b97f4a7c15);
-    return sum >> (64 - COLL__MPI_PRINT_BITS);
 }
 
 /* Reads the words of the others once, and returns the form that follows.  *in_place: whether all are in place. */
@@ -170,7 +148,8 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
     if (!g->intents || !coll__mpi_finds(task->call)) return;
     const bool is_pledged = task->is_blocking && !mpi->pledged;
-    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
+    const uint64_t print = coll__history_with(coll__get64(task->head), task->head) >> (64 - COLL__MPI_PRINT_BITS);
+    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | print << 3
                         | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
     coll__mpi_write(&g->intents[g->me].word, word);
     if (!is_pledged) return;

@@ -78,12 +78,6 @@ static bool coll__mpi_has_block(const void *all, const void *block, size_t offse
     return (const unsigned char *)block == (const unsigned char *)all + offset;
 }
 
-/* Bytes of the result of a reduce_scatter. */
-static size_t coll__mpi_own_length(const coll__mpi_group *g, const coll_call *c, size_t unit)
-{
-    return (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[g->me]) * unit;
-}
-
 /* Returns whether the result of a reduce_scatter begins in its input. */
 static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, size_t unit)
 {
@@ -142,7 +136,8 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
     case COLL_REDUCE_SCATTER:
     case COLL_REDUCE_SCATTERV:
         if (!coll__mpi_is_inside(g, c, unit)) return true;
-        t->recv = coll__mpi_stage(g, coll__mpi_own_length(g, c, unit) + 1);
+        g->result_length = (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[me]) * unit;
+        t->recv = coll__mpi_stage(g, g->result_length + 1);
         return t->recv != NULL;
     case COLL_ALLTOALL:
     case COLL_ALLTOALLV:  return t->send != t->recv || coll__mpi_send_copy(g, t, coll__mpi_extent(g, c, unit));
@@ -221,25 +216,16 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
     else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
-    COLL__ASSERT(!g->is_running && !g->is_making && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
+    COLL__ASSERT(!g->is_running && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
                  coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");
     g->is_done = false;
+    g->result_length = 0;
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
     const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
     g->is_done = g->form == COLL__MPI_IS_BLOCKING;
     g->is_running = code == MPI_SUCCESS && !g->is_done;
     return code;
-}
-
-/* Completes a call after MPI. */
-static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
-{
-    const size_t unit = coll_type_size(c->type);
-    const bool is_one = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_REDUCE_SCATTERV;
-    const size_t length = is_one && coll__mpi_is_inside(g, c, unit) ? coll__mpi_own_length(g, c, unit) : 0;
-
-    if (length) memcpy(c->recv, g->stage, length);
 }
 
 /* ---- >>offload ---- */
@@ -295,7 +281,6 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
 
 enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
-/* If no communicator is left for a prepared call, no rank has one, and the call uses messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__mpi *mpi = (coll__mpi *)context;
@@ -305,8 +290,6 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
         if (!coll__mpi_may_call(mpi))
             return coll__set_failure(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
-        if (!coll__mpi_is_made(g)) return COLL_PENDING;
-        if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
         task->state[0] = COLL__MPI_ASKS;
         g->turn++;
         mpi->quiet = 0;
@@ -321,7 +304,7 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
     }
     if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
     if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
-    coll__mpi_finish(g, task->call);
+    if (g->result_length) memcpy(task->call->recv, g->stage, g->result_length);
     return COLL_OK;
 }
 

@@ -22,26 +22,37 @@ static void coll__mpi_part_done(coll_xfer *x)
 /* Sends head and body together, if there is a slot. */
 static bool coll__mpi_send_eager(coll__mpi *mpi, const coll_xfer *x)
 {
-    MPI_Request *request = mpi->free_count > 0 ? coll__mpi_board(mpi) : NULL;
-
-    if (!request) return false;
-    const int slot = mpi->free_slots[--mpi->free_count], length = COLL_HEAD_LENGTH + (int)x->length;
+    if (mpi->free_count == 0) return false;
+    const int slot = mpi->free_slots[mpi->free_count - 1];
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_EAGER, .slot = slot };
     unsigned char *eager = mpi->slots + (size_t)slot * COLL__MPI_EAGER;
     memcpy(eager, x->head, COLL_HEAD_LENGTH);
     if (x->length) memcpy(eager + COLL_HEAD_LENGTH, x->buffer, x->length);
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_EAGER, .slot = slot };
-    const int code = MPI_Isend(eager, length, MPI_BYTE, x->peer, COLL__MPI_TAG_EAGER + x->channel, mpi->comm, request);
-    if (!coll__mpi_fly(mpi, &flight, "MPI_Isend", code)) mpi->free_slots[mpi->free_count++] = slot;
-    return code == MPI_SUCCESS;
+    const bool has_begun = coll__mpi_fly(mpi, &flight, eager, COLL_HEAD_LENGTH + x->length, x->peer,
+                                         COLL__MPI_TAG_EAGER + x->channel);
+    mpi->free_count -= has_begun;
+    return has_begun;
 }
 
-static void coll__mpi_send_part(coll__mpi *mpi, coll_xfer *x, const void *from, size_t length, int tag)
+/* A part of a long message: its body in pieces, or its head. */
+static bool coll__mpi_part(coll__mpi *mpi, coll_xfer *x, coll__mpi_kind kind, void *at, size_t length, int tag)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_PART, .x = x };
+    const coll__mpi_flight flight = { .kind = kind, .x = x };
+    const bool has_begun = coll__mpi_fly(mpi, &flight, at, length, x->peer, tag + x->channel);
 
-    if (request && coll__mpi_fly(mpi, &flight, "MPI_Isend",
-                                 MPI_Isend(from, (int)length, MPI_BYTE, x->peer, tag, mpi->comm, request))) x->moved++;
+    if (has_begun) x->moved++;
+    return has_begun;
+}
+
+/* Returns whether all pieces have begun. */
+static bool coll__mpi_body(coll__mpi *mpi, coll_xfer *x, coll__mpi_kind kind)
+{
+    bool has_begun = true;
+
+    for (size_t at = 0; has_begun && at < x->length; at += COLL__MPI_PIECE)
+        has_begun = coll__mpi_part(mpi, x, kind, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
+                                   COLL__MPI_TAG_BODY);
+    return has_begun;
 }
 
 static coll_status coll__mpi_send(void *context, coll_xfer *x)
@@ -57,11 +68,8 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
         return COLL_OK;
     }
     x->moved = 1;                                 /* until all parts are started                              */
-    coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER + x->channel);
-    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE)
-        coll__mpi_send_part(mpi, x, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
-                            COLL__MPI_TAG_BODY + x->channel);
-    if (mpi->suspicion.status == COLL_OK) coll__mpi_part_done(x);
+    if (coll__mpi_part(mpi, x, COLL__MPI_SENDS_PART, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER)
+        && coll__mpi_body(mpi, x, COLL__MPI_SENDS_PART)) coll__mpi_part_done(x);
     return COLL_OK;
 }
 
@@ -76,11 +84,8 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
     if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
     if (!s->landing)
         coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
-    MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
-    if (!request) return;
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
-    s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_EAGER, MPI_BYTE, peer,
-                                                                     COLL__MPI_TAG_EAGER + channel, mpi->comm, request));
+    s->is_posted = s->landing && coll__mpi_fly(mpi, &flight, s->landing, COLL__MPI_EAGER, peer, COLL__MPI_TAG_EAGER + channel);
 }
 
 /* Posts it if there is a receive. */
@@ -106,16 +111,7 @@ static coll_status coll__mpi_recv(void *context, coll_xfer *x)
 static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
 {
     x->moved = 1;
-    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE) {
-        MPI_Request *request = coll__mpi_board(mpi);
-        const coll__mpi_flight flight = { .kind = COLL__MPI_RECEIVES_PART, .x = x };
-        const int length = (int)coll__least(x->length - at, COLL__MPI_PIECE);
-        if (!request || !coll__mpi_fly(mpi, &flight, "MPI_Irecv",
-                                       MPI_Irecv((unsigned char *)x->buffer + at, length, MPI_BYTE, x->peer,
-                                                 COLL__MPI_TAG_BODY + x->channel, mpi->comm, request))) return;
-        x->moved++;
-    }
-    coll__mpi_part_done(x);
+    if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
 }
 
 /* An eager message has arrived. */

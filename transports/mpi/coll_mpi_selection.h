@@ -51,19 +51,12 @@ static MPI_Datatype coll__mpi_number(coll_type type)
 
 static MPI_Op coll__mpi_op(coll_op op)
 {
-    switch (op) {
-    case COLL_SUM:  return MPI_SUM;
-    case COLL_PROD: return MPI_PROD;
-    case COLL_MIN:  return MPI_MIN;
-    case COLL_MAX:  return MPI_MAX;
-    case COLL_BAND: return MPI_BAND;
-    case COLL_BOR:  return MPI_BOR;
-    case COLL_BXOR: return MPI_BXOR;
-    case COLL_LAND: return MPI_LAND;
-    case COLL_LOR:  return MPI_LOR;
-    case COLL_LXOR: return MPI_LXOR;
-    default:        return MPI_OP_NULL;
-    }
+    const MPI_Op ops[] = {
+        [COLL_SUM] = MPI_SUM, [COLL_PROD] = MPI_PROD, [COLL_MIN] = MPI_MIN, [COLL_MAX] = MPI_MAX, [COLL_AVG] = MPI_OP_NULL,
+        [COLL_BAND] = MPI_BAND, [COLL_BOR] = MPI_BOR, [COLL_BXOR] = MPI_BXOR, [COLL_LAND] = MPI_LAND, [COLL_LOR] = MPI_LOR,
+        [COLL_LXOR] = MPI_LXOR
+    };
+    return op <= COLL_LXOR ? ops[op] : MPI_OP_NULL;
 }
 
 /* MPI's type for elements that are only moved: words of their size, or `*each` bytes. */

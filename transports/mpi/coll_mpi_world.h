@@ -32,7 +32,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_DECISION,                           /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there, and its number */
+    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there       */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -65,16 +65,13 @@ typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
-    uint64_t    id;                               /* of the communicator, ...                                 */
-    uint32_t    number;                           /* ... and of the order in it                               */
+    uint64_t    id;                               /* of the communicator                                      */
     int         count, me;
-    int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, origin;                     /* for collectives; for creating others from it, in an order of its own */
-    struct coll__mpi_group *parent;               /* `comm` is created from its origin; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `origin`, in order: the first has begun */
-    MPI_Request request;                          /* creates `comm`, then runs the collective                 */
-    bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
-    int         error;                            /* MPI's code of the collective, or of `comm`               */
+    int        *ranks;                            /* in the world; NULL: the same; behind the group           */
+    MPI_Comm    comm;                             /* for collectives                                          */
+    MPI_Request request;                          /* of the collective                                        */
+    bool        is_running, is_done;              /* done: but not seen by its task                           */
+    int         error;                            /* MPI's code of the collective                             */
     uint64_t    turn;                             /* collectives begun                                        */
     struct coll__mpi_intent *intents;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
@@ -83,19 +80,12 @@ typedef struct coll__mpi_group {
     uint64_t   *left;                             /* by member: 0, or the collectives it began before it left, plus 1 */
     int         left_count;
     unsigned char *stage;                         /* if the caller's memory cannot be used                    */
-    size_t      stage_length;
+    size_t      stage_length, result_length;      /* of its room; of the result in it                         */
     void       *lists;                            /* counts and offsets in MPI's types                        */
 } coll__mpi_group;
 
-/* A note on a group that this rank has not created yet. */
-typedef struct coll__mpi_word_of {
-    struct coll__mpi_word_of *next;
-    uint64_t id, number, began;                   /* of the group; collectives                                */
-    int      from;
-} coll__mpi_word_of;
-
 typedef struct coll__mpi {
-    MPI_Comm    comm;                             /* for messages and notes                                   */
+    MPI_Comm    comm, origin;                     /* for messages and notes; for creating others from it      */
     int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
@@ -110,7 +100,7 @@ typedef struct coll__mpi {
     unsigned char *is_gone;                       /* ranks that have left                                     */
     int         gone_count;
     MPI_Request *requests;
-    coll__mpi_flight *flights, *landed;
+    coll__mpi_flight *flights;
     MPI_Status *statuses;
     int        *indices;
     int         count, room;                      /* of flights                                               */
@@ -123,8 +113,6 @@ typedef struct coll__mpi {
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
     coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
-    int         unmade_count;
-    coll__mpi_word_of *words;
     int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;
@@ -184,30 +172,28 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
     if (requests) mpi->requests = requests;
     coll__mpi_flight *flights = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->flights, n * sizeof *flights);
     if (flights) mpi->flights = flights;
-    coll__mpi_flight *landed = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->landed, n * sizeof *landed);
-    if (landed) mpi->landed = landed;
     MPI_Status *statuses = (MPI_Status *)coll__take_more(coll__like(mpi), mpi->statuses, n * sizeof *statuses);
     if (statuses) mpi->statuses = statuses;
     int *indices = (int *)coll__take_more(coll__like(mpi), mpi->indices, n * sizeof *indices);
     if (indices) mpi->indices = indices;
-    if (!requests || !flights || !landed || !statuses || !indices) return false;
+    if (!requests || !flights || !statuses || !indices) return false;
     mpi->room = room;
     return true;
 }
 
-/* The request of a new flight, which coll__mpi_fly counts; NULL: no memory, which is a failure. */
-static MPI_Request *coll__mpi_board(coll__mpi *mpi)
+/* Starts a flight: sends, or receives.  Returns false: MPI has not accepted it, or no memory, which is a failure. */
+static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, void *buffer, size_t length, int peer, int tag)
 {
-    if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
-    coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
-    return NULL;
-}
+    const bool sends = flight->kind < COLL__MPI_LANDS;
 
-/* Adds the flight of the last request, if MPI has accepted it. */
-static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, const char *what, int code)
-{
-    COLL__ASSERT(mpi->count < mpi->room, "%s has no room: %d operations of %d", what, mpi->count, mpi->room);
-    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, what, code), false;
+    if (mpi->count == mpi->room && !coll__mpi_grow(mpi, 2 * mpi->room)) {
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
+        return false;
+    }
+    MPI_Request *const request = &mpi->requests[mpi->count];
+    const int code = sends ? MPI_Isend(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request)
+                           : MPI_Irecv(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request);
+    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, sends ? "MPI_Isend" : "MPI_Irecv", code), false;
     mpi->flights[mpi->count++] = *flight;
     return true;
 }

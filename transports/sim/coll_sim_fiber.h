@@ -143,9 +143,9 @@ static bool coll__sim_step(coll__sim *w)
     if (is_turn && (r->generation != e.generation || r->state != COLL__SIM_SUSPENDED)) return true;
     w->now = e.time;
     w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
-    const uint64_t rank = e.kind <= COLL__SIM_PIECE || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
+    const uint64_t rank = e.kind <= COLL__SIM_DELIVER || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
     w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
-    if (e.kind <= COLL__SIM_PIECE) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    if (e.kind <= COLL__SIM_DELIVER) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
@@ -158,18 +158,6 @@ static bool coll__sim_step(coll__sim *w)
 static void coll__sim_migration_go(coll__sim *w);
 
 enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
-
-static void coll__fibers_free(coll__sim *w)
-{
-#if defined(COLL__SIM_TSAN)
-    for (int i = 0; w->fibers && i < w->places; i++)
-        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
-#endif
-    coll__give(w->fibers);
-    if (w->stacks) munmap(w->stacks, w->stacks_length);
-    w->fibers = NULL;
-    w->stacks = NULL;
-}
 
 static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack, size_t guard)
 {
@@ -237,7 +225,6 @@ static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank)
     if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
     w->body = body;
     w->arg = arg;
-    w->has_fibers = true;
     w->live = w->size;
     for (int i = 0; i < w->size; i++) {
         coll__fiber_suspend(&w->ranks[i]);
@@ -259,7 +246,14 @@ static void coll__sim_release(coll__sim *w);
 
 static void coll__sim_run_end(coll__sim *w)
 {
-    coll__fibers_free(w);
+#if defined(COLL__SIM_TSAN)
+    for (int i = 0; w->fibers && i < w->places; i++)
+        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
+#endif
+    coll__give(w->fibers);
+    if (w->stacks) munmap(w->stacks, w->stacks_length);
+    w->fibers = NULL;
+    w->stacks = NULL;
     coll__sim_release(w);
 }
 

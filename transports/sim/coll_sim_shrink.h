@@ -37,19 +37,6 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* The results for those that continue. */
-static void coll__sim_tell_survivors(coll__sim_migration **who, int length, coll__sim_rank *fresh)
-{
-    for (int i = 0, rank = 0; i < length; i++) {
-        if (!who[i]) continue;
-        coll_survivors *out = who[i]->out;
-        out->context = &fresh[rank];
-        out->rank = rank++;
-        out->count = 0;
-        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
-    }
-}
-
 /* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
 static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
 {
@@ -59,13 +46,16 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     if (!over || !fresh) return false;
     for (int i = 0, rank = 0; i < length; i++) {
         if (!who[i]) continue;
+        coll_survivors *out = who[i]->out;
         coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
         fresh[rank].before = who[i]->role;
         fresh[rank].calls = who[i]->role->calls;
-        w->fibers[who[i]->role->place].newest = &fresh[rank];
-        fresh[rank++].clock = when;
+        fresh[rank].clock = when;
+        out->context = w->fibers[who[i]->role->place].newest = &fresh[rank];
+        out->rank = rank++;
+        out->count = 0;
+        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
     }
-    coll__sim_tell_survivors(who, length, fresh);
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
@@ -84,33 +74,23 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     return true;
 }
 
-/* Marks the remaining ranks that gather at the first of them.  Returns their number. */
-static int coll__sim_gather(coll__sim *w, coll__sim_migration **who, int length, unsigned char *is_there, double when)
-{
-    int host = -1, there = 0;
-
-    memset(is_there, 0, (size_t)length);
-    for (int i = 0; i < length; i++) {
-        if (!who[i]) continue;
-        const int place = who[i]->role->place;
-        if (host < 0) host = place;
-        if (coll__sim_is_cut(w, host, place, when) || coll__sim_is_cut(w, place, host, when)) continue;
-        is_there[i] = 1;
-        there++;
-    }
-    return there;
-}
-
-/* The ranks of a list, `who`, gather.  Those with a quorum continue, the others fail. */
-static bool coll__sim_gather_all(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
-                                 int length, double when)
+/* The ranks of a list, `who`, gather: those that reach the first one at it, the others at the next.  Those with a quorum
+ * continue, the others fail. */
+static bool coll__sim_gather(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
+                             int length, double when)
 {
     int count = 0;
 
-    for (int there; (there = coll__sim_gather(w, who, length, is_there, when)) > 0;) {
-        const bool goes_on = coll__is_quorum(is_there, length);
+    for (int host = 0; host < length; host++) {
+        int there = 0;
+        for (int i = 0; who[host] && i < length; i++) {
+            const int from = who[host]->role->place, to = who[i] ? who[i]->role->place : -1;
+            is_there[i] = to >= 0 && !coll__sim_is_cut(w, from, to, when) && !coll__sim_is_cut(w, to, from, when);
+            there += is_there[i];
+        }
+        const bool goes_on = there > 0 && coll__is_quorum(is_there, length);
         if (goes_on) count = there;
-        for (int i = 0; i < length; i++) {
+        for (int i = 0; there > 0 && i < length; i++) {
             if (!is_there[i]) continue;
             if (goes_on) chosen[i] = who[i];
             else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
@@ -172,7 +152,7 @@ static void coll__sim_migration_go(coll__sim *w)
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
         else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
-    if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
+    if (is_memory) is_memory = coll__sim_gather(w, who, who + length, is_there, lead->count, when);
     coll__give(who);
     coll__give(is_there);
     for (int i = 0; i < w->places; i++) {

@@ -16,11 +16,17 @@
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
-static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
-
-static inline int coll__sim_site_of(const coll__sim *w, int rank)
+/* The host and the site of a rank of the same world. */
+static int coll__sim_host_of(void *context, int rank)
 {
-    return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
+    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
+    return all[rank].place / r->world->config.ranks_per_host;
+}
+
+static int coll__sim_site_of(void *context, int rank)
+{
+    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
+    return each > 0 ? coll__sim_host_of(context, rank) / each : 0;
 }
 
 /* ---- >>faults: of places, in any world ---- */
@@ -32,7 +38,7 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->has_fibers) w->live--, w->fibers[r->place].is_over = true;
+    if (w->fibers) w->live--, w->fibers[r->place].is_over = true;
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);
@@ -172,6 +178,11 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
+    if (++p->pieces_done < p->pieces) {
+        const double each = (p->end - p->begin) / (double)p->pieces;
+        coll__sim_push(w, COLL__SIM_DELIVER, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
+        return;
+    }
     p->is_arrived = true;
     coll__lane_settle(w, p->lane, w->now);
 }
@@ -179,29 +190,22 @@ static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 /* The first byte arrives at `begin`, the last one at `end`. */
 static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
 {
+    const double first = p->pieces ? begin + (end - begin) / (double)p->pieces : end;
+
     p->begin = begin;
     p->end = end;
-    if (p->pieces) coll__sim_push(w, COLL__SIM_PIECE, begin + (end - begin) / (double)p->pieces, p, 0);
-    else if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
+    if (p->pieces || end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, first, p, 0);
     else coll__parcel_deliver(w, p);
-}
-
-static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
-{
-    const double each = (p->end - p->begin) / (double)p->pieces;
-
-    if (++p->pieces_done == p->pieces) coll__parcel_deliver(w, p);
-    else coll__sim_push(w, COLL__SIM_PIECE, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
 }
 
 /* The first byte is at the receiver's NIC. */
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
-    const int at = coll__sim_host_of(w, p->lane->to);
+    const int at = coll__sim_host_of(w->ranks, p->lane->to);
     coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
     const double start = coll__later(w->now, to->next_recv), length = (double)p->length;
-    const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
+    const int from_site = coll__sim_site_of(w->ranks, p->lane->from), site = coll__sim_site_of(w->ranks, p->lane->to);
     double begin = start, last = p->last;
 
     to->next_recv = start + w->config.overhead;   /* a receive has the same overhead as a send                */
@@ -224,19 +228,19 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
 
     if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, w->ranks[from].place, w->ranks[to].place, time);
     if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
-    if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
+    if (coll__sim_host_of(w->ranks, from) == coll__sim_host_of(w->ranks, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
         coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
         return;
     }
-    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
-    const bool is_far = coll__sim_site_of(w, from) != coll__sim_site_of(w, to);
+    coll__sim_host *host = &w->hosts[coll__sim_host_of(w->ranks, from)];
+    const bool is_far = coll__sim_site_of(w->ranks, from) != coll__sim_site_of(w->ranks, to);
     const double way = (is_far ? c->far_latency : c->latency) + jitter + p->delay, begin = coll__later(time, host->out_free);
-    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), begin);
-    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), begin);
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w->ranks, from), begin);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w->ranks, to), begin);
     double leaves = begin, last = host->out_free = begin + length * out;
     if (is_far) {
-        coll__sim_host *site = &w->sites[coll__sim_site_of(w, from)];
+        coll__sim_host *site = &w->sites[coll__sim_site_of(w->ranks, from)];
         leaves = coll__later(begin, site->out_free);
         site->out_free = last = coll__later(leaves + length * c->far_seconds_per_byte, last);
     }
@@ -249,7 +253,6 @@ static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *
     if (p->is_cancelled) coll__parcel_give(w, p);
     else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
     else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
-    else if (kind == COLL__SIM_PIECE) coll__parcel_piece(w, p);
     else coll__parcel_deliver(w, p);
 }
 
@@ -329,46 +332,55 @@ static void coll__sim_withdraw(coll__sim_rank *r)
 
 static bool coll__sim_begin_call(coll__sim_rank *r);
 
+/* The same for a transfer, which otherwise gets the status of the end. */
+static bool coll__sim_begin_xfer(coll__sim_rank *r, coll_xfer *x)
+{
+    if (!coll__sim_begin_call(r)) {
+        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
+        return false;
+    }
+    r->polls = 0;
+    r->world->idle = 0;
+    r->world->is_asking = false;
+    return true;
+}
+
 static coll_status coll__sim_send(void *context, coll_xfer *x)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
         coll__sim_failed_left(w, x->peer, r->rank);
         x->status = w->failure.status;
         return COLL_OK;
     }
     coll__lane *lane = coll__lane_open(w, r->rank, x->peer, x->channel);
-    coll__parcel *p = lane ? coll__parcel_take(w) : NULL;
-    if (!p) {
-        coll__sim_no_memory(w);
-        x->status = COLL_ERR_MEMORY;
-        return COLL_OK;
-    }
-    r->clock = coll__later(r->clock, r->next_send);
-    r->next_send = r->clock + w->config.overhead;
-    r->messages++;
-    r->sent += COLL_HEAD_LENGTH + x->length;
-    p->lane = lane;
-    p->length = x->length;
-    memcpy(p->head, x->head, COLL_HEAD_LENGTH);
-    coll__sim_mark(w, p, r->rank, x->peer);
+    coll__parcel *p = lane ? (coll__parcel *)coll__sim_spare(w, &w->spare_parcels, sizeof *p) : NULL;
+    bool waits = false;
+    if (!p) coll__sim_no_memory(w);
+    else {
+        memset(p, 0, offsetof(coll__parcel, head));
+        r->clock = coll__later(r->clock, r->next_send);
+        r->next_send = r->clock + w->config.overhead;
+        r->messages++;
+        r->sent += COLL_HEAD_LENGTH + x->length;
+        p->lane = lane;
+        p->length = x->length;
+        memcpy(p->head, x->head, COLL_HEAD_LENGTH);
+        coll__sim_mark(w, p, r->rank, x->peer);
 
-    const bool waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
-    const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
-    if (waits) p->xfer = x;
-    else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
-        if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
-        p->is_placed = true;
-    } else coll__parcel_keep(w, p, x->buffer);
+        const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
+        waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
+        if (waits) p->xfer = x;
+        else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
+            if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
+            p->is_placed = true;
+        } else coll__parcel_keep(w, p, x->buffer);
+    }
     if (w->failure.status != COLL_OK) {
-        coll__parcel_give(w, p);
+        if (p) coll__parcel_give(w, p);
         x->status = w->failure.status;
         return COLL_OK;
     }
@@ -387,11 +399,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);
     if (!lane) {
         coll__sim_no_memory(w);

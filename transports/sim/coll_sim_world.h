@@ -75,7 +75,7 @@ typedef struct coll__sim_rank {
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
-    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER, COLL__SIM_PIECE,       /* of a parcel              */
+    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
     COLL__SIM_STRIKE                              /* of a fault                                               */
 } coll__sim_kind;
@@ -124,12 +124,10 @@ typedef struct coll__sim {
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;
     coll__lane    **table;
-    size_t          table_length, lane_count;
-    void           *chunks;                       /* all memory of ranks, lanes and parcels, freed at the end */
-    coll__lane     *spare_lanes;
-    coll__parcel   *spare_parcels;
+    size_t          table_length;                 /* some lanes for each rank, and a power of 2               */
+    void           *chunks;                       /* all memory but that of events and long messages, freed at the end */
+    void           *spare_lanes, *spare_parcels;  /* lists, each element begins with the next                 */
     coll__sim_rank *running;                      /* whose fiber runs                                         */
-    bool            has_fibers;
     int             live;                         /* fibers that may still run                                */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
@@ -171,28 +169,30 @@ static void *coll__sim_chunk(coll__sim *w, size_t length)
     return (unsigned char *)chunk + COLL__LINE;
 }
 
-static coll__parcel *coll__parcel_take(coll__sim *w)
+/* An element of `length` bytes from a list of spare ones, each of which begins with the next; NULL: no memory. */
+static void *coll__sim_spare(coll__sim *w, void **spares, size_t length)
 {
-    if (!w->spare_parcels) {
-        coll__parcel *all = (coll__parcel *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
-        if (!all) return NULL;
-        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
-            all[i].next = w->spare_parcels;
-            w->spare_parcels = &all[i];
-        }
+    unsigned char *const all = *spares ? NULL : (unsigned char *)coll__sim_chunk(w, COLL__POOL_CHUNK * length);
+
+    for (size_t i = 0; all && i < COLL__POOL_CHUNK; i++) {
+        *(void **)(all + i * length) = *spares;
+        *spares = all + i * length;
     }
-    coll__parcel *p = w->spare_parcels;
-    w->spare_parcels = p->next;
-    memset(p, 0, offsetof(coll__parcel, head));
-    return p;
+    void *const one = *spares;
+    if (one) *spares = *(void **)one;
+    return one;
+}
+
+static void coll__sim_spare_give(void **spares, void *one)
+{
+    *(void **)one = *spares;
+    *spares = one;
 }
 
 static void coll__parcel_give(coll__sim *w, coll__parcel *p)
 {
     if (p->kept != p->small) coll__give(p->kept);
-    p->kept = NULL;
-    p->next = w->spare_parcels;
-    w->spare_parcels = p;
+    coll__sim_spare_give(&w->spare_parcels, p);
 }
 
 /* ---- >>lanes: a table of those in use ---- */
@@ -207,36 +207,22 @@ static size_t coll__lane_slot(const coll__sim *w, int from, int to, int channel)
 
 static coll__lane *coll__lane_find(const coll__sim *w, int from, int to, int channel)
 {
-    coll__lane *lane = w->table_length ? w->table[coll__lane_slot(w, from, to, channel)] : NULL;
+    coll__lane *lane = w->table[coll__lane_slot(w, from, to, channel)];
 
     while (lane && (lane->from != from || lane->to != to || lane->channel != channel)) lane = lane->chain;
     return lane;
 }
 
-/* Doubles the table, or creates it. */
-static bool coll__table_grow(coll__sim *w)
+static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
 {
-    coll__lane **const old = w->table;
-    const size_t length = w->table_length;
-    coll__lane **table = (coll__lane **)coll__allocate(coll__like(w), (length ? 2 * length : 64) * sizeof(coll__lane *));
+    coll__lane *lane = coll__lane_find(w, from, to, channel);
 
-    if (!table) return length > 0;                /* a crowded table works, too                               */
-    w->table = table;
-    w->table_length = length ? 2 * length : 64;
-    for (size_t i = 0; i < length; i++)
-        for (coll__lane *lane = old[i], *next; lane; lane = next) {
-            const size_t slot = coll__lane_slot(w, lane->from, lane->to, lane->channel);
-            next = lane->chain;
-            lane->chain = table[slot];
-            table[slot] = lane;
-        }
-    coll__give(old);
-    return true;
-}
-
-/* Adds a lane to the lists of its ranks. */
-static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane **recvs)
-{
+    if (lane) return lane;
+    if (!(lane = (coll__lane *)coll__sim_spare(w, &w->spare_lanes, sizeof *lane))) return NULL;
+    const size_t slot = coll__lane_slot(w, from, to, channel);
+    *lane = (coll__lane){ .chain = w->table[slot], .from = from, .to = to, .channel = channel };
+    w->table[slot] = lane;
+    coll__lane **const sends = &w->ranks[from].sends, **const recvs = &w->ranks[to].recvs;
     lane->from_next = *sends;
     lane->from_at = sends;
     if (*sends) (*sends)->from_at = &lane->from_next;
@@ -245,29 +231,6 @@ static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane *
     lane->to_at = recvs;
     if (*recvs) (*recvs)->to_at = &lane->to_next;
     *recvs = lane;
-}
-
-static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
-{
-    coll__lane *lane = coll__lane_find(w, from, to, channel);
-
-    if (lane) return lane;
-    if (w->lane_count >= w->table_length && !coll__table_grow(w)) return NULL;
-    if (!w->spare_lanes) {
-        coll__lane *all = (coll__lane *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
-        if (!all) return NULL;
-        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
-            all[i].chain = w->spare_lanes;
-            w->spare_lanes = &all[i];
-        }
-    }
-    lane = w->spare_lanes;
-    w->spare_lanes = lane->chain;
-    const size_t slot = coll__lane_slot(w, from, to, channel);
-    *lane = (coll__lane){ .chain = w->table[slot], .from = from, .to = to, .channel = channel };
-    w->table[slot] = lane;
-    w->lane_count++;
-    coll__lane_enlist(lane, &w->ranks[from].sends, &w->ranks[to].recvs);
     return lane;
 }
 
@@ -285,9 +248,7 @@ static void coll__lane_close(coll__sim *w, coll__lane *lane)
     if (lane->from_next) lane->from_next->from_at = lane->from_at;
     *lane->to_at = lane->to_next;
     if (lane->to_next) lane->to_next->to_at = lane->to_at;
-    lane->chain = w->spare_lanes;
-    w->spare_lanes = lane;
-    w->lane_count--;
+    coll__sim_spare_give(&w->spare_lanes, lane);
 }
 
 /* ---- >>events: a heap by (time, tie) ---- */
@@ -411,7 +372,7 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
     }
     for (size_t i = 0; i < w->event_count; i++) { /* of withdrawn messages                                    */
         coll__parcel *p = (coll__parcel *)w->events[i].what;
-        if (w->events[i].kind <= COLL__SIM_PIECE && p->is_cancelled) coll__parcel_give(w, p);
+        if (w->events[i].kind <= COLL__SIM_DELIVER && p->is_cancelled) coll__parcel_give(w, p);
     }
     w->event_count = 0;
 }

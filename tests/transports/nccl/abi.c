@@ -43,15 +43,11 @@ SAME(COLL__CUDA_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(COLL__CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 
 /* The functions: ours, from the lists, are initialised with theirs. */
-#define COMPARE(name, since, parameters) extern coll__nccl_result (*const ours_nccl_##name) parameters; \
+#define COMPARE(name, parameters) extern coll__nccl_result (*const ours_nccl_##name) parameters; \
     coll__nccl_result (*const ours_nccl_##name) parameters = nccl##name;
-#if NCCL_VERSION_CODE >= 22803
 COLL__NCCL_FUNCTIONS(COMPARE)
-#else
-#error "the header is older than the newest function of the list: 2.28.3 has them all"
-#endif
 
-#define COMPARE_TEXT(name, since, parameters) extern const char *(*const ours_nccl_##name) parameters; \
+#define COMPARE_TEXT(name, parameters) extern const char *(*const ours_nccl_##name) parameters; \
     const char *(*const ours_nccl_##name) parameters = nccl##name;
 COLL__NCCL_TEXTS(COMPARE_TEXT)
 

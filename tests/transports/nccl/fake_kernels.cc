@@ -40,7 +40,7 @@ uint64_t seen(const char *kernel, uint64_t address, uint64_t length)
     return (uint64_t)(uintptr_t)fake_view((const void *)(uintptr_t)address, (size_t)length, kernel);
 }
 
-/* in, stride, n, out, count, type: of the combining ones. */
+/* in, stride, n, out, count, in_type, out_type: of the combining ones. */
 void see_combine(const char *kernel, uint64_t *v)
 {
     const uint64_t length = v[4] * size_of(kernel, v[5]), in = v[0];
@@ -48,13 +48,7 @@ void see_combine(const char *kernel, uint64_t *v)
 
     if (n < 1) fake_fail("kernel %s has %d sources", kernel, n);
     for (int k = n - 1; k >= 0; k--) v[0] = seen(kernel, in + (uint64_t)k * v[1], length);
-    v[3] = seen(kernel, v[3], length);
-}
-
-void see_convert(const char *kernel, uint64_t *v)
-{
-    v[0] = seen(kernel, v[0], v[4] * size_of(kernel, v[1]));
-    v[2] = seen(kernel, v[2], v[4] * size_of(kernel, v[3]));
+    v[3] = seen(kernel, v[3], v[4] * size_of(kernel, v[6]));
 }
 
 void see_overflow(const char *kernel, uint64_t *v)
@@ -109,12 +103,11 @@ template <typename... T> fake_kernel described(const char *name, void (*)(T...),
 RUN(coll_combine_f32, see_combine, 4)
 RUN(coll_combine_f64, see_combine, 4)
 RUN(coll_combine_i64, see_combine, 4)
-RUN(coll_convert, see_convert, 4)
 RUN(coll_overflow, see_overflow, 1)
 
 #define DESCRIBED(kernel) described(#kernel, kernel, run_##kernel)
 const fake_kernel kernels[] = { DESCRIBED(coll_combine_f32), DESCRIBED(coll_combine_f64), DESCRIBED(coll_combine_i64),
-                                DESCRIBED(coll_convert), DESCRIBED(coll_overflow) };
+                                DESCRIBED(coll_overflow) };
 
 }
 

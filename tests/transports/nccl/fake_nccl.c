@@ -39,10 +39,10 @@
 
 typedef coll__nccl_result result;
 
-#define DECLARE(name, since, parameters) FAKE_API result nccl##name parameters;
+#define DECLARE(name, parameters) FAKE_API result nccl##name parameters;
 COLL__NCCL_FUNCTIONS(DECLARE)
 #undef DECLARE
-#define DECLARE(name, since, parameters) FAKE_API const char *nccl##name parameters;
+#define DECLARE(name, parameters) FAKE_API const char *nccl##name parameters;
 COLL__NCCL_TEXTS(DECLARE)
 #undef DECLARE
 
@@ -461,23 +461,6 @@ result ncclRecv(void *recv, size_t count, unsigned type, int peer, struct ncclCo
 {
     return move(RECV, NULL, recv, count, type, peer, c, s);
 }
-
-#if FAKE_VERSION >= 22803
-result ncclAlltoAll(const void *send, void *recv, size_t count, unsigned type, struct ncclComm *c, stream s)
-{
-    return move(ALL_TO_ALL, send, recv, count, type, 0, c, s);
-}
-
-result ncclGather(const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *c, stream s)
-{
-    return move(GATHER, send, recv, count, type, root, c, s);
-}
-
-result ncclScatter(const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *c, stream s)
-{
-    return move(SCATTER, send, recv, count, type, root, c, s);
-}
-#endif
 
 /* ---- >>communicators ---- */
 

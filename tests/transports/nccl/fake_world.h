@@ -26,10 +26,9 @@
 
 enum { SEATS_MOST = 64, POSTS_MOST = 512 };
 
-typedef enum call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV } call;
+typedef enum call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, ALL_GATHER, SEND, RECV } call;
 
-static const char *const call_names[] = { "AllReduce", "Reduce", "ReduceScatter", "Broadcast", "AllGather", "AlltoAll", "Gather",
-                                          "Scatter", "Send", "Recv" };
+static const char *const call_names[] = { "AllReduce", "Reduce", "ReduceScatter", "Broadcast", "AllGather", "Send", "Recv" };
 
 /* An operation of a launch that has begun.  Memory is an offset into the arena of the rank's process. */
 typedef struct post {
@@ -146,28 +145,26 @@ static void world_unlock(world *w) { atomic_store(&w->lock, 0); }
 
 static bool is_message(call c) { return c == SEND || c == RECV; }
 static bool reduces(call c) { return c <= REDUCE_SCATTER; }
-static bool has_root(call c) { return c == REDUCE || c == BROADCAST || c == GATHER || c == SCATTER; }
+static bool has_root(call c) { return c == REDUCE || c == BROADCAST; }
 
 /* How many times `count` elements a rank brings, and gets. */
 static size_t parts_sent(call c, int rank, int root, int size)
 {
     if (c == BROADCAST) return rank == root;
-    if (c == SCATTER) return rank == root ? (size_t)size : 0;
-    return c == REDUCE_SCATTER || c == ALL_TO_ALL ? (size_t)size : 1;
+    return c == REDUCE_SCATTER ? (size_t)size : 1;
 }
 
 static size_t parts_received(call c, int rank, int root, int size)
 {
     if (c == REDUCE) return rank == root;
-    if (c == GATHER) return rank == root ? (size_t)size : 0;
-    return c == ALL_GATHER || c == ALL_TO_ALL ? (size_t)size : 1;
+    return c == ALL_GATHER ? (size_t)size : 1;
 }
 
 /* The one form in which a call may work in place: where its recv lies then, in bytes behind its send; false: it has none. */
 static bool in_place_at(call c, int rank, ptrdiff_t block, ptrdiff_t *at)
 {
-    *at = c == ALL_GATHER || c == GATHER ? -rank * block : c == REDUCE_SCATTER || c == SCATTER ? rank * block : 0;
-    return c != ALL_TO_ALL && !is_message(c);
+    *at = c == ALL_GATHER ? -rank * block : c == REDUCE_SCATTER ? rank * block : 0;
+    return !is_message(c);
 }
 
 static post *post_of(group_slot *s, uint64_t number)
@@ -194,10 +191,8 @@ static unsigned char *result_of(world *w, post *const *posts, int r, size_t each
         fake_reduce(mine->type, mine->op, in, w->size, mine->count, out);
         break;
     case BROADCAST: memcpy(out, in[mine->root], length); break;
-    case SCATTER:   memcpy(out, in[mine->root] + (size_t)r * length, length); break;
     default:
-        for (int q = 0; q < w->size; q++)
-            memcpy(out + (size_t)q * length, in[q] + (mine->call == ALL_TO_ALL ? (size_t)r * length : 0), length);
+        for (int q = 0; q < w->size; q++) memcpy(out + (size_t)q * length, in[q], length);
         break;
     }
     return out;

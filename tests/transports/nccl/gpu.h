@@ -30,7 +30,7 @@ struct CUgraphExec_st;
     X(MemcpyDtoH_v2, (void *to, coll__cuda_address from, size_t length))
 
 #define GPU_MEMBER(name, parameters) coll__cuda_result (*name) parameters;
-#define GPU_MEMBER_NCCL(name, since, parameters) coll__nccl_result (*name) parameters;
+#define GPU_MEMBER_NCCL(name, parameters) coll__nccl_result (*name) parameters;
 static struct { void *library; COLL__CUDA_FUNCTIONS(GPU_MEMBER) GPU_FUNCTIONS(GPU_MEMBER) } gpu;
 static struct { void *library; COLL__NCCL_FUNCTIONS(GPU_MEMBER_NCCL) } nccl;
 
@@ -49,10 +49,10 @@ SUPPORT void gpu_name_fakes(int version)
     setenv("COLL_NCCL_LIB", path, version != 0);
 }
 
-SUPPORT void *gpu_symbol(void *library, const char *name, bool is_needed)
+SUPPORT void *gpu_symbol(void *library, const char *name)
 {
     void *symbol = dlsym(library, name);
-    if (symbol || !is_needed) return symbol;
+    if (symbol) return symbol;
     fprintf(stderr, "the test needs %s\n", name);
     exit(1);
 }
@@ -75,10 +75,10 @@ SUPPORT void gpu_load(void)
         fprintf(stderr, "%s\n", dlerror());
         exit(1);
     }
-#define GPU_LOAD(name, parameters) *(void **)&gpu.name = gpu_symbol(gpu.library, "cu" #name, true);
+#define GPU_LOAD(name, parameters) *(void **)&gpu.name = gpu_symbol(gpu.library, "cu" #name);
     COLL__CUDA_FUNCTIONS(GPU_LOAD)
     GPU_FUNCTIONS(GPU_LOAD)
-#define GPU_LOAD_NCCL(name, since, parameters) *(void **)&nccl.name = gpu_symbol(nccl.library, "nccl" #name, (since) < 22000);
+#define GPU_LOAD_NCCL(name, parameters) *(void **)&nccl.name = gpu_symbol(nccl.library, "nccl" #name);
     COLL__NCCL_FUNCTIONS(GPU_LOAD_NCCL)
     gpu_must(gpu.Init(0), "cuInit");
 }
