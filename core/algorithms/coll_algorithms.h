@@ -20,39 +20,28 @@ static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circ
  * processors. */
 static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
 
-/* Copy our own block to its place, in the first round. */
-static void coll__place_own(coll__round *now, int k)
+/* Copy our own block to its place, in the first round.  Returns whether there is this round; `is_more`: other ranks' blocks are
+ * moved in it. */
+static bool coll__with_own(coll__round *now, int k, bool is_more)
 {
     if (k == 0) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    return is_more || k == 0;
 }
 
 /* R rounds, (p - 1) / p m. */
 static bool coll__allgather_circulant(coll__round *now, int k)
 {
-    coll__place_own(now, k);
-    return coll__circulant_allgather(now, k, COLL__RESULT) || k == 0;
+    return coll__with_own(now, k, coll__circulant_allgather(now, k, COLL__RESULT));
 }
 
 /* R rounds, (p - 1) / p m.  Distant ranks get few blocks, first. */
-static bool coll__allgather_far(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__far_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_far(coll__round *now, int k) { return coll__with_own(now, k, coll__far_allgather(now, k)); }
 
 /* p - 1 rounds, (p - 1) / p m. */
-static bool coll__allgather_ring(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__ring_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_ring(coll__round *now, int k) { return coll__with_own(now, k, coll__ring_allgather(now, k)); }
 
 /* 2 R rounds, 2 (p - 1) messages; for short vectors of ranks that share processors. */
-static bool coll__allgather_tree(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__tree_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_tree(coll__round *now, int k) { return coll__with_own(now, k, coll__tree_allgather(now, k)); }
 
 /* Allgather of the raw vectors; then every rank folds the block that it needs: R rounds, (p - 1) m; for short vectors.
  * Canonical. */
@@ -62,7 +51,7 @@ static bool coll__gather_fold(coll__round *now, int k, int block)
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_vectors(now, coll__block(COLL__RESULT, block), block);
+    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
     return true;
 }
 
@@ -77,33 +66,21 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
     if (rounds == 0) return coll__fold_alone(now, k);
     if (k >= 2 * rounds) return false;
     if (k >= rounds) {
-        coll__tree_hand_out(now, k - rounds, coll__edge_hand_sums);
-    } else if (coll__tree_collect(now, k)) {
-        coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
-        coll__fold_vectors(now, coll__root_sums(now, 1, now->size - 1), 1);
+        coll__tree_hand_out(now, k - rounds, COLL__WORK);
+    } else if (coll__tree_collect_vectors(now, k)) {
+        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
+        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1, now->blocks);
     }
     return true;
 }
 
 /* 1 round, (p - 1) / p m; canonical. */
-static bool coll__reduce_scatter_direct(coll__round *now, int k)
+static bool coll__direct_reduce(coll__round *now, int k)
 {
     if (k > 0) return false;
     coll__direct_exchange(now);
-    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank);
+    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank, 1);
     return true;
-}
-
-/* R rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_circulant(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__circulant_reduce(now, k);
-}
-
-/* p - 1 rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_ring(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__ring_reduce(now, k);
 }
 
 /* ---- >>allreduce ---- */
@@ -122,7 +99,7 @@ static bool coll__allreduce_tree(coll__round *now, int k)
  * vectors.  Canonical, because the reduction takes one round; the allgather does not round. */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
-    return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
+    return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
 /* The same in 2 rounds, with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
@@ -131,7 +108,7 @@ static bool coll__allreduce_shares(coll__round *now, int k)
 {
     const int me = now->rank;
 
-    if (k == 0) return coll__reduce_scatter_direct(now, 0);
+    if (k == 0) return coll__direct_reduce(now, 0);
     if (k > 1 || now->size == 1) return false;
     for (int j = 1; j < now->size; j++) {
         coll__send(now, me + j, coll__block(COLL__RESULT, me));
@@ -144,7 +121,7 @@ static bool coll__allreduce_shares(coll__round *now, int k)
 static bool coll__allreduce_circulant(coll__round *now, int k)
 {
     const int half = coll__circulant_rounds(now->size, now->radix);
-    return k < half || now->size == 1 ? coll__reduce_scatter_circulant(now, k)
+    return k < half || now->size == 1 ? coll__circulant_reduce(now, k)
                                       : coll__circulant_allgather(now, k - half, COLL__RESULT);
 }
 
@@ -152,23 +129,16 @@ static bool coll__allreduce_circulant(coll__round *now, int k)
 static bool coll__allreduce_ring(coll__round *now, int k)
 {
     const int half = now->size - 1;
-    return k < half || now->size == 1 ? coll__reduce_scatter_ring(now, k) : coll__ring_allgather(now, k - half);
+    return k < half || now->size == 1 ? coll__ring_reduce(now, k) : coll__ring_allgather(now, k - half);
 }
 
 /* ---- >>neighbors ---- */
 
-/* The block from this rank itself: its k-th entry among the sources matches its k-th entry among the destinations. */
-static int coll__neighbor_self(const coll__round *now, int nth)
-{
-    for (int i = 0; i < now->graph->sources; i++)
-        if (now->graph->source[i] == now->rank && nth-- == 0) return i;
-    return -1;
-}
-
+/* Of the blocks for this rank itself, the k-th one is that from its k-th entry among the sources. */
 static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 {
     const coll__graph *graph = now->graph;
-    int selves = 0;
+    int self = -1;                                /* the last entry of this rank among the sources            */
 
     if (k > 0) return false;
     for (int j = 0; j < graph->destinations; j++) {
@@ -178,8 +148,8 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
             coll__send(now, graph->destination[j], block);
             continue;
         }
-        const int i = coll__neighbor_self(now, selves++);
-        if (i >= 0) coll__copy(now, coll__block(COLL__RESULT, i), block);
+        while (++self < graph->sources && graph->source[self] != now->rank) {}
+        if (self < graph->sources) coll__copy(now, coll__block(COLL__RESULT, self), block);
     }
     for (int i = 0; i < graph->sources; i++)
         if (graph->source[i] != COLL_RANK_NONE && graph->source[i] != now->rank)
@@ -277,14 +247,14 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_REDUCE_SCATTER
     COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ROW(REDUCE_SCATTER,       "direct",     direct_reduce,           direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALT(REDUCE_SCATTER,       "circulant",  circulant_reduce,        circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALT(REDUCE_SCATTER,       "ring",       ring_reduce,             ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
     COLL__ALV(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALV(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ROV(REDUCE_SCATTERV,      "direct",     direct_reduce,           direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "circulant",  circulant_reduce,        circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "ring",       ring_reduce,             ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
 #endif
 #if COLL__HAS_SCAN
     COLL__ALT(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
