@@ -53,7 +53,7 @@ typedef struct coll__numbers {
 /* An algorithm's parameters.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
 typedef struct coll__shape {
     int    size, radix, blocks;
-    long   slices;
+    double slices;                                /* in a pipeline; otherwise 1                               */
     double bytes, sum_bytes;                      /* sum_bytes: as partial results, in the accumulator type   */
     const coll__shares *shares;                   /* NULL: all links are equal                                */
 } coll__shape;

@@ -114,25 +114,13 @@ static void coll__tree_hand_out(coll__round *now, int k, coll__place of_root)
     }
 }
 
-/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible. */
+/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible.  With radix p it is direct. */
 static bool coll__scatter_tree(coll__round *now, int k)
 {
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
     if (k == 0 && now->rank == now->root)
         coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
     coll__tree_hand_out(now, k, COLL__INPUT);
-    return true;
-}
-
-/* Direct scatter: 1 round, p - 1 messages from the root, (p - 1) / p m. */
-static bool coll__scatter_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__recv(now, now->root, coll__block(COLL__RESULT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
     return true;
 }
 
@@ -154,8 +142,8 @@ static bool coll__broadcast_chain(coll__round *now, int k)
 
 /* ---- >>to the root ---- */
 
-/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  An inner rank copies its own block beside
- * those of its subtree, to send one range. */
+/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible; with radix p it is direct.  An inner rank
+ * copies its own block beside those of its subtree, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
 {
     const bool is_root = now->rank == now->root;
@@ -167,18 +155,6 @@ static bool coll__gather_tree(coll__round *now, int k)
         const coll__span held = coll__held(now, is_root ? COLL__RESULT : COLL__WORK, edge.first, edge.ranks);
         coll__pass(now, &edge, false, edge.is_parent || edge.ranks > 1 ? held : coll__own(now));
     }
-    return true;
-}
-
-/* Direct gather: 1 round, p - 1 messages into the root, (p - 1) / p m. */
-static bool coll__gather_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__send(now, now->root, coll__block(COLL__INPUT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__recv(now, me + j, coll__block(COLL__RESULT, me + j));
     return true;
 }
 

@@ -25,6 +25,22 @@ enum {
 
 /* ---- >>candidates ---- */
 
+/* The time of a vector in `slices` slices; rounds, work and folding are its values with all other numbers 0. */
+static double coll__sliced_cost(const coll__algorithm *a, const coll__link *link, const coll__shape *s, double slices)
+{
+    static const coll__link rounds = { .latency = 1 };
+    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
+                               .per_byte_handled = link->per_byte_handled };
+    const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
+    coll__shape slice = *s;
+
+    if (slices <= 1) return coll__cost_of(a, link, s);
+    slice.bytes /= slices, slice.sum_bytes /= slices;
+    const double busy = coll__longer(coll__cost_of(a, &bytes, &slice), coll__cost_of(a, &folds, &slice));
+    const double lag = (double)coll__lag(link, coll__slice_bytes(s->size));
+    return coll__slices_time(slices, lag, coll__cost_of(a, &rounds, &slice), coll__cost_of(a, link, &slice), busy);
+}
+
 /* Slices into which the engine will cut the vector by itself (coll__execution_cut). */
 static double coll__slices_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
@@ -74,25 +90,9 @@ static inline bool coll__is_crowd(const coll__query *query)
     return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
 }
 
-static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
-{
-    const int blocks = coll__blocks_of(a, query->size, (int)cut);
-    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes,
-                                query->shares };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(a, query, a->has_radix ? radix : query->size, blocks);
-    const bool is_crowded = coll__is_crowd(query) && a->cost != coll__cost_neighbor;
-    double seconds = coll__sliced_cost(a->cost, query->link, &shape, slices);
-
-    if (is_crowded) {
-        const double cuts = coll__has_cut(a) ? (double)cut : slices;
-        seconds = coll__crowded_time(a, query, radix, blocks, cuts, slices, seconds);
-    }
-    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
-}
-
 /* The room of a packet, a power of 2.  All packets, full or empty, may take at most an eighth of the time of empty direct
  * messages to all ranks; and one packet for each rank may not exceed COLL__LANDING_MOST. */
-static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *query, int radix)
+static int coll__packet_room(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
     const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
@@ -107,14 +107,19 @@ static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *que
 
 static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
-    coll__query packets = *query;
+    const int room = coll__in_packets(a) ? coll__packet_room(a, query, radix) : 0;
+    const int blocks = coll__blocks_of(a, query->size, (int)cut);
+    const long pipelined = a->is_pipelined ? cut : 0;
+    coll__query sent = *query;
 
-    if (!a->in_packets) return coll__price(a, query, radix, cut);
-    const int room = coll__gpu_memory_for(a, query, radix);
-    packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
-    coll__choice choice = coll__price(a, &packets, radix, cut);
-    choice.room = room;
-    return choice;
+    if (room) sent.bytes = sent.sum_bytes = coll__packet_bytes(query->size, room);
+    const coll__shape shape = { query->size, radix, blocks, pipelined ? (double)cut : 1, sent.bytes, sent.sum_bytes,
+                                query->shares };
+    const double slices = pipelined ? 1 : coll__slices_of(a, &sent, radix, blocks);
+    double seconds = coll__sliced_cost(a, query->link, &shape, slices);
+    if (coll__is_crowd(query) && a->cost != coll__cost_neighbor)
+        seconds = coll__crowded_time(a, &sent, radix, blocks, coll__has_cut(a) ? (double)cut : slices, slices, seconds);
+    return (coll__choice){ a, radix, blocks, pipelined, room, seconds };
 }
 
 /* The number n of blocks or slices with the least time.  The time falls with n while long messages wait for one another, and
@@ -180,9 +185,8 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__que
         if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
         const int named = coll__less((int)number, own);
         if (number > 0 && a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, named, 1));
-        else if (number > 0) count = coll__insert(list, count, room, coll__priced(a, query, 2, number));
-        else if (coll__has_cut(a)) count = coll__insert(list, count, room, coll__best_cut(a, query));
-        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, 2, 1));
+        else if (number == 0 && coll__has_cut(a)) count = coll__insert(list, count, room, coll__best_cut(a, query));
+        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, own, number > 0 ? number : 1));
         else {
             for (int r = 0; r < COLL__RADICES && coll__radices[r] < own; r++)
                 count = coll__insert(list, count, room, coll__priced(a, query, coll__radices[r], 1));
@@ -234,7 +238,7 @@ static inline coll__choice coll__only_choice(coll_kind kind, int size)
     const coll__algorithm *a = coll__algorithms;
 
     while (a->kind != kind) a++;
-    return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
+    return (coll__choice){ .algorithm = a, .radix = a->has_radix || size < 2 ? 2 : size, .blocks = coll__blocks_of(a, size, 1) };
 }
 
 #endif /* COLL_TUNER_H */

@@ -41,55 +41,54 @@ enum {
 
 /* ---- >>names ---- */
 
+/* The length of an algorithm's name if `text` is "name" or "name:number"; otherwise 0. */
+static size_t coll__name_in(const coll__algorithm *a, const char *text)
+{
+    const size_t length = strlen(a->name);
+
+    return !strncmp(a->name, text, length) && (!text[length] || text[length] == ':') ? length : 0;
+}
+
 /* Does "name" or "name:number" name this algorithm?  `number` is 0 if there is none; an invalid number gives false. */
 static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
 {
-    size_t n = 0;
+    size_t n = text ? coll__name_in(a, text) : 0;
 
     *number = 0;
-    if (!text) return true;
-    while (a->name[n] && a->name[n] == text[n]) n++;
-    if (a->name[n]) return false;
-    if (!text[n]) return true;
-    if (text[n++] != ':' || !text[n]) return false;
-    for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
+    if (n == 0 || !text[n]) return !text || n > 0;
+    for (n++; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
     const bool is_radix = a->has_radix && *number >= 2;
     const bool is_cut = coll__has_cut(a) && *number >= 1 && *number <= COLL__CUT_MOST;
     return !text[n] && (is_radix || is_cut);
 }
 
+/* Why an algorithm of the kind cannot be used for it; NULL: it can. */
+static const char *coll__why_unusable(const coll__algorithm *a, const coll__query *query)
+{
+    if (a->needs_exact && !query->is_exact) return "it is only for operations that are exact";
+    if (!a->keeps_order && !query->is_commutative) return "it does not keep the order of the ranks (not_commutative)";
+    if (a->is_canonical || query->is_exact || !query->must_be_canonical) return NULL;
+    return "its bits are not those of COLL_DETERMINISTIC or COLL_REPRODUCIBLE";
+}
+
 static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query)
 {
-    if (a->kind != query->kind || (a->needs_exact && !query->is_exact)) return false;
-    if (!a->keeps_order && !query->is_commutative) return false;
-    return a->is_canonical || query->is_exact || !query->must_be_canonical;
+    return a->kind == query->kind && !coll__why_unusable(a, query);
 }
 
-/* Is there any such algorithm? */
-static inline bool coll__can_choose(const coll__query *query)
-{
-    long number;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
-        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
-            return true;
-    return false;
-}
-
-/* Why the algorithm that is named cannot carry out the call; NULL: the kind has none of that name. */
+/* Why the algorithm that is named cannot carry out the call; NULL: it can; "": the kind has none of that name. */
 static inline const char *coll__why_not(const coll__query *query)
 {
-    const size_t length = strcspn(query->algorithm, ":");
+    const char *why = "";
+    long number;
 
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        if (a->kind != query->kind || strlen(a->name) != length || memcmp(a->name, query->algorithm, length) != 0) continue;
-        if (a->needs_exact && !query->is_exact) return "it is only for operations that are exact";
-        if (!a->keeps_order && !query->is_commutative) return "it does not keep the order of the ranks (not_commutative)";
-        if (!coll__may_be_used(a, query)) return "its bits are not those of COLL_DETERMINISTIC or COLL_REPRODUCIBLE";
-        return "what follows the colon is not a number that it takes";
+        if (a->kind != query->kind || !coll__name_in(a, query->algorithm)) continue;
+        why = coll__why_unusable(a, query);
+        if (!why && !coll__is_named(a, query->algorithm, &number)) why = "what follows the colon is not a number that it takes";
     }
-    return NULL;
+    return why;
 }
 
 /* ---- >>packets: blocks whose length only sender and receiver know ---- */
@@ -122,6 +121,9 @@ static inline bool coll__goes_whole(coll_kind kind, int rounds)
     if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
+
+/* Is it for such blocks in packets, not directly? */
+static inline bool coll__in_packets(const coll__algorithm *a) { return a->has_radix && coll__goes_whole(a->kind, 0); }
 
 /* Counts by running the algorithm; for a vector cut into many blocks, one of them.  Neighbor lists differ between ranks and are
  * not counted; there is no choice for them. */

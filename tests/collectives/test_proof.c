@@ -637,8 +637,8 @@ static void time_case(const stage *s)
     const size_t elements = now.c->count * (is_per_rank(a->kind) ? (size_t)s->size : 1);
     const double bytes = a->kind == COLL_BARRIER ? 0 : (double)(elements * now.unit);
     const long slices = now.choice.slices ? now.choice.slices : 1;
-    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), slices, bytes, bytes, NULL };
-    const double predicted = coll__sliced_cost(a->cost, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
+    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), (double)slices, bytes, bytes, NULL };
+    const double predicted = coll__sliced_cost(a, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
     const double ratio = predicted / s->seconds;
 
     check_case(s);
@@ -730,7 +730,7 @@ static int most_ranks(const coll__algorithm *a)
     const bool is_direct = !strcmp(a->name, "direct") || !strcmp(a->name, "ring") || !strcmp(a->name, "transposed");
 
     if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
-    if (a->in_packets && !is_to_root) return 400;
+    if (coll__in_packets(a) && !is_to_root) return 400;
     if (a->kind >= COLL_REDUCE_SCATTER && !strcmp(a->name, "gather")) return 300; /* each has every block of every rank     */
     if (!strcmp(a->name, "census")) return 4096;
     if (!strcmp(a->name, "chain")) return 1024;
