@@ -45,7 +45,7 @@ static bool coll__take_site(void *fields, const coll__word *word, const char **a
     double first;
 
     if (!coll__read_number(at, &first) || first <= last || first > INT_MAX || s->count == COLL__RUNS_MOST) return false;
-    coll__sites_add(s, (int)first);
+    s->first[s->count++] = (int)first;
     return true;
 }
 
@@ -77,7 +77,6 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
-    n->nominal_far = n->far;
     return is_right;
 }
 
