@@ -548,14 +548,12 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
         rest;                                                                                               \
         return coll__run(comm, &r);                                                                         \
     }                                                                                                       \
-    COLL__STARTED(name, parameters, fields, rest)
-#define COLL__STARTED(name, parameters, fields, rest)                                                       \
     COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
     {                                                                                                       \
         coll_call of_this, *const call = &of_this;                                                          \
         *call = coll__call_of fields;                                                                       \
         rest;                                                                                               \
-        return coll__start(comm, call, out);                                                                 \
+        return coll__start(comm, call, out);                                                                \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
@@ -672,7 +670,6 @@ COLL__BOTH(sendrecv,
            (coll__messages_use(comm), call->recv_count = recv_count, call->peer = dest, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
-#undef COLL__STARTED
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 
