@@ -193,6 +193,7 @@ typedef struct coll__algorithm {
 #define COLL__IF_COUNTS(...)
 #endif
 #define COLL__ROWV(kind, ...) COLL__ROW(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ROW(kind##V, __VA_ARGS__))
+#define COLL__SCANS(row, ...) row(SCAN, __VA_ARGS__) row(EXSCAN, __VA_ARGS__)
 #define COLL__ALTV(kind, ...) COLL__ALT(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ALT(kind##V, __VA_ARGS__))
 
 /* An algorithm without a radix has radix p. */
@@ -230,14 +231,10 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALTV(REDUCE_SCATTER, "ring",      ring_reduce,         ring_reduce,       none,           PER_RANK, 0, 0, 0, 0, 0, 1, 1)
 #endif
 #if COLL__HAS_SCAN
-    COLL__ALT(SCAN,           "gather",     scan_gather,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(SCAN,           "transposed", scan_transposed,     direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(SCAN,           "census",     scan_census,         census,            none,           ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(SCAN,           "chain",      scan_chain,          scan_chain,        none,           ONE,      1, 1, 0, 0, 1, 0, 0)
-    COLL__ALT(EXSCAN,         "gather",     scan_gather,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(EXSCAN,         "transposed", scan_transposed,     direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,         "census",     scan_census,         census,            none,           ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,         "chain",      scan_chain,          scan_chain,        none,           ONE,      1, 1, 0, 0, 1, 0, 0)
+    COLL__SCANS(COLL__ALT,    "gather",     scan_gather,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__SCANS(COLL__ROW,    "transposed", scan_transposed,     direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "census",     scan_census,         census,            none,           ONE,      1, 0, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "chain",      scan_chain,          scan_chain,        none,           ONE,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_GATHER
     COLL__ALTV(GATHER,        "tree",       gather_tree,         gather_tree,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -267,6 +264,7 @@ static const coll__algorithm coll__algorithms[] = {
 };
 
 #undef COLL__ALTV
+#undef COLL__SCANS
 #undef COLL__ROWV
 #undef COLL__IF_COUNTS
 #undef COLL__ALT

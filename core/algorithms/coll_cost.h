@@ -123,17 +123,16 @@ static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
 
 /* ---- >>trees: the time of the longest path; the subtrees of a level are equal except the last one, which may be cut ---- */
 
-typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
-
 /* Ranks in the last subtree of this unit. */
 static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
 
-/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
+/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it.  `whole` is the time of a full
+ * subtree, `cut` that of the last one. */
 static double coll__tree_spread(const coll__link *both, const coll__shape *s, double vector, double block)
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
@@ -142,14 +141,14 @@ static double coll__tree_spread(const coll__link *both, const coll__shape *s, do
         const double gap = coll__longer(link->overhead, full * link->per_byte);
         const double arrival = link->latency + full * link->per_byte;
         if (children > 0) {
-            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + t.cut;
-            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + t.whole;
-            t.cut = coll__longer(in_cut, own);
-            if (children > 1) t.cut = coll__longer(t.cut, (children - 2) * gap + arrival + t.whole);
+            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + cut;
+            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + whole;
+            cut = coll__longer(in_cut, own);
+            if (children > 1) cut = coll__longer(cut, (children - 2) * gap + arrival + whole);
         }
-        t.whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
+        whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
     }
-    return t.cut;
+    return cut;
 }
 
 /* To the root: the mirror image.  An edge carries `raw` bytes from one rank, `sum` from several, and `block` for each rank
@@ -159,21 +158,21 @@ static double coll__tree_collect_time(const coll__link *both, const coll__shape 
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
         const int rest = coll__tree_rest(size, stride), children = (rest - 1) / unit, below = rest - children * unit;
         const double full = (unit == 1 ? raw : sum) + unit * block, last = (below == 1 ? raw : sum) + below * block;
         if (children > 1)
-            t.cut = t.whole + coll__burst(link, children, (children - 1) * full + last, last)
+            cut = whole + coll__burst(link, children, (children - 1) * full + last, last)
                     + ((children - 1) * full + last) * fold;
         else if (children == 1)
-            t.cut = coll__longer(t.whole + coll__longer(link->overhead, last * link->per_byte),
-                                 t.cut + coll__burst(link, 1, last, last)) + last * fold;
-        t.whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
+            cut = coll__longer(whole + coll__longer(link->overhead, last * link->per_byte),
+                                 cut + coll__burst(link, 1, last, last)) + last * fold;
+        whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
     }
-    return t.cut;
+    return cut;
 }
 
 static double coll__cost_broadcast_tree(const coll__link *link, const coll__shape *s)
