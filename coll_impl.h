@@ -41,8 +41,7 @@
  *     coll_link_model.h             numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner_query.h            the candidates for a call
- *     coll_tuner.h                  the choice by the cost model
+ *     coll_tuner.h                  the candidates for a call, and the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
@@ -150,7 +149,6 @@ COLL__FOR_SIZE
 #include "core/algorithms/coll_link_model.h"
 #include "core/algorithms/coll_cost.h"
 #include "core/algorithms/coll_algorithms.h"
-#include "core/algorithms/coll_tuner_query.h"
 #include "core/algorithms/coll_tuner.h"
 COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"

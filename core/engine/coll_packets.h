@@ -1,4 +1,4 @@
-/* coll_packets.h - runs algorithms in packets (coll_tuner_query.h) for blocks whose length only sender and receiver know.
+/* coll_packets.h - runs algorithms in packets (coll_tuner.h) for blocks whose length only sender and receiver know.
  *
  *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
  *     the direct exchange            -------------------------        long blocks, from buffer to buffer

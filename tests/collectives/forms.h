@@ -19,7 +19,7 @@ typedef struct form {
     bool   is_cut;                                /* the blocks are parts of one vector                       */
     const size_t *counts;                         /* of the blocks; NULL: as above                            */
     const size_t *pairs;                          /* elements for every rank, from this one                   */
-    size_t room;                                  /* of a packet (core/algorithms/coll_tuner_query.h); 0: there are none */
+    size_t room;                                  /* of a packet (core/algorithms/coll_tuner.h); 0: there are none */
     bool   is_whole;                              /* no span is sent block by block                           */
 } form;
 
