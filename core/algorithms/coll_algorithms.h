@@ -13,12 +13,9 @@
 
 /* ---- >>barrier, allgather, reduce_scatter ---- */
 
-/* The circulant allgather with empty blocks: R rounds, no data. */
+/* The circulant allgather with empty blocks: R rounds, no data.  By the tree 2 R rounds and 2 (p - 1) messages, the fewest
+ * possible; the circulant sends p R.  For ranks that share processors. */
 static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circulant_allgather(now, k, COLL__RESULT); }
-
-/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest possible; the circulant sends p R.  For ranks that share
- * processors. */
-static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
 
 /* Copy our own block to its place, in the first round.  Returns whether there is this round; `is_more`: other ranks' blocks are
  * moved in it. */
@@ -43,19 +40,18 @@ static bool coll__allgather_ring(coll__round *now, int k) { return coll__with_ow
 /* 2 R rounds, 2 (p - 1) messages; for short vectors of ranks that share processors. */
 static bool coll__allgather_tree(coll__round *now, int k) { return coll__with_own(now, k, coll__tree_allgather(now, k)); }
 
-/* Allgather of the raw vectors; then every rank folds the block that it needs: R rounds, (p - 1) m; for short vectors.
- * Canonical. */
-static bool coll__gather_fold(coll__round *now, int k, int block)
+/* Allgather of the raw vectors; then every rank folds the block that it needs, in an allreduce the only one: R rounds, (p - 1)
+ * m; for short vectors.  Canonical. */
+static bool coll__gather_fold(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
+    const int block = coll__mod(now->rank, now->blocks);
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
     if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
     return true;
 }
-
-static bool coll__reduce_scatter_gather(coll__round *now, int k) { return coll__gather_fold(now, k, now->rank); }
 
 /* Rank 0 gets all vectors, folds them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1) messages;
  * for short vectors of ranks that share processors.  Canonical. */
@@ -84,8 +80,6 @@ static bool coll__direct_reduce(coll__round *now, int k)
 }
 
 /* ---- >>allreduce ---- */
-
-static bool coll__allreduce_gather(coll__round *now, int k) { return coll__gather_fold(now, k, 0); }
 
 /* Gather all inputs at rank 0, fold, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of it, but
  * only 2 (p - 1) messages instead of p R: for short vectors of ranks that share processors.  Canonical. */
@@ -200,7 +194,7 @@ typedef struct coll__algorithm {
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, then, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
     COLL__ROW(BARRIER,        "circulant",  barrier_circulant,   allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(BARRIER,        "tree",       barrier_tree,        gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BARRIER,        "tree",       tree_allgather,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_BROADCAST
     COLL__ROW(BROADCAST,      "tree",       broadcast_tree,      broadcast_tree,    none,           ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,      "scatter",    broadcast_scatter,   scatter_tree,      allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
@@ -215,7 +209,7 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(REDUCE,         "blocks",     reduce_blocks,       reduce_blocks,     none,           MANY,     0, 0, 0, 0, 0, 0, 0)
     COLL__ALT(REDUCE,         "dbtree",     reduce_dbtree,       reduce_dbtree,     none,           TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
-    COLL__ALT(ALLREDUCE,      "gather",     allreduce_gather,    gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "gather",     gather_fold,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLREDUCE,      "direct",     allreduce_direct,    direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALT(ALLREDUCE,      "shares",     allreduce_direct,    allreduce_shares,  none,           SHARES,   1, 1, 0, 0, 0, 0, 1)
     COLL__ALT(ALLREDUCE,      "circulant",  allreduce_circulant, circulant_reduce,  allgather,      PER_RANK, 0, 0, 0, 1, 0, 0, 1)
@@ -224,7 +218,7 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ALT(ALLREDUCE,      "dbtree",     allreduce_dbtree,    allreduce_dbtree,  none,           TWO,      1, 0, 0, 0, 1, 0, 0)
     COLL__ALT(ALLREDUCE,      "census",     allreduce_census,    census,            none,           ONE,      0, 0, 1, 0, 0, 0, 1)
 #if COLL__HAS_REDUCE_SCATTER
-    COLL__ALTV(REDUCE_SCATTER, "gather",    reduce_scatter_gather, gather_fold,     none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "gather",    gather_fold,         gather_fold,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALTV(REDUCE_SCATTER, "tree",      reduce_scatter_tree, reduce_gather,     scatter_tree,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROWV(REDUCE_SCATTER, "direct",    direct_reduce,       direct_reduce,     none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
     COLL__ALTV(REDUCE_SCATTER, "circulant", circulant_reduce,    circulant_reduce,  none,           PER_RANK, 0, 0, 0, 1, 0, 0, 1)
