@@ -31,9 +31,6 @@ static bool coll__allgather_circulant(coll__round *now, int k)
     return coll__with_own(now, k, coll__circulant_allgather(now, k, COLL__RESULT));
 }
 
-/* R rounds, (p - 1) / p m.  Distant ranks get few blocks, first. */
-static bool coll__allgather_far(coll__round *now, int k) { return coll__with_own(now, k, coll__far_allgather(now, k)); }
-
 /* p - 1 rounds, (p - 1) / p m. */
 static bool coll__allgather_ring(coll__round *now, int k) { return coll__with_own(now, k, coll__ring_allgather(now, k)); }
 
@@ -239,7 +236,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROWV(SCATTER,       "direct",     scatter_tree,        scatter_tree,      none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
     COLL__ROWV(ALLGATHER,     "circulant",  allgather_circulant, allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALTV(ALLGATHER,     "far",        allgather_far,       far,               none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ALTV(ALLGATHER,     "ring",       allgather_ring,      ring_allgather,    none,           PER_RANK, 1, 1, 0, 0, 0, 1, 1)
     COLL__ALTV(ALLGATHER,     "tree",       allgather_tree,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_ALLTOALL

@@ -63,24 +63,6 @@ static double coll__cost_allgather(const coll__link *link, const coll__shape *s)
     return coll__circulant_time(link, s, coll__block_bytes(s), coll__block_bytes(s), 0);
 }
 
-/* The far-first order: the same messages and bytes in total, distributed differently over the rounds. */
-static double coll__cost_far(const coll__link *link, const coll__shape *s)
-{
-    const double block = coll__block_bytes(s);
-    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    double t = 0;
-
-    for (int k = 0; k < rounds; k++) {
-        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
-        const int messages = coll__less(s->radix - 1, (size - 1) / unit);
-        const int whole = size / stride, left = size % stride, cut = left > 0 ? (left - 1) / unit : 0;
-        const int blocks = whole * messages + coll__less(cut, messages);
-        const int last = whole + (cut >= messages);
-        t += coll__burst(link, messages, blocks * block, last * block);
-    }
-    return t;
-}
-
 static double coll__cost_ring_allgather(const coll__link *link, const coll__shape *s)
 {
     return (s->size - 1) * (link->latency + coll__block_bytes(s) * link->per_byte);

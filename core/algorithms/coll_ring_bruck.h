@@ -1,5 +1,5 @@
 /* coll_ring_bruck.h - algorithms with the same steps on every rank, at fixed distances on a circle of ranks: the radix-r
- * circulant, its far-first order, alltoall by digits, the direct exchange and the ring.
+ * circulant, alltoall by digits, the direct exchange and the ring.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds and M the messages that a
  * rank sends in them.  All are valid for every p >= 1 and r >= 2; powers of two are not special. */
@@ -147,29 +147,6 @@ static bool coll__circulant_reduce(coll__round *now, int k)
     coll__from(now, k == 0 ? coll__blocks(COLL__INPUT, me, near) : coll__held(now, COLL__PART, 0, near));
     for (int low = near; low < far; low += near)
         coll__from(now, coll__slots(landing, behind + low, coll__less(near, far - low), me));
-    return true;
-}
-
-/* Round k of the allgather in far-first order: the same messages; distant ranks get few blocks, near ranks many.
- *
- *     p = 8, r = 2:  block of v goes to v+4;  then v and v+4 send it to v+2, v+6;  then these four to v+1, v+3, v+5, v+7
- *
- * A block for distance d makes one hop for each nonzero digit of d, the highest first.  R rounds, p - 1 blocks sent by each
- * rank, none received twice.  For networks with slow long distances of unknown layout; NCCL calls this order PAT (arXiv
- * 2506.20252). */
-static bool coll__far_allgather(coll__round *now, int k)
-{
-    const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, now->radix);
-
-    if (k >= rounds) return false;
-    const int unit = coll__power(size, now->radix, rounds - 1 - k), stride = coll__power(size, now->radix, rounds - k);
-    for (int j = 1; j < now->radix && j <= (size - 1) / unit; j++) {
-        const int hop = j * unit, blocks = (size - 1 - hop) / stride + 1;
-        coll__span had = coll__blocks(COLL__RESULT, me, blocks), got = coll__blocks(COLL__RESULT, me - hop, blocks);
-        had.step = got.step = -stride;
-        coll__send(now, me + hop, had);
-        coll__recv(now, me - hop, got);
-    }
     return true;
 }
 

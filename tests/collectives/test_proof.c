@@ -673,10 +673,10 @@ static void draw_timed(int size)
  * it takes the longest path through a tree for that of the last rank (gather, reduce, up the tree and down, dbtree), sees one
  * half of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan
  * leaves out, or lets a rank wait in rounds without data for it (blocks); nor, by a little, where messages of a round differ
- * in length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
+ * in length (circulant alltoall), or ranks in what they have to fold (census of a scan). */
 static bool is_timed_exactly(const coll__algorithm *a)
 {
-    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "far") || !strcmp(a->name, "dbtree")) return false;
+    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "dbtree")) return false;
     if (!strcmp(a->name, "tree")) return a->kind == COLL_BROADCAST;
     if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "chain");
     if (a->kind == COLL_REDUCE || a->kind == COLL_GATHER) return !strcmp(a->name, "direct");

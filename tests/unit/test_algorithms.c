@@ -233,7 +233,7 @@ static void test_clock(bool is_printing)
 
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
+        const bool is_uneven = is_alltoall(a->kind);
         const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
         const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
         const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for each other */
