@@ -33,7 +33,7 @@
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefix sums, and the census
@@ -41,8 +41,7 @@
  *     coll_link_model.h             numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner_query.h            the candidates for a call
- *     coll_tuner.h                  the choice by the cost model
+ *     coll_tuner.h                  the candidates for a call, and the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
@@ -150,7 +149,6 @@ COLL__FOR_SIZE
 #include "core/algorithms/coll_link_model.h"
 #include "core/algorithms/coll_cost.h"
 #include "core/algorithms/coll_algorithms.h"
-#include "core/algorithms/coll_tuner_query.h"
 #include "core/algorithms/coll_tuner.h"
 COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"
@@ -548,14 +546,12 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
         rest;                                                                                               \
         return coll__run(comm, &r);                                                                         \
     }                                                                                                       \
-    COLL__STARTED(name, parameters, fields, rest)
-#define COLL__STARTED(name, parameters, fields, rest)                                                       \
     COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
     {                                                                                                       \
         coll_call of_this, *const call = &of_this;                                                          \
         *call = coll__call_of fields;                                                                       \
         rest;                                                                                               \
-        return coll__start(comm, call, out);                                                                 \
+        return coll__start(comm, call, out);                                                                \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
@@ -672,7 +668,6 @@ COLL__BOTH(sendrecv,
            (coll__messages_use(comm), call->recv_count = recv_count, call->peer = dest, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
-#undef COLL__STARTED
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 

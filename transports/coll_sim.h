@@ -303,7 +303,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
     n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
-    if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
+    if (c->hosts_per_site > 0) n->far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
     for (int i = 0; COLL__HAS_CHOICE && c->fault_count > 0 && i < hosts; i++)

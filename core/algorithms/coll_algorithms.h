@@ -13,60 +13,42 @@
 
 /* ---- >>barrier, allgather, reduce_scatter ---- */
 
-/* The circulant allgather with empty blocks: R rounds, no data. */
+/* The circulant allgather with empty blocks: R rounds, no data.  By the tree 2 R rounds and 2 (p - 1) messages, the fewest
+ * possible; the circulant sends p R.  For ranks that share processors. */
 static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circulant_allgather(now, k, COLL__RESULT); }
 
-/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest possible; the circulant sends p R.  For ranks that share
- * processors. */
-static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
-
-/* Copy our own block to its place, in the first round. */
-static void coll__place_own(coll__round *now, int k)
+/* Copy our own block to its place, in the first round.  Returns whether there is this round; `is_more`: other ranks' blocks are
+ * moved in it. */
+static bool coll__with_own(coll__round *now, int k, bool is_more)
 {
     if (k == 0) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    return is_more || k == 0;
 }
 
 /* R rounds, (p - 1) / p m. */
 static bool coll__allgather_circulant(coll__round *now, int k)
 {
-    coll__place_own(now, k);
-    return coll__circulant_allgather(now, k, COLL__RESULT) || k == 0;
-}
-
-/* R rounds, (p - 1) / p m.  Distant ranks get few blocks, first. */
-static bool coll__allgather_far(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__far_allgather(now, k) || k == 0;
+    return coll__with_own(now, k, coll__circulant_allgather(now, k, COLL__RESULT));
 }
 
 /* p - 1 rounds, (p - 1) / p m. */
-static bool coll__allgather_ring(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__ring_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_ring(coll__round *now, int k) { return coll__with_own(now, k, coll__ring_allgather(now, k)); }
 
 /* 2 R rounds, 2 (p - 1) messages; for short vectors of ranks that share processors. */
-static bool coll__allgather_tree(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__tree_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_tree(coll__round *now, int k) { return coll__with_own(now, k, coll__tree_allgather(now, k)); }
 
-/* Allgather of the raw vectors; then every rank folds the block that it needs: R rounds, (p - 1) m; for short vectors.
- * Canonical. */
-static bool coll__gather_fold(coll__round *now, int k, int block)
+/* Allgather of the raw vectors; then every rank folds the block that it needs, in an allreduce the only one: R rounds, (p - 1)
+ * m; for short vectors.  Canonical. */
+static bool coll__gather_fold(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
+    const int block = coll__mod(now->rank, now->blocks);
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_vectors(now, coll__block(COLL__RESULT, block), block);
+    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
     return true;
 }
-
-static bool coll__reduce_scatter_gather(coll__round *now, int k) { return coll__gather_fold(now, k, now->rank); }
 
 /* Rank 0 gets all vectors, folds them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1) messages;
  * for short vectors of ranks that share processors.  Canonical. */
@@ -77,38 +59,24 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
     if (rounds == 0) return coll__fold_alone(now, k);
     if (k >= 2 * rounds) return false;
     if (k >= rounds) {
-        coll__tree_hand_out(now, k - rounds, coll__edge_hand_sums);
-    } else if (coll__tree_collect(now, k)) {
-        coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
-        coll__fold_vectors(now, coll__root_sums(now, 1, now->size - 1), 1);
+        coll__tree_hand_out(now, k - rounds, COLL__WORK);
+    } else if (coll__tree_collect_vectors(now, k)) {
+        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
+        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1, now->blocks);
     }
     return true;
 }
 
 /* 1 round, (p - 1) / p m; canonical. */
-static bool coll__reduce_scatter_direct(coll__round *now, int k)
+static bool coll__direct_reduce(coll__round *now, int k)
 {
     if (k > 0) return false;
     coll__direct_exchange(now);
-    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank);
+    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank, 1);
     return true;
 }
 
-/* R rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_circulant(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__circulant_reduce(now, k);
-}
-
-/* p - 1 rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_ring(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__ring_reduce(now, k);
-}
-
 /* ---- >>allreduce ---- */
-
-static bool coll__allreduce_gather(coll__round *now, int k) { return coll__gather_fold(now, k, 0); }
 
 /* Gather all inputs at rank 0, fold, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of it, but
  * only 2 (p - 1) messages instead of p R: for short vectors of ranks that share processors.  Canonical. */
@@ -119,32 +87,19 @@ static bool coll__allreduce_tree(coll__round *now, int k)
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
- * vectors.  Canonical, because the reduction takes one round; the allgather does not round. */
+ * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  "shares" is the same in 2 rounds
+ * (radix p), with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
+ * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
-    return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
-}
-
-/* The same in 2 rounds, with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
- * (coll_uneven_split.h).  Canonical. */
-static bool coll__allreduce_shares(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k == 0) return coll__reduce_scatter_direct(now, 0);
-    if (k > 1 || now->size == 1) return false;
-    for (int j = 1; j < now->size; j++) {
-        coll__send(now, me + j, coll__block(COLL__RESULT, me));
-        coll__recv(now, me - j, coll__block(COLL__RESULT, me - j));
-    }
-    return true;
+    return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
 /* Circulant reduce-scatter and its mirror image: 2 R rounds, 2 (p - 1) / p m. */
 static bool coll__allreduce_circulant(coll__round *now, int k)
 {
     const int half = coll__circulant_rounds(now->size, now->radix);
-    return k < half || now->size == 1 ? coll__reduce_scatter_circulant(now, k)
+    return k < half || now->size == 1 ? coll__circulant_reduce(now, k)
                                       : coll__circulant_allgather(now, k - half, COLL__RESULT);
 }
 
@@ -152,23 +107,16 @@ static bool coll__allreduce_circulant(coll__round *now, int k)
 static bool coll__allreduce_ring(coll__round *now, int k)
 {
     const int half = now->size - 1;
-    return k < half || now->size == 1 ? coll__reduce_scatter_ring(now, k) : coll__ring_allgather(now, k - half);
+    return k < half || now->size == 1 ? coll__ring_reduce(now, k) : coll__ring_allgather(now, k - half);
 }
 
 /* ---- >>neighbors ---- */
 
-/* The block from this rank itself: its k-th entry among the sources matches its k-th entry among the destinations. */
-static int coll__neighbor_self(const coll__round *now, int nth)
-{
-    for (int i = 0; i < now->graph->sources; i++)
-        if (now->graph->source[i] == now->rank && nth-- == 0) return i;
-    return -1;
-}
-
+/* Of the blocks for this rank itself, the k-th one is that from its k-th entry among the sources. */
 static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 {
     const coll__graph *graph = now->graph;
-    int selves = 0;
+    int self = -1;                                /* the last entry of this rank among the sources            */
 
     if (k > 0) return false;
     for (int j = 0; j < graph->destinations; j++) {
@@ -178,8 +126,8 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
             coll__send(now, graph->destination[j], block);
             continue;
         }
-        const int i = coll__neighbor_self(now, selves++);
-        if (i >= 0) coll__copy(now, coll__block(COLL__RESULT, i), block);
+        while (++self < graph->sources && graph->source[self] != now->rank) {}
+        if (self < graph->sources) coll__copy(now, coll__block(COLL__RESULT, self), block);
     }
     for (int i = 0; i < graph->sources; i++)
         if (graph->source[i] != COLL_RANK_NONE && graph->source[i] != now->rank)
@@ -206,7 +154,7 @@ typedef struct coll__algorithm {
     coll_kind   kind;
     const char *name;
     bool      (*round)(coll__round *now, int k);
-    double    (*cost)(const coll__link *link, const coll__shape *shape);      /* s                            */
+    coll__cost_fn *cost, *then;                   /* then: of what follows                                    */
     coll__cut   cut;
     bool        keeps_order;                      /* valid for operations that do not commute                 */
     bool        is_canonical;                     /* reductions: gives the bits of the canonical order; true
@@ -216,129 +164,101 @@ typedef struct coll__algorithm {
     bool        is_pipelined;                     /* runs in many slices; the tuner chooses how many          */
     bool        has_order;                        /* uses now->order                                          */
     bool        is_even;                          /* all ranks send equally many messages and blocks          */
-    bool        in_packets;                       /* for blocks whose length only sender and receiver know (coll_tuner_query.h) */
 } coll__algorithm;
 
-#if !COLL__HAS_CHOICE
-#define COLL__COST_OF(name) NULL
-#else
-#define COLL__COST_OF(name) coll__cost_##name
-#endif
-#define COLL__ROW_AS(packets, kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)              \
-    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
-      even, packets },
-#define COLL__ROW(...) COLL__ROW_AS(false, __VA_ARGS__)
+#define COLL__ROW(kind, name, round, cost, then, cut, keeps, canonical, exact, radix, pipelined, order, even)                   \
+    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__COST_OF(then), COLL__CUT_##cut, keeps, canonical, exact,     \
+      radix, pipelined, order, even },
 
-/* ALT: left out of programs without choice.  V: for blocks of different lengths.  ALP: an ALV in packets. */
-#if !COLL__HAS_CHOICE
-#define COLL__ALT(...)
-#else
+/* ALT: left out of programs without choice.  ...V: also for blocks of different lengths. */
+#if COLL__HAS_CHOICE
+#define COLL__COST_OF(name) coll__cost_##name
 #define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
+#else
+#define COLL__COST_OF(name) NULL
+#define COLL__ALT(...)
 #endif
 #if COLL__HAS_COUNTS
-#define COLL__ROV(...) COLL__ROW(__VA_ARGS__)
-#define COLL__ALV(...) COLL__ALT(__VA_ARGS__)
-#define COLL__ALP(...) COLL__ROW_AS(true, __VA_ARGS__)
+#define COLL__IF_COUNTS(...) __VA_ARGS__
 #else
-#define COLL__ROV(...)
-#define COLL__ALV(...)
+#define COLL__IF_COUNTS(...)
 #endif
-#if !COLL__HAS_COUNTS || !COLL__HAS_CHOICE
-#undef COLL__ALP
-#define COLL__ALP(...)
-#endif
+#define COLL__ROWV(kind, ...) COLL__ROW(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ROW(kind##V, __VA_ARGS__))
+#define COLL__SCANS(row, ...) row(SCAN, __VA_ARGS__) row(EXSCAN, __VA_ARGS__)
+#define COLL__ALTV(kind, ...) COLL__ALT(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ALT(kind##V, __VA_ARGS__))
 
+/* An algorithm without a radix has radix p. */
 static const coll__algorithm coll__algorithms[] = {
-    /* kind, name, round, cost, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
-    COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    /* kind, name, round, cost, then, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
+    COLL__ROW(BARRIER,        "circulant",  barrier_circulant,   allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(BARRIER,        "tree",       tree_allgather,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_BROADCAST
-    COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0)
-    COLL__ALT(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0)
+    COLL__ROW(BROADCAST,      "tree",       broadcast_tree,      broadcast_tree,    none,           ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "scatter",    broadcast_scatter,   scatter_tree,      allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "blocks",     broadcast_blocks,    broadcast_blocks,  none,           MANY,     1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "chain",      broadcast_chain,     broadcast_chain,   none,           ONE,      1, 1, 0, 0, 1, 1, 0)
+    COLL__ALT(BROADCAST,      "dbtree",     broadcast_dbtree,    broadcast_dbtree,  none,           TWO,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_REDUCE
-    COLL__ALT(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0)
-    COLL__ALT(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0)
+    COLL__ALT(REDUCE,         "gather",     reduce_gather,       reduce_gather,     none,           ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(REDUCE,         "direct",     reduce_direct,       direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,         "tree",       reduce_tree,         reduce_tree,       none,           ONE,      0, 0, 0, 1, 0, 0, 0)
+    COLL__ALT(REDUCE,         "blocks",     reduce_blocks,       reduce_blocks,     none,           MANY,     0, 0, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,         "dbtree",     reduce_dbtree,       reduce_dbtree,     none,           TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
-    COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1)
-    COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0)
-    COLL__ALT(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "gather",     gather_fold,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(ALLREDUCE,      "direct",     allreduce_direct,    direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "shares",     allreduce_direct,    allreduce_shares,  none,           SHARES,   1, 1, 0, 0, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "circulant",  allreduce_circulant, circulant_reduce,  allgather,      PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "ring",       allreduce_ring,      ring_reduce,       ring_allgather, PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALT(ALLREDUCE,      "tree",       allreduce_tree,      reduce_gather,     broadcast_tree, ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(ALLREDUCE,      "dbtree",     allreduce_dbtree,    allreduce_dbtree,  none,           TWO,      1, 0, 0, 0, 1, 0, 0)
+    COLL__ALT(ALLREDUCE,      "census",     allreduce_census,    census,            none,           ONE,      0, 0, 1, 0, 0, 0, 1)
 #if COLL__HAS_REDUCE_SCATTER
-    COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALTV(REDUCE_SCATTER, "gather",    gather_fold,         gather_fold,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "tree",      reduce_scatter_tree, reduce_gather,     scatter_tree,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(REDUCE_SCATTER, "direct",    direct_reduce,       direct_reduce,     none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "circulant", circulant_reduce,    circulant_reduce,  none,           PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "ring",      ring_reduce,         ring_reduce,       none,           PER_RANK, 0, 0, 0, 0, 0, 1, 1)
 #endif
 #if COLL__HAS_SCAN
-    COLL__ALT(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(SCAN,                 "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
-    COLL__ALT(EXSCAN,               "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
+    COLL__SCANS(COLL__ALT,    "gather",     scan_gather,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__SCANS(COLL__ROW,    "transposed", scan_transposed,     direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "census",     scan_census,         census,            none,           ONE,      1, 0, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "chain",      scan_chain,          scan_chain,        none,           ONE,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_GATHER
-    COLL__ALT(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALP(GATHERV,              "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALTV(GATHER,        "tree",       gather_tree,         gather_tree,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(GATHER,        "direct",     gather_tree,         gather_tree,       none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_SCATTER
-    COLL__ALT(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALTV(SCATTER,       "tree",       scatter_tree,        scatter_tree,      none,           PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(SCATTER,       "direct",     scatter_tree,        scatter_tree,      none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
-    COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
-    COLL__ALT(ALLGATHER,            "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(ALLGATHERV,           "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
-    COLL__ALV(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(ALLGATHER,     "circulant",  allgather_circulant, allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALTV(ALLGATHER,     "ring",       allgather_ring,      ring_allgather,    none,           PER_RANK, 1, 1, 0, 0, 0, 1, 1)
+    COLL__ALTV(ALLGATHER,     "tree",       allgather_tree,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_ALLTOALL
-    COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALP(ALLTOALLV,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROV(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALP(ALLTOALLW,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROV(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALTV(ALLTOALL,      "circulant",  alltoall_circulant,  bruck,             none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ROWV(ALLTOALL,      "direct",     alltoall_direct,     bruck,             none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__IF_COUNTS(
+        COLL__ALT(ALLTOALLW,  "circulant",  alltoall_circulant,  bruck,             none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+        COLL__ROW(ALLTOALLW,  "direct",     alltoall_direct,     bruck,             none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    )
 #endif
 #if COLL__HAS_NEIGHBOR
-    COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROWV(NEIGHBOR_ALLGATHER, "direct", neighbor_allgather, neighbor,          none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROWV(NEIGHBOR_ALLTOALL, "direct", neighbor_alltoall,   neighbor,          none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__IF_COUNTS(COLL__ROW(NEIGHBOR_ALLTOALLW, "direct", neighbor_alltoall, neighbor, none, PER_RANK, 1, 1, 0, 0, 0, 0, 0))
 #endif
 };
 
-#undef COLL__ALP
-#undef COLL__ALV
-#undef COLL__ROV
+#undef COLL__ALTV
+#undef COLL__SCANS
+#undef COLL__ROWV
+#undef COLL__IF_COUNTS
 #undef COLL__ALT
 #undef COLL__ROW
-#undef COLL__ROW_AS
 #undef COLL__COST_OF
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
@@ -348,6 +268,17 @@ static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
 {
     return a->cut == COLL__CUT_PER_RANK || a->cut == COLL__CUT_SHARES ? size
          : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
+}
+
+/* Its time.  If a tree follows, one slice is sent down while the next one is sent up, so a rank's link is used both ways:
+ * per_byte_handled 0 disables coll__one_way. */
+static double coll__cost_of(const coll__algorithm *a, const coll__link *link, const coll__shape *s)
+{
+    coll__link both = *link;
+
+    if (s->size < 2) return 0;
+    if (a->then == coll__cost_broadcast_tree || a->then == coll__cost_scatter_tree) both.per_byte_handled = 0;
+    return a->cost(&both, s) + a->then(&both, s);
 }
 
 /* Is the number after its name a number of blocks or slices? */

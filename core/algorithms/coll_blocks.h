@@ -117,9 +117,7 @@ static bool coll__blocks_sends_later(int rank, int size, int blocks, int block, 
     coll__schedule to = { .q = 0 };
 
     for (int k = 0; k < q; k++) {
-        int skip = size;
-        for (int halvings = q - k; halvings > 0; halvings--) skip = (skip - 1) / 2 + 1;
-        const int target = (int)(((int64_t)rank + skip) % size);
+        const int target = (int)(((int64_t)rank + coll__circulant_skip(size, 2, q - k)) % size);
         if (target == 0) continue;
         coll__blocks_find(&to, target, size);
         for (int at = i + 1 + coll__mod(k - i - 1, q); at < steps && at <= i + 3 * q; at += q)
@@ -175,9 +173,8 @@ static bool coll__reduce_blocks(coll__round *now, int k)
                                                                                      : coll__slot_of(COLL__WORK, 0, got);
     const coll__span sum = coll__slot_of(COLL__PART, got, got);
     coll__recv(now, now->rank + skip, landed);
-    coll__fold(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum);     /* the root's last fold of this block */
-    coll__from(now, coll__blocks_sends_later(v, size, blocks, got, i) ? sum : coll__block(COLL__INPUT, got));
-    coll__from(now, landed);
+    coll__fold_two(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum,   /* the root's last fold of this block */
+                   coll__blocks_sends_later(v, size, blocks, got, i) ? sum : coll__block(COLL__INPUT, got), landed);
     return true;
 }
 

@@ -13,6 +13,9 @@
 #include "coll_ring_bruck.h"
 #include "coll_link_model.h"
 
+/* The time of an algorithm, or of a part of one, on two or more ranks. */
+typedef double coll__cost_fn(const coll__link *link, const coll__shape *s);
+
 /* The link of ranks that only send, or only receive, at any time: they copy half as much. */
 static inline coll__link coll__one_way(const coll__link *link)
 {
@@ -40,46 +43,24 @@ static double coll__block_sum_bytes(const coll__shape *s) { return s->sum_bytes 
 
 /* ---- >>circles ---- */
 
-/* A round of the circulant, over distances from `near` to `far`, with `bytes` for each block. */
-static double coll__circulant_burst(const coll__link *link, int near, int far, double bytes)
+/* The circulant over decreasing distances, with `first` bytes for each block in the first round and `later` bytes in the others;
+ * `fold` is the time to fold a byte. */
+static double coll__circulant_time(const coll__link *link, const coll__shape *s, double first, double later, double fold)
 {
-    const int messages = (far - 1) / near;
-    return coll__burst(link, messages, (far - near) * bytes, (far - messages * near) * bytes);
-}
+    double t = 0, block = first;
 
-static double coll__circulant_time(const coll__link *link, const coll__shape *s, double block)
-{
-    double t = 0;
-    for (int far = s->size, near; far > 1; far = near) {
+    for (int far = s->size, near; far > 1; far = near, block = later) {
         near = (far - 1) / s->radix + 1;
-        t += coll__circulant_burst(link, near, far, block);
+        const int messages = (far - 1) / near;
+        t += coll__burst(link, messages, (far - near) * block, (far - messages * near) * block) + (far - near) * block * fold;
     }
     return t;
 }
 
-static double coll__cost_barrier(const coll__link *link, const coll__shape *s) { return coll__circulant_time(link, s, 0); }
-
+/* Also the barrier, without bytes. */
 static double coll__cost_allgather(const coll__link *link, const coll__shape *s)
 {
-    return coll__circulant_time(link, s, coll__block_bytes(s));
-}
-
-/* The far-first order: the same messages and bytes in total, distributed differently over the rounds. */
-static double coll__cost_far(const coll__link *link, const coll__shape *s)
-{
-    const double block = coll__block_bytes(s);
-    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    double t = 0;
-
-    for (int k = 0; k < rounds; k++) {
-        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
-        const int messages = coll__less(s->radix - 1, (size - 1) / unit);
-        const int whole = size / stride, left = size % stride, cut = left > 0 ? (left - 1) / unit : 0;
-        const int blocks = whole * messages + coll__less(cut, messages);
-        const int last = whole + (cut >= messages);
-        t += coll__burst(link, messages, blocks * block, last * block);
-    }
-    return t;
+    return coll__circulant_time(link, s, coll__block_bytes(s), coll__block_bytes(s), 0);
 }
 
 static double coll__cost_ring_allgather(const coll__link *link, const coll__shape *s)
@@ -90,38 +71,20 @@ static double coll__cost_ring_allgather(const coll__link *link, const coll__shap
 /* Raw blocks in the first round, partial sums later. */
 static double coll__cost_circulant_reduce(const coll__link *link, const coll__shape *s)
 {
-    double t = 0;
-    for (int far = s->size, near; far > 1; far = near) {
-        const double block = far == s->size ? coll__block_bytes(s) : coll__block_sum_bytes(s);
-        near = (far - 1) / s->radix + 1;
-        t += coll__circulant_burst(link, near, far, block) + (far - near) * block * link->per_byte_reduced;
-    }
-    return t;
+    return coll__circulant_time(link, s, coll__block_bytes(s), coll__block_sum_bytes(s), link->per_byte_reduced);
 }
 
 static double coll__cost_ring_reduce(const coll__link *link, const coll__shape *s)
 {
     const double raw = coll__block_bytes(s), sum = coll__block_sum_bytes(s);
-    if (s->size < 2) return 0;
     return (s->size - 1) * (link->latency + raw * link->per_byte_reduced) + (raw + (s->size - 2) * sum) * link->per_byte;
 }
 
 /* One block to every other rank, in one round. */
-static double coll__cost_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__burst(link, s->size - 1, coll__block_bytes(s) * (s->size - 1), coll__block_bytes(s));
-}
-
-/* The same to the root, or from it. */
-static double coll__cost_rooted_direct(const coll__link *link, const coll__shape *s)
-{
-    const coll__link half = coll__one_way(link);
-    return coll__cost_direct(&half, s);
-}
-
 static double coll__cost_direct_reduce(const coll__link *link, const coll__shape *s)
 {
-    return coll__cost_direct(link, s) + coll__block_bytes(s) * (s->size - 1) * link->per_byte_reduced;
+    const double all = coll__block_bytes(s) * (s->size - 1);
+    return coll__burst(link, s->size - 1, all, coll__block_bytes(s)) + all * link->per_byte_reduced;
 }
 
 static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
@@ -142,17 +105,16 @@ static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
 
 /* ---- >>trees: the time of the longest path; the subtrees of a level are equal except the last one, which may be cut ---- */
 
-typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
-
 /* Ranks in the last subtree of this unit. */
 static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
 
-/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
+/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it.  `whole` is the time of a full
+ * subtree, `cut` that of the last one. */
 static double coll__tree_spread(const coll__link *both, const coll__shape *s, double vector, double block)
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
@@ -161,14 +123,14 @@ static double coll__tree_spread(const coll__link *both, const coll__shape *s, do
         const double gap = coll__longer(link->overhead, full * link->per_byte);
         const double arrival = link->latency + full * link->per_byte;
         if (children > 0) {
-            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + t.cut;
-            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + t.whole;
-            t.cut = coll__longer(in_cut, own);
-            if (children > 1) t.cut = coll__longer(t.cut, (children - 2) * gap + arrival + t.whole);
+            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + cut;
+            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + whole;
+            cut = coll__longer(in_cut, own);
+            if (children > 1) cut = coll__longer(cut, (children - 2) * gap + arrival + whole);
         }
-        t.whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
+        whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
     }
-    return t.cut;
+    return cut;
 }
 
 /* To the root: the mirror image.  An edge carries `raw` bytes from one rank, `sum` from several, and `block` for each rank
@@ -178,21 +140,21 @@ static double coll__tree_collect_time(const coll__link *both, const coll__shape 
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
         const int rest = coll__tree_rest(size, stride), children = (rest - 1) / unit, below = rest - children * unit;
         const double full = (unit == 1 ? raw : sum) + unit * block, last = (below == 1 ? raw : sum) + below * block;
         if (children > 1)
-            t.cut = t.whole + coll__burst(link, children, (children - 1) * full + last, last)
+            cut = whole + coll__burst(link, children, (children - 1) * full + last, last)
                     + ((children - 1) * full + last) * fold;
         else if (children == 1)
-            t.cut = coll__longer(t.whole + coll__longer(link->overhead, last * link->per_byte),
-                                 t.cut + coll__burst(link, 1, last, last)) + last * fold;
-        t.whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
+            cut = coll__longer(whole + coll__longer(link->overhead, last * link->per_byte),
+                                 cut + coll__burst(link, 1, last, last)) + last * fold;
+        whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
     }
-    return t.cut;
+    return cut;
 }
 
 static double coll__cost_broadcast_tree(const coll__link *link, const coll__shape *s)
@@ -210,11 +172,6 @@ static double coll__cost_gather_tree(const coll__link *link, const coll__shape *
     return coll__tree_collect_time(link, s, 0, 0, coll__block_bytes(s), 0);
 }
 
-static double coll__cost_broadcast_scatter(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_scatter_tree(link, s) + coll__cost_allgather(link, s);
-}
-
 static double coll__cost_reduce_gather(const coll__link *link, const coll__shape *s)
 {
     return coll__tree_collect_time(link, s, 0, 0, s->bytes, 0) + (s->size - 1) * s->bytes * link->per_byte_reduced;
@@ -223,11 +180,6 @@ static double coll__cost_reduce_gather(const coll__link *link, const coll__shape
 static double coll__cost_reduce_tree(const coll__link *link, const coll__shape *s)
 {
     return coll__tree_collect_time(link, s, s->bytes, s->sum_bytes, 0, link->per_byte_reduced);
-}
-
-static double coll__cost_reduce_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
 }
 
 /* ---- >>steps one after the other ---- */
@@ -281,15 +233,14 @@ static double coll__blocks_time(const coll__link *both, const coll__shape *s, do
 
 static double coll__cost_broadcast_blocks(const coll__link *link, const coll__shape *s)
 {
-    const double share = s->bytes / s->blocks;
-    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, share, false);
+    return coll__blocks_time(link, s, s->bytes / s->blocks, s->bytes / s->blocks, false);
 }
 
 /* The first step sends raw inputs; with two ranks all steps do. */
 static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape *s)
 {
     const double share = s->bytes / s->blocks, sum = s->sum_bytes / s->blocks;
-    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
+    return coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
 }
 
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others follow directly.  A rank forwards slice t
@@ -298,19 +249,17 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices;
-    if (s->size < 2) return 0;
-    return coll__steps_time(link, s->size - 1, share, 0) + (slices - 1) * coll__pace(link, share, 0);
+    const double share = s->bytes / s->slices;
+    return coll__steps_time(link, s->size - 1, share, 0) + (s->slices - 1) * coll__pace(link, share, 0);
 }
 
 /* The first step sends a raw input; each step adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices, sum = s->sum_bytes / slices;
-    if (s->size < 2) return 0;
+    const double share = s->bytes / s->slices, sum = s->sum_bytes / s->slices;
     return coll__steps_time(link, s->size - 2, sum, share) + coll__steps_time(link, 1, share, share)
-           + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
+           + (s->slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
 /* ---- >>double tree ---- */
@@ -353,43 +302,32 @@ static double coll__dbtree_rest(const coll__link *link, double slices, double ha
 static double coll__cost_broadcast_dbtree(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(link, s->size, half, 0, 0) + coll__dbtree_rest(link, slices, 2, half, 0);
+    const double half = s->bytes / s->slices / 2;
+    return coll__dbtree_time(link, s->size, half, 0, 0) + coll__dbtree_rest(link, s->slices, 2, half, 0);
 }
+
+/* Half of a vector as a partial result; with two ranks all messages are raw inputs. */
+static double coll__dbtree_sum(const coll__shape *s) { return (s->size == 2 ? s->bytes : s->sum_bytes) / s->slices / 2; }
 
 static double coll__cost_reduce_dbtree(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_rest(link, slices, 2, sum, 2 * sum);
+    const double half = s->bytes / s->slices / 2, sum = coll__dbtree_sum(s);
+    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_rest(link, s->slices, 2, sum, 2 * sum);
 }
 
-static double coll__cost_allreduce_dbtree(const coll__link *both, const coll__shape *s)
+static double coll__cost_allreduce_dbtree(const coll__link *link, const coll__shape *s)
 {
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(both, s->size, sum, sum, sum - half) + coll__dbtree_time(both, s->size, half, 0, 0)
-           + coll__dbtree_rest(both, slices, 4, (half + sum) / 2, 2 * sum);
+    const double half = s->bytes / s->slices / 2, sum = coll__dbtree_sum(s);
+    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_time(link, s->size, half, 0, 0)
+           + coll__dbtree_rest(link, s->slices, 4, (half + sum) / 2, 2 * sum);
 }
 
-static double coll__cost_gather_fold_own(const coll__link *link, const coll__shape *s)
-{
-    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * coll__block_bytes(s) * link->per_byte_reduced;
-}
-
-/* The last rank has the longest prefix to fold. */
+/* All vectors, of which each rank folds one block; a scan: the last rank has the longest prefix to fold. */
 static double coll__cost_gather_fold(const coll__link *link, const coll__shape *s)
 {
-    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * s->bytes * link->per_byte_reduced;
-}
-
-static double coll__cost_scan_transposed(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
+    return coll__circulant_time(link, s, s->bytes, s->bytes, 0)
+           + (s->size - 1) * (s->bytes / s->blocks) * link->per_byte_reduced;
 }
 
 /* Raw in the first round, and while W is the input of one rank; each round folds the received sum with W, and W with V where
@@ -410,45 +348,6 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up and down the tree.  One slice is sent down while the next one is sent up, so a rank's link is used both ways:
- * per_byte_handled 0 disables coll__one_way. */
-static coll__link coll__up_and_down(const coll__link *link)
-{
-    coll__link both = *link;
-
-    both.per_byte_handled = 0;
-    return both;
-}
-
-static double coll__cost_barrier_tree(const coll__link *link, const coll__shape *s)
-{
-    return coll__tree_collect_time(link, s, 0, 0, 0, 0) + coll__tree_spread(link, s, 0, 0);
-}
-
-static double coll__cost_allgather_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_gather_tree(&both, s) + coll__tree_spread(&both, s, s->bytes, 0);
-}
-
-static double coll__cost_allreduce_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_reduce_gather(&both, s) + coll__cost_broadcast_tree(&both, s);
-}
-
-static double coll__cost_reduce_scatter_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_reduce_gather(&both, s) + coll__cost_scatter_tree(&both, s);
-}
-
-/* Allreduce as two halves. */
-static double coll__cost_allreduce_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
-}
-
 /* Bytes of a rank in both rounds: T of the vector; with equal links 2 (p - 1) / p. */
 static double coll__cost_allreduce_shares(const coll__link *link, const coll__shape *s)
 {
@@ -457,16 +356,6 @@ static double coll__cost_allreduce_shares(const coll__link *link, const coll__sh
     const double longest = s->bytes * coll__longest_share(s->shares, s->size);
 
     return 2 * coll__burst(link, others, half, others > 0 ? half / others : 0) + longest * others * link->per_byte_reduced;
-}
-
-static double coll__cost_allreduce_circulant(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_circulant_reduce(link, s) + coll__cost_allgather(link, s);
-}
-
-static double coll__cost_allreduce_ring(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_ring_reduce(link, s) + coll__cost_ring_allgather(link, s);
 }
 
 /* ---- >>slices of a vector ---- */
@@ -493,23 +382,6 @@ static double coll__slices_time(double slices, double most_lag, double rounds, d
     return slices * busy + (excess - coll__longer(0, idle - hidden) + idle) / rounds;
 }
 
-/* A closed form for a vector in `slices` slices; rounds, work and folding are its values with all other numbers 0. */
-static double coll__sliced_cost(double (*cost)(const coll__link *link, const coll__shape *s), const coll__link *link,
-                                const coll__shape *s, double slices)
-{
-    static const coll__link rounds = { .latency = 1 };
-    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
-                               .per_byte_handled = link->per_byte_handled };
-    const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
-    coll__shape slice = *s;
-
-    if (slices <= 1) return cost(link, s);
-    slice.bytes /= slices, slice.sum_bytes /= slices;
-    const double busy = coll__longer(cost(&bytes, &slice), cost(&folds, &slice));
-    const double lag = (double)coll__lag(link, coll__slice_bytes(s->size));
-    return coll__slices_time(slices, lag, cost(&rounds, &slice), cost(link, &slice), busy);
-}
-
 /* ---- >>neighbors ---- */
 
 /* Neighbor lists differ between ranks and are not counted; there is no choice for them. */
@@ -517,5 +389,8 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
 {
     return link->latency + s->bytes * link->per_byte;
 }
+
+/* No further part. */
+static double coll__cost_none(const coll__link *link, const coll__shape *s) { return (void)link, (void)s, 0; }
 
 #endif /* COLL_COST_H */

@@ -42,7 +42,7 @@ enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* if some links are faster                                 */
-    coll__far    far, nominal_far;
+    coll__far    far;
     coll__sites  sites;
     double       barrier;                         /* s of a barrier that the transport executes; 0: not measured */
     coll__origin origin;
@@ -53,7 +53,7 @@ typedef struct coll__numbers {
 /* An algorithm's parameters.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
 typedef struct coll__shape {
     int    size, radix, blocks;
-    long   slices;
+    double slices;                                /* in a pipeline; otherwise 1                               */
     double bytes, sum_bytes;                      /* sum_bytes: as partial results, in the accumulator type   */
     const coll__shares *shares;                   /* NULL: all links are equal                                */
 } coll__shape;
@@ -73,13 +73,6 @@ static inline int coll__site_in(const coll__sites *s, int rank)
     return site;
 }
 
-/* Another site begins with this rank.  If there are too many sites, none is known. */
-static inline void coll__sites_add(coll__sites *s, int rank)
-{
-    if (s->count >= 0) s->count = s->count < COLL__RUNS_MOST ? s->count + 1 : -1;
-    if (s->count > 0) s->first[s->count - 1] = rank;
-}
-
 /* The sites of some ranks; number i has rank ranks[i] in `all`.  None, if a site is not consecutive. */
 static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, const int *ranks, int size)
 {
@@ -89,11 +82,13 @@ static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, c
     for (int i = 0; COLL__HAS_CHOICE && all->count > 0 && i < size; i++) {
         const int site = coll__site_in(all, ranks[i]);
         if (i > 0 && site == coll__site_in(all, ranks[i - 1])) continue;
-        if (i > 0) coll__sites_add(s, i);
-        if (seen >> site & 1) s->count = -1;
+        if (seen >> site & 1) {
+            s->count = 0;
+            return;
+        }
+        if (i > 0) s->first[s->count++] = i;
         seen |= 1u << site;
     }
-    if (s->count < 0) s->count = 0;
 }
 
 /* The link of one of `rails` ranks of a site that send to other sites at the same time. */

@@ -1,5 +1,5 @@
 /* coll_ring_bruck.h - algorithms with the same steps on every rank, at fixed distances on a circle of ranks: the radix-r
- * circulant, its far-first order, alltoall by digits, the direct exchange and the ring.
+ * circulant, alltoall by digits, the direct exchange and the ring.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds and M the messages that a
  * rank sends in them.  All are valid for every p >= 1 and r >= 2; powers of two are not special. */
@@ -58,6 +58,28 @@ static inline coll__span coll__vectors(const coll__round *now, int offset, int v
     return coll__slots(COLL__WORK, offset * now->blocks, vectors * now->blocks, 0);
 }
 
+/* to = one, finished: divided, scaled and rounded as the place of `to` requires. */
+static void coll__fold_one(coll__round *now, coll__span to, coll__span one)
+{
+    coll__fold(now, to);
+    coll__from(now, one);
+}
+
+/* to = one (op) other. */
+static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll__span other)
+{
+    coll__fold_one(now, to, one);
+    coll__from(now, other);
+}
+
+/* For a single rank: its own contribution, finished, in all blocks. */
+static bool coll__fold_alone(coll__round *now, int k)
+{
+    if (k > 0) return false;
+    coll__fold_one(now, coll__blocks(COLL__RESULT, 0, now->blocks), coll__vector(now));
+    return true;
+}
+
 /* ---- >>circulant: distances shrink from p to 1 by the radix, rounded up ---- */
 
 /* What was gathered from ranks after this one: their blocks in RESULT, or their vectors in WORK. */
@@ -108,9 +130,10 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
  * commutes.  After J.  L.  Traeff (arXiv 2410.14234), for any radix. */
 static bool coll__circulant_reduce(coll__round *now, int k)
 {
-    const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
+    const int me = now->rank;
 
-    if (k >= rounds) return false;
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
     const int far = coll__circulant_skip(now->size, now->radix, k), near = coll__circulant_skip(now->size, now->radix, k + 1);
     const coll__place landing = k == 0 ? COLL__WORK : COLL__PART;
     const int behind = (k == 0 ? 0 : far) - near;             /* PART: does not overlap the sums being sent   */
@@ -124,29 +147,6 @@ static bool coll__circulant_reduce(coll__round *now, int k)
     coll__from(now, k == 0 ? coll__blocks(COLL__INPUT, me, near) : coll__held(now, COLL__PART, 0, near));
     for (int low = near; low < far; low += near)
         coll__from(now, coll__slots(landing, behind + low, coll__less(near, far - low), me));
-    return true;
-}
-
-/* Round k of the allgather in far-first order: the same messages; distant ranks get few blocks, near ranks many.
- *
- *     p = 8, r = 2:  block of v goes to v+4;  then v and v+4 send it to v+2, v+6;  then these four to v+1, v+3, v+5, v+7
- *
- * A block for distance d makes one hop for each nonzero digit of d, the highest first.  R rounds, p - 1 blocks sent by each
- * rank, none received twice.  For networks with slow long distances of unknown layout; NCCL calls this order PAT (arXiv
- * 2506.20252). */
-static bool coll__far_allgather(coll__round *now, int k)
-{
-    const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, now->radix);
-
-    if (k >= rounds) return false;
-    const int unit = coll__power(size, now->radix, rounds - 1 - k), stride = coll__power(size, now->radix, rounds - k);
-    for (int j = 1; j < now->radix && j <= (size - 1) / unit; j++) {
-        const int hop = j * unit, blocks = (size - 1 - hop) / stride + 1;
-        coll__span had = coll__blocks(COLL__RESULT, me, blocks), got = coll__blocks(COLL__RESULT, me - hop, blocks);
-        had.step = got.step = -stride;
-        coll__send(now, me + hop, had);
-        coll__recv(now, me - hop, got);
-    }
     return true;
 }
 
@@ -165,38 +165,16 @@ static void coll__direct_exchange(coll__round *now)
     }
 }
 
-/* Where a rank's raw contribution to a block is, after an exchange that put that of rank v + d in slot d. */
-static inline coll__span coll__raw(const coll__round *now, int rank, int block)
-{
-    if (rank == now->rank) return coll__block(COLL__INPUT, block);
-    return coll__slot_of(COLL__WORK, coll__mod(rank - now->rank, now->size), block);
-}
-
-/* The canonical reduction: all p raw contributions to a block, in the order of ranks, in one fold with one rounding. */
-static void coll__fold_all(coll__round *now, coll__span to, int block)
-{
-    coll__fold(now, to);
-    for (int i = 0; i < now->size; i++) coll__from(now, coll__raw(now, i, block));
-}
-
-/* The same for blocks first, first + 1, ..., with all vectors in WORK. */
-static void coll__fold_vectors(coll__round *now, coll__span to, int first)
+/* The canonical reduction: all p raw contributions to blocks first, first + 1, ..., in the order of ranks, in one fold with one
+ * rounding.  In WORK are `each` blocks of every rank: the whole vector, or only this one block. */
+static void coll__fold_all(coll__round *now, coll__span to, int first, int each)
 {
     coll__fold(now, to);
     for (int i = 0; i < now->size; i++) {
-        const int slot = coll__mod(i - now->rank, now->size) * now->blocks + first;
+        const int slot = coll__mod(i - now->rank, now->size) * each + (each > 1 ? first : 0);
         coll__from(now, i == now->rank ? coll__blocks(COLL__INPUT, first, to.blocks)
                                        : coll__slots(COLL__WORK, slot, to.blocks, first));
     }
-}
-
-/* For a single rank: its own contribution, finished, in all blocks. */
-static bool coll__fold_alone(coll__round *now, int k)
-{
-    if (k > 0) return false;
-    coll__fold(now, coll__blocks(COLL__RESULT, 0, now->blocks));
-    coll__from(now, coll__blocks(COLL__INPUT, 0, now->blocks));
-    return true;
 }
 
 /* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
@@ -323,6 +301,7 @@ static bool coll__ring_allgather(coll__round *now, int k)
  * p - 1 rounds, p - 1 blocks sent and folded by each rank; two slots alternate between receiving and sending. */
 static bool coll__ring_reduce(coll__round *now, int k)
 {
+    if (now->size == 1) return coll__fold_alone(now, k);
     if (k >= now->size - 1) return false;
     const int at = coll__ring_place_of(now, now->rank);
     const int sent = coll__ring_rank(now, at - k - 1), got = coll__ring_rank(now, at - k - 2);
@@ -330,9 +309,8 @@ static bool coll__ring_reduce(coll__round *now, int k)
     coll__send(now, coll__ring_rank(now, at + 1),
                k == 0 ? coll__block(COLL__INPUT, sent) : coll__slot_of(COLL__PART, (k - 1) & 1, sent));
     coll__recv(now, coll__ring_rank(now, at - 1), landed);
-    coll__fold(now, k == now->size - 2 ? coll__block(COLL__RESULT, got) : coll__slot_of(COLL__PART, k & 1, got));
-    coll__from(now, landed);
-    coll__from(now, coll__block(COLL__INPUT, got));
+    coll__fold_two(now, k == now->size - 2 ? coll__block(COLL__RESULT, got) : coll__slot_of(COLL__PART, k & 1, got), landed,
+                   coll__block(COLL__INPUT, got));
     return true;
 }
 

@@ -99,20 +99,15 @@ static inline void coll__add_step(coll__round *now, coll__step step)
 
 /* ---- >>spans ---- */
 
-/* Consecutive blocks of INPUT or RESULT. */
-static inline coll__span coll__blocks(coll__place place, int first, int blocks)
-{
-    return (coll__span){ .place = place, .first = first, .blocks = blocks, .step = 1 };
-}
-
-static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
-
 /* Consecutive slots of WORK or PART, for blocks `about`, about + 1, ... */
 static inline coll__span coll__slots(coll__place place, int first, int slots, int about)
 {
     return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about };
 }
 
+/* Consecutive blocks of INPUT or RESULT. */
+static inline coll__span coll__blocks(coll__place place, int first, int blocks) { return coll__slots(place, first, blocks, 0); }
+static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
 static inline coll__span coll__slot_of(coll__place place, int slot, int about) { return coll__slots(place, slot, 1, about); }
 
 /* ---- >>steps ---- */

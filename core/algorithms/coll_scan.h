@@ -8,19 +8,11 @@
 
 #include "coll_ring_bruck.h"
 
-/* to = one (op) other. */
-static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll__span other)
+/* Where a rank's raw contribution to a block is, after an exchange that put that of rank v + d in slot d. */
+static inline coll__span coll__raw(const coll__round *now, int rank, int block)
 {
-    coll__fold(now, to);
-    coll__from(now, one);
-    coll__from(now, other);
-}
-
-/* to = one, finished: divided, scaled and rounded as the place of `to` requires. */
-static void coll__fold_one(coll__round *now, coll__span to, coll__span one)
-{
-    coll__fold(now, to);
-    coll__from(now, one);
+    if (rank == now->rank) return coll__block(COLL__INPUT, block);
+    return coll__slot_of(COLL__WORK, coll__mod(rank - now->rank, now->size), block);
 }
 
 /* Every rank gets all raw inputs (circulant allgather) and folds those of its prefix: R rounds, (p - 1) m; for short vectors. */

@@ -17,7 +17,7 @@ typedef struct coll__edge {
     int  first, ranks;                            /* of the subtree below: first rank, counted from this one; number of ranks */
 } coll__edge;
 
-/* Call `emit` for each edge of this rank on the level whose subtrees have `unit` ranks.
+/* The next edge of this rank on the level of *edge, which begins with no ranks; false: there are no more.
  *
  *     p = 6, r = 2 (rank numbers from the root)        level 4: 0-4    level 2: 0-2    level 1: 0-1, 2-3, 4-5
  *
@@ -27,60 +27,56 @@ typedef struct coll__edge {
  *
  * A subtree has consecutive ranks, so scatter and gather move one range per edge.  Toward the leaves levels go from large units
  * to small ones, toward the root from small to large. */
-static void coll__tree_level(coll__round *now, int unit, void (*emit)(coll__round *now, const coll__edge *edge))
+static bool coll__tree_edge(const coll__round *now, coll__edge *edge)
 {
-    const int size = now->size, v = coll__mod(now->rank - now->root, size), digit = v / unit % now->radix;
+    const int size = now->size, unit = edge->unit, first = edge->first + unit;
+    const int v = coll__mod(now->rank - now->root, size), digit = v / unit % now->radix;
 
-    if (v % unit) return;
+    if (v % unit) return false;
     if (digit) {                                  /* a child: its parent has digit 0 here */
-        const coll__edge up = { now->rank - digit * unit, false, unit, 0, coll__less(unit, size - v) };
-        emit(now, &up);
-        return;
+        if (edge->ranks > 0) return false;
+        *edge = (coll__edge){ now->rank - digit * unit, false, unit, 0, coll__less(unit, size - v) };
+        return true;
     }
-    for (int j = 1; j < now->radix && j <= (size - 1 - v) / unit; j++) {
-        const coll__edge down = { now->rank + j * unit, true, unit, j * unit, coll__less(unit, size - v - j * unit) };
-        emit(now, &down);
-    }
+    if (first / unit >= now->radix || first >= size - v) return false;
+    *edge = (coll__edge){ now->rank + first, true, unit, first, coll__less(unit, size - v - first) };
+    return true;
 }
 
-/* Ranks in the subtree of this rank, including itself. */
-static int coll__tree_ranks(const coll__round *now)
+/* The level of round k toward the root, and toward the leaves. */
+static coll__edge coll__tree_up(const coll__round *now, int k)
 {
-    const int size = now->size, v = coll__mod(now->rank - now->root, size);
-    int unit = 1, n = 0;
-
-    if (v == 0) return size;
-    while (v % coll__power(size, now->radix, n + 1) == 0) unit = coll__power(size, now->radix, ++n);
-    return coll__less(unit, size - v);
+    return (coll__edge){ .unit = coll__power(now->size, now->radix, k) };
 }
 
-/* Unit of round k toward the leaves. */
-static int coll__tree_down(const coll__round *now, int k)
+static coll__edge coll__tree_down(const coll__round *now, int k)
 {
-    return coll__power(now->size, now->radix, coll__circulant_rounds(now->size, now->radix) - 1 - k);
+    return coll__tree_up(now, coll__circulant_rounds(now->size, now->radix) - 1 - k);
+}
+
+/* Is this rank neither the root nor a leaf? */
+static bool coll__is_between(const coll__round *now)
+{
+    const int v = coll__mod(now->rank - now->root, now->size);
+    return v > 0 && v % now->radix == 0 && v < now->size - 1;
+}
+
+/* Send a span down an edge, or up, or receive it. */
+static void coll__pass(coll__round *now, const coll__edge *edge, bool is_down, coll__span span)
+{
+    if (edge->is_parent == is_down) coll__send(now, edge->peer, span);
+    else coll__recv(now, edge->peer, span);
 }
 
 /* ---- >>from the root ---- */
-
-static void coll__edge_pass_on(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__send(now, edge->peer, coll__block(COLL__RESULT, 0));
-    else coll__recv(now, edge->peer, coll__block(COLL__RESULT, 0));
-}
 
 /* Broadcast down the tree, farthest first: R rounds, at most (r - 1) R m sent by the root; for short vectors. */
 static bool coll__broadcast_tree(coll__round *now, int k)
 {
     if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    coll__tree_level(now, coll__tree_down(now, k), coll__edge_pass_on);
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, true, coll__blocks(COLL__RESULT, 0, now->blocks));
     return true;
-}
-
-static void coll__edge_split(coll__round *now, const coll__edge *edge)
-{
-    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
-    if (edge->is_parent) coll__send(now, edge->peer, subtree);
-    else coll__recv(now, edge->peer, subtree);
 }
 
 /* Broadcast as scatter down the tree, then allgather: 2 R rounds, 2 (p - 1) / p m; for medium vectors.  van de Geijn's
@@ -90,56 +86,41 @@ static bool coll__broadcast_scatter(coll__round *now, int k)
     const int rounds = coll__circulant_rounds(now->size, now->radix);
 
     if (k >= rounds) return coll__circulant_allgather(now, k - rounds, COLL__RESULT);
-    coll__tree_level(now, coll__tree_down(now, k), coll__edge_split);
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, true, coll__held(now, COLL__RESULT, edge.first, edge.ranks));
     return true;
 }
 
-/* Send a subtree's blocks down an edge; the root has them at `of_root`. */
-static void coll__hand_out(coll__round *now, const coll__edge *edge, coll__span of_root)
+/* Sums for the ranks from `first` on, at the root, after the vectors. */
+static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
 {
-    if (edge->is_parent)
-        coll__send(now, edge->peer, now->rank == now->root ? of_root : coll__held(now, COLL__WORK, edge->first, edge->ranks));
-    else
-        coll__recv(now, edge->peer, edge->ranks == 1 ? coll__block(COLL__RESULT, now->rank)
-                                                     : coll__held(now, COLL__WORK, 0, edge->ranks));
+    return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
 }
 
-static void coll__edge_hand_out(coll__round *now, const coll__edge *edge)
+/* Round k of R that bring each rank its block, which the root has in INPUT, or in WORK.  An inner rank keeps the blocks of its
+ * subtree in WORK until it has forwarded them; all have arrived before the last round. */
+static void coll__tree_hand_out(coll__round *now, int k, coll__place of_root)
 {
-    coll__hand_out(now, edge, coll__blocks(COLL__INPUT, edge->peer, edge->ranks));
-}
+    const coll__span own = coll__block(COLL__RESULT, now->rank);
 
-/* A rank that is neither the root nor a leaf. */
-static bool coll__is_between(const coll__round *now) { return now->rank != now->root && coll__tree_ranks(now) > 1; }
-
-/* Round k of R that bring each rank its block.  An inner rank keeps the blocks of its subtree in WORK until it has forwarded
- * them; all have arrived before the last round. */
-static void coll__tree_hand_out(coll__round *now, int k, void (*emit)(coll__round *now, const coll__edge *edge))
-{
     if (k == coll__circulant_rounds(now->size, now->radix) - 1 && coll__is_between(now))
-        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__held(now, COLL__WORK, 0, 1));
-    coll__tree_level(now, coll__tree_down(now, k), emit);
+        coll__copy(now, own, coll__held(now, COLL__WORK, 0, 1));
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);) {
+        const coll__span held = coll__held(now, COLL__WORK, edge.first, edge.ranks);
+        if (!edge.is_parent) coll__recv(now, edge.peer, edge.ranks == 1 ? own : held);
+        else if (now->rank != now->root) coll__send(now, edge.peer, held);
+        else coll__send(now, edge.peer, of_root == COLL__INPUT ? coll__blocks(COLL__INPUT, edge.peer, edge.ranks)
+                                                               : coll__root_sums(now, edge.first, edge.ranks));
+    }
 }
 
-/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible. */
+/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible.  With radix p it is direct. */
 static bool coll__scatter_tree(coll__round *now, int k)
 {
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
     if (k == 0 && now->rank == now->root)
         coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
-    if (now->size > 1) coll__tree_hand_out(now, k, coll__edge_hand_out);
-    return true;
-}
-
-/* Direct scatter: 1 round, p - 1 messages from the root, (p - 1) / p m. */
-static bool coll__scatter_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__recv(now, now->root, coll__block(COLL__RESULT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
+    coll__tree_hand_out(now, k, COLL__INPUT);
     return true;
 }
 
@@ -161,51 +142,29 @@ static bool coll__broadcast_chain(coll__round *now, int k)
 
 /* ---- >>to the root ---- */
 
-/* Send a subtree's blocks up an edge, to the root's RESULT. */
-static void coll__edge_collect(coll__round *now, const coll__edge *edge)
-{
-    const coll__place here = now->rank == now->root ? COLL__RESULT : COLL__WORK;
-
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__held(now, here, edge->first, edge->ranks));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__held(now, COLL__WORK, 0, edge->ranks));
-}
-
-/* Send a subtree's vectors up an edge. */
-static void coll__edge_collect_vectors(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__vectors(now, edge->first, edge->ranks));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__vector(now) : coll__vectors(now, 0, edge->ranks));
-}
-
-/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  An inner rank copies its own block beside
- * those of its subtree, to send one range. */
+/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible; with radix p it is direct.  An inner rank
+ * copies its own block beside those of its subtree, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
 {
+    const bool is_root = now->rank == now->root;
+
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    if (k == 0 && now->rank == now->root)
-        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    if (k == 0 && is_root) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__own(now));
     if (k == 0 && coll__is_between(now)) coll__copy(now, coll__held(now, COLL__WORK, 0, 1), coll__own(now));
-    if (now->size > 1) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect);
-    return true;
-}
-
-/* Direct gather: 1 round, p - 1 messages into the root, (p - 1) / p m. */
-static bool coll__gather_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__send(now, now->root, coll__block(COLL__INPUT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__recv(now, me + j, coll__block(COLL__RESULT, me + j));
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);) {
+        const coll__span held = coll__held(now, is_root ? COLL__RESULT : COLL__WORK, edge.first, edge.ranks);
+        coll__pass(now, &edge, false, edge.is_parent || edge.ranks > 1 ? held : coll__own(now));
+    }
     return true;
 }
 
 /* Round k of R that bring all vectors to the root's WORK; true on the root when all have arrived. */
-static bool coll__tree_collect(coll__round *now, int k)
+static bool coll__tree_collect_vectors(coll__round *now, int k)
 {
     if (k == 0 && coll__is_between(now)) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect_vectors);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, edge.is_parent || edge.ranks > 1 ? coll__vectors(now, edge.first, edge.ranks)
+                                                                       : coll__vector(now));
     return k == coll__circulant_rounds(now->size, now->radix) - 1 && now->rank == now->root;
 }
 
@@ -213,11 +172,9 @@ static bool coll__tree_collect(coll__round *now, int k)
  * short vectors, and for operations that do not commute. */
 static bool coll__reduce_gather(coll__round *now, int k)
 {
-    const int rounds = coll__circulant_rounds(now->size, now->radix);
-
-    if (rounds == 0) return coll__fold_alone(now, k);
-    if (k >= rounds) return false;
-    if (coll__tree_collect(now, k)) coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
+    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
     return true;
 }
 
@@ -228,34 +185,22 @@ static coll__span coll__edge_landing(const coll__edge *edge)
     return edge->ranks == 1 ? coll__slot_of(COLL__WORK, child - 1, 0) : coll__slot_of(COLL__PART, child, 0);
 }
 
-static void coll__edge_partial(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__edge_landing(edge));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__slot_of(COLL__PART, 0, 0));
-}
-
-/* The folds of a level.  The edge of the first child begins the fold. */
-static void coll__edge_fold(coll__round *now, const coll__edge *edge)
-{
-    if (!edge->is_parent) return;
-    if (edge->first == edge->unit) {
-        const bool is_done = now->rank == now->root && edge->unit > (now->size - 1) / now->radix;
-        coll__fold(now, is_done ? coll__block(COLL__RESULT, 0) : coll__slot_of(COLL__PART, 0, 0));
-        coll__from(now, edge->unit == 1 ? coll__own(now) : coll__slot_of(COLL__PART, 0, 0));
-    }
-    coll__from(now, coll__edge_landing(edge));
-}
-
 /* Reduce up the tree: every parent folds its own input and its children's sums, in the order of ranks counted from the root.  R
  * rounds, each with (r - 1) m into a parent and as much folded; for short vectors and operations that commute. */
 static bool coll__reduce_tree(coll__round *now, int k)
 {
-    const int rounds = coll__circulant_rounds(now->size, now->radix);
+    const coll__span sum = coll__slot_of(COLL__PART, 0, 0);
 
-    if (rounds == 0) return coll__fold_alone(now, k);
-    if (k >= rounds) return false;
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_partial);
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_fold);
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, edge.is_parent ? coll__edge_landing(&edge) : edge.ranks == 1 ? coll__own(now) : sum);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge) && edge.is_parent;) {
+        const bool is_done = now->rank == now->root && edge.unit > (now->size - 1) / now->radix;
+        if (edge.first == edge.unit)
+            coll__fold_one(now, is_done ? coll__block(COLL__RESULT, 0) : sum, edge.unit == 1 ? coll__own(now) : sum);
+        coll__from(now, coll__edge_landing(&edge));
+    }
     return true;
 }
 
@@ -269,7 +214,7 @@ static bool coll__reduce_direct(coll__round *now, int k)
     if (k > 1 || (k > 0 && now->size == 1)) return false;
     if (k == 0) {
         coll__direct_exchange(now);
-        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me);
+        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me, 1);
         return true;
     }
     if (!is_root) coll__send(now, now->root, coll__slot_of(COLL__WORK, 0, me));
@@ -312,12 +257,7 @@ static coll__node coll__node_of(const coll__round *now, int tree)
 }
 
 /* Levels of the two trees: floor(log_2 p) + 1. */
-static inline int coll__dbtree_rounds(int size)
-{
-    int rounds = 0;
-    while (size > 1 && size >> rounds) rounds++;
-    return rounds;
-}
+static inline int coll__dbtree_rounds(int size) { return size > 1 ? coll__circulant_rounds(size + 1, 2) : 0; }
 
 /* Broadcast down both trees, each with half of the vector: q rounds (q + 1 if p is a power of 2), 2 (p - 1) messages of m / 2,
  * and m sent by the busiest rank.  For long vectors and many ranks, in a pipeline of slices.  The blocks of coll_blocks.h wait
@@ -387,39 +327,15 @@ static bool coll__allreduce_dbtree(coll__round *now, int k)
 
 /* ---- >>to rank 0 and back ---- */
 
-/* Sums for the ranks from `first` on, at the root, after the vectors. */
-static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
-{
-    return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
-}
-
-static void coll__edge_hand_sums(coll__round *now, const coll__edge *edge)
-{
-    coll__hand_out(now, edge, coll__root_sums(now, edge->first, edge->ranks));
-}
-
-static void coll__edge_join(coll__round *now, const coll__edge *edge)
-{
-    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
-    if (edge->is_parent) coll__recv(now, edge->peer, subtree);
-    else coll__send(now, edge->peer, subtree);
-}
-
-static void coll__edge_pass_all(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__send(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-    else coll__recv(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-}
-
 /* Round k of the allgather up and down the tree: before, rank v has block v in RESULT; after, all ranks have all blocks.  2 R
  * rounds, 2 (p - 1) messages; rank 0 gets p - 1 blocks and sends all p to up to (r - 1) R ranks. */
 static bool coll__tree_allgather(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
 
-    if (k >= 2 * rounds) return false;
-    if (k < rounds) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_join);
-    else coll__tree_level(now, coll__tree_down(now, k - rounds), coll__edge_pass_all);
+    if (k >= rounds) return coll__broadcast_tree(now, k - rounds);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, coll__held(now, COLL__RESULT, edge.first, edge.ranks));
     return true;
 }
 

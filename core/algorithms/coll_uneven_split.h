@@ -30,7 +30,7 @@ enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
 /* All ranks, in increasing order.  No runs: equal links. */
 typedef struct coll__shares {
-    int      count, size;                         /* size: number of ranks, once settled; else 0              */
+    int      count;
     uint32_t parts;                               /* of the whole vector                                      */
     double   time;                                /* T, if the slowest link carries the vector in 1           */
     coll__rank_run runs[COLL__RUNS_MOST];
@@ -92,10 +92,9 @@ static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 static void coll__shares_divide(coll__shares *s, int size)
 {
     const uint64_t least = COLL__RATE_UNIT;
-    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
+    uint64_t sum = 0, ranks = 0, had, parts = 0, most = 0, each[COLL__RUNS_MOST];
 
-    for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
-    for (uint64_t had = 0; had != ranks;) {       /* S: first all ranks, then without those whose links carry
+    do {                                          /* S: first all ranks, then without those whose links carry
                                                      less than a vector in T                                  */
         const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
         had = ranks;
@@ -104,7 +103,7 @@ static void coll__shares_divide(coll__shares *s, int size)
             const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = s->runs[i].rate;
             if (rate * some > all) sum += count * rate, ranks += count;
         }
-    }
+    } while (had != ranks);
     const uint64_t beyond = (uint64_t)size - 2 + ranks;
     const bool is_slowest = beyond * least <= sum;
     s->time = is_slowest ? 1 : (double)(beyond * least) / (double)sum;
@@ -128,7 +127,6 @@ static inline double coll__shares_settle(coll__shares *s, int size)
 {
     uint32_t least = UINT32_MAX, most = 0;
 
-    s->size = size;
     while (s->count > 0 && s->runs[s->count - 1].first >= size) s->count--;
     for (int i = 0; i < s->count; i++) {
         if (s->runs[i].rate < least) least = s->runs[i].rate;

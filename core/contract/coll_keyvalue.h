@@ -46,17 +46,13 @@ static const coll__unit coll__gbits[] = { { "", 1e9, 8 }, { NULL, 0, 0 } };     
 
 static bool coll__read_measure(const char **at, const coll__unit *units, double *out, bool *has_unit)
 {
-    bool any = false;
-
     if (!coll__read_number(at, out)) return false;
-    for (; !any && units->name; units++) {
-        const size_t length = strlen(units->name);
-        if (strncmp(*at, units->name, length)) continue;
+    while (units->name && strncmp(*at, units->name, strlen(units->name))) units++;
+    if (units->name) {
         *out = *out * units->by / units->divide;
-        *at += length;
-        any = true;
+        *at += strlen(units->name);
     }
-    if (has_unit) *has_unit = any;
+    if (has_unit) *has_unit = units->name != NULL;
     return true;
 }
 
@@ -67,18 +63,17 @@ enum {
     COLL__WORD_ZERO_IS_NONE = 2                   /* 0 in the text means -1 in the field, where 0 means not set */
 };
 
-typedef struct coll__word coll__word;
-struct coll__word {
+typedef struct coll__word {
     const char *name;                             /* NULL ends the table                                      */
     const char *looks;                            /* describes its value: "a time, like 12us"                 */
 
     /* Read the value at *at into `fields`, and advance *at.  false: invalid. */
-    bool (*take)(void *fields, const coll__word *word, const char **at);
+    bool (*take)(void *fields, const struct coll__word *word, const char **at);
     size_t      at;                               /* offset of the field                                      */
     unsigned    traits;
     const coll__unit *units;
     double      least, most;                      /* in s, or in bytes/s; 0 is always valid                   */
-};
+} coll__word;
 
 /* The first invalid word of a text. */
 typedef struct coll__wrong_word {

@@ -193,22 +193,19 @@ static inline bool coll__is_held(const coll__side_shape *shape, int rank, int ro
 
 static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *c, coll__role role, bool is_send)
 {
-    const int blocks[] = { [COLL__OVER_ONE] = 1, [COLL__OVER_RANKS] = role.size, [COLL__OVER_SOURCES] = role.sources,
-                           [COLL__OVER_DESTINATIONS] = role.destinations };
-    const bool is_used = coll__is_held(shape, role.rank, c->root);
+    const bool is_used = coll__is_held(shape, role.rank, c->root), has_counts = COLL__HAS_COUNTS;
 
-    if (!COLL__HAS_COUNTS)
-        return (coll__side){ .name = is_send ? "send" : "recv", .is_used = is_used,
-                             .blocks = shape->over == COLL__OVER_ONE ? 1 : role.size,
-                             .count = shape->from == COLL__FROM_COUNT ? c->count : c->recv_count,
-                             .at = (const unsigned char *)(is_send ? c->send : c->recv) };
     return (coll__side){
-        .name = is_send ? "send" : "recv", .is_used = is_used, .is_listed = is_used && shape->from >= COLL__FROM_LIST,
-        .has_types = shape->from == COLL__FROM_TYPED, .blocks = blocks[shape->over],
-        .count = shape->from == COLL__FROM_RECV_COUNT ? c->recv_count : shape->from != COLL__FROM_OWN_RECV ? c->count
-               : c->recv_counts ? c->recv_counts[role.rank] : 0,
-        .counts = is_send && shape->from != COLL__FROM_RECV_LIST ? c->send_counts : c->recv_counts,
-        .offsets = is_send ? c->send_offsets : c->recv_offsets, .types = is_send ? c->send_types : c->recv_types,
+        .name = is_send ? "send" : "recv", .is_used = is_used,
+        .is_listed = has_counts && is_used && shape->from >= COLL__FROM_LIST,
+        .has_types = has_counts && shape->from == COLL__FROM_TYPED,
+        .blocks = shape->over == COLL__OVER_ONE ? 1 : shape->over == COLL__OVER_RANKS || !has_counts ? role.size
+                : shape->over == COLL__OVER_SOURCES ? role.sources : role.destinations,
+        .count = shape->from == COLL__FROM_RECV_COUNT ? c->recv_count
+               : shape->from != COLL__FROM_OWN_RECV || !has_counts ? c->count : c->recv_counts ? c->recv_counts[role.rank] : 0,
+        .counts = !has_counts ? NULL : is_send && shape->from != COLL__FROM_RECV_LIST ? c->send_counts : c->recv_counts,
+        .offsets = !has_counts ? NULL : is_send ? c->send_offsets : c->recv_offsets,
+        .types = !has_counts ? NULL : is_send ? c->send_types : c->recv_types,
         .at = (const unsigned char *)(is_send ? c->send : c->recv) };
 }
 

@@ -45,7 +45,7 @@ static bool coll__take_site(void *fields, const coll__word *word, const char **a
     double first;
 
     if (!coll__read_number(at, &first) || first <= last || first > INT_MAX || s->count == COLL__RUNS_MOST) return false;
-    coll__sites_add(s, (int)first);
+    s->first[s->count++] = (int)first;
     return true;
 }
 
@@ -77,7 +77,6 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
-    n->nominal_far = n->far;
     return is_right;
 }
 
@@ -85,10 +84,9 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
 static void coll__append_number(char *text, size_t room, double value)
 {
     int digits = value < 1 ? 6 : 4;
-    uint64_t unit = 1;
+    uint64_t unit = value < 1 ? 1000000 : 10000;
 
-    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10;
-    for (int i = 0; i < digits; i++) unit *= 10;
+    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10, unit /= 10;
     const uint64_t all = (uint64_t)((value < 1e12 ? value : 1e12) * (double)unit + 0.5);
     uint64_t part = all % unit;
     coll__append(text, room, "%llu", (unsigned long long)(all / unit));
@@ -138,15 +136,13 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
-#if COLL__HAS_CHOICE && COLL__HAS_OS
-
 /* Read the tuning file at `path` for `size` ranks; path NULL: none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
+    if (!path) return COLL_OK;
+#if COLL__HAS_CHOICE && COLL__HAS_OS
     char text[COLL__TUNING_FILE_MOST + 1], where[140];
     coll__wrong_word wrong;
-
-    if (!path) return COLL_OK;
     FILE *file = fopen(path, "re");
     const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
     const int error = !file || ferror(file) ? errno : 0;
@@ -157,32 +153,22 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
     text[got] = '\0';
     coll__print(where, sizeof where, "tuning file %.120s", path);
     if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
-    for (int i = 0; i < n->shares.count; i++) {
-        const coll__rank_run *const run = &n->shares.runs[i];
-        /* the end of a range is after its ranks */
-        if (run->first >= size + (run->rate == COLL__RATE_UNIT))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
-                                      path, size);
-    }
-    if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,
-                                  size);
+    const coll__rank_run *const last = n->shares.count > 0 ? &n->shares.runs[n->shares.count - 1] : NULL;
+    const bool is_far = n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size;
+    /* the end of a range is after its ranks */
+    if (is_far || (last && last->first >= size + (last->rate == COLL__RATE_UNIT)))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s: %s= names ranks beyond the %d that there are", where,
+                                  is_far ? "site" : "faster", size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;
     coll__print(n->file, sizeof n->file, "%s", path + (name < sizeof n->file ? 0
                                                                         : name + 1 - sizeof n->file));
     return COLL_OK;
-}
-
 #else
-
-static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
-{
     (void)n, (void)size;
-    if (!path) return COLL_OK;
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_CHOICE", path);
+#endif
 }
 
-#endif
 #endif /* COLL_TUNING_H */

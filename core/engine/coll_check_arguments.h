@@ -420,7 +420,7 @@ static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, co
 {
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
 
-    return coll__can_choose(&query);
+    return !coll__why_not(&query);
 }
 
 static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
@@ -443,7 +443,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
         if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call%s%s; use %s",
-                               call->algorithm, why ? ": " : "", why ? why : "", known);
+                               call->algorithm, *why ? ": " : "", why, known);
 }
 
 /* ---- >>kinds ---- */

@@ -38,7 +38,7 @@ static void coll__phase_estimate(coll_comm *stage, const coll__order *order, boo
     coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
     if (!is_inter || !t->is_by_site) return;
     n->link = coll__far_link(&n->link, &n->far, t->least);
-    n->nominal = coll__far_link(&n->nominal, &n->nominal_far, t->least);
+    n->nominal = coll__far_link(&n->nominal, &n->far, t->least);
 }
 
 /* Update the stages after the order's numbers have changed. */

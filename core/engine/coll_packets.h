@@ -1,4 +1,4 @@
-/* coll_packets.h - runs algorithms in packets (coll_tuner_query.h) for blocks whose length only sender and receiver know.
+/* coll_packets.h - runs algorithms in packets (coll_tuner.h) for blocks whose length only sender and receiver know.
  *
  *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
  *     the direct exchange            -------------------------        long blocks, from buffer to buffer
@@ -238,6 +238,7 @@ static coll_status coll__longs_begin(coll_request *r)
     coll__round now = coll__round_of(r, p->long_list, p->long_steps);
     coll_status status = COLL_OK;
 
+    now.radix = now.size;
     p->straight->round(&now, 0);
     for (int s = 0; s < now.count && status == COLL_OK; s++) {
         const coll__step *step = &now.steps[s];
@@ -312,7 +313,7 @@ static const coll__algorithm *coll__straight_of(coll_kind kind)
 {
     const coll__algorithm *a = coll__algorithms;
 
-    while (a->kind != kind || a->in_packets) a++;
+    while (a->kind != kind || coll__in_packets(a)) a++;
     return a;
 }
 
@@ -347,6 +348,7 @@ static coll_status coll__packets_start(coll_request *r)
     if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     r->execution->is_declined = false;
     coll__round direct = coll__round_of(r, NULL, 0);
+    direct.radix = direct.size;
     straight->round(&direct, 0);
     if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);
     (void)coll__choice_cache(r);

@@ -19,7 +19,7 @@ typedef struct form {
     bool   is_cut;                                /* the blocks are parts of one vector                       */
     const size_t *counts;                         /* of the blocks; NULL: as above                            */
     const size_t *pairs;                          /* elements for every rank, from this one                   */
-    size_t room;                                  /* of a packet (core/algorithms/coll_tuner_query.h); 0: there are none */
+    size_t room;                                  /* of a packet (core/algorithms/coll_tuner.h); 0: there are none */
     bool   is_whole;                              /* no span is sent block by block                           */
 } form;
 
@@ -64,14 +64,6 @@ static void form_circulant(const form *f, sums *s, int v, form_load load)
             else form_add(f, s, load == FORM_SUMS ? v + low : v, ranks, 1);
         }
     }
-}
-
-/* Digit by digit, the highest first: a hop of j r^k with the blocks of all ranks at multiples of r^(k + 1) behind. */
-static void form_far(const form *f, sums *s, int v)
-{
-    for (long unit = 1; unit < f->size; unit *= f->radix)
-        for (long j = 1; j < f->radix && j * unit < f->size; j++)
-            form_add(f, s, v, (int)((f->size - 1 - j * unit) / (unit * f->radix)) + 1, -(int)(unit * f->radix % f->size));
 }
 
 /* For each digit of the distance that is not 0, all blocks that have it there. */
@@ -246,8 +238,7 @@ static sums form_sent(const form *f, int v)
     else if (form_is(f, "tree")) {                /* barrier, allgather: up and down again                    */
         form_add(f, &s, v, is_root ? 0 : form_subtree(f, v), 1);
         form_children(f, &s, v, true);
-    } else if (form_is(f, "far")) form_far(f, &s, v);
-    else if (form_is(f, "ring")) form_ring(f, &s, v, false);
+    } else if (form_is(f, "ring")) form_ring(f, &s, v, false);
     else if (f->kind == COLL_ALLTOALL && form_is(f, "circulant")) form_digits(f, &s);
     else if (f->kind == COLL_ALLTOALL) form_others(f, &s, v);
     else form_circulant(f, &s, v, FORM_BLOCKS);   /* barrier, allgather                                       */

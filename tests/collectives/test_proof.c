@@ -637,8 +637,8 @@ static void time_case(const stage *s)
     const size_t elements = now.c->count * (is_per_rank(a->kind) ? (size_t)s->size : 1);
     const double bytes = a->kind == COLL_BARRIER ? 0 : (double)(elements * now.unit);
     const long slices = now.choice.slices ? now.choice.slices : 1;
-    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), slices, bytes, bytes, NULL };
-    const double predicted = coll__sliced_cost(a->cost, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
+    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), (double)slices, bytes, bytes, NULL };
+    const double predicted = coll__sliced_cost(a, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
     const double ratio = predicted / s->seconds;
 
     check_case(s);
@@ -673,10 +673,10 @@ static void draw_timed(int size)
  * it takes the longest path through a tree for that of the last rank (gather, reduce, up the tree and down, dbtree), sees one
  * half of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan
  * leaves out, or lets a rank wait in rounds without data for it (blocks); nor, by a little, where messages of a round differ
- * in length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
+ * in length (circulant alltoall), or ranks in what they have to fold (census of a scan). */
 static bool is_timed_exactly(const coll__algorithm *a)
 {
-    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "far") || !strcmp(a->name, "dbtree")) return false;
+    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "dbtree")) return false;
     if (!strcmp(a->name, "tree")) return a->kind == COLL_BROADCAST;
     if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "chain");
     if (a->kind == COLL_REDUCE || a->kind == COLL_GATHER) return !strcmp(a->name, "direct");
@@ -730,7 +730,7 @@ static int most_ranks(const coll__algorithm *a)
     const bool is_direct = !strcmp(a->name, "direct") || !strcmp(a->name, "ring") || !strcmp(a->name, "transposed");
 
     if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
-    if (a->in_packets && !is_to_root) return 400;
+    if (coll__in_packets(a) && !is_to_root) return 400;
     if (a->kind >= COLL_REDUCE_SCATTER && !strcmp(a->name, "gather")) return 300; /* each has every block of every rank     */
     if (!strcmp(a->name, "census")) return 4096;
     if (!strcmp(a->name, "chain")) return 1024;

@@ -284,7 +284,7 @@ static void post(world *w, int from, int index)
         fault(w, "rank %d sends %d blocks to rank %d", from, s->span.blocks, s->peer);
         return;
     }
-    if (is_private(w->a->kind) && !w->a->in_packets && (s->span.blocks != 1 || s->span.place != COLL__INPUT))
+    if (is_private(w->a->kind) && !coll__in_packets(w->a) && (s->span.blocks != 1 || s->span.place != COLL__INPUT))
         fault(w, "rank %d sends what others cannot know the length of", from);
     ROOM(messages, message_count + 1, message_room);
     ROOM(nexts, message_count + 1, next_room);
