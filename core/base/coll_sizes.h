@@ -108,8 +108,4 @@ enum {
     COLL__DUMP_ROOM     = COLL__HAS_RECORDER ? 256 : 1
 };
 
-/* ---- >>threads ---- */
-
-enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of the owner after which the lock is unbiased */
-
 #endif /* COLL_SIZES_H */

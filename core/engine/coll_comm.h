@@ -330,7 +330,6 @@ struct coll__session {
     bool  offloads_all;                           /* the transport executes collectives of all ranks          */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     const coll__internals *internals;             /* the transport's                                          */
-    bool  has_membarrier;                         /* the kernel supports it                                   */
     const coll__carrier *carriers;                /* in order of preference; the last one accepts any call    */
     int   carrier_count;
     const coll__observer *observer;               /* or NULL                                                  */
@@ -397,14 +396,8 @@ static inline const char *coll__forced(const coll__session *session, coll_kind k
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; if there are more ranks than processors */
 
-/* The lock of the communicator: admits one thread (coll_comm_lock.h). */
-typedef struct coll__comm_lock {
-    int       is_taken, is_claimed;
-    const char *owner;                            /* mark of `thread` if it may use the fast path; or NULL    */
-    int       hands;                              /* changes of the owner so far                              */
-    coll__thread_id thread;                             /* the thread that was inside last; it may run the caller's operations */
-    unsigned char inside[COLL__HANDS_MOST];       /* fast path: one word for each owner                       */
-} coll__comm_lock;
+/* Its address identifies the thread, without a system or library call. */
+static COLL__THREAD_LOCAL COLL__UNUSED char coll__thread_mark;
 
 /* The plan of a kind of call (coll_plan.h): the checked parts of its last plain call. */
 typedef struct coll__plan {
@@ -436,7 +429,9 @@ struct coll_comm {
     bool  is_by_host;                             /* the current call ignores the extension                   */
     coll__topology *topology;                     /* ranks by host; NULL: one host, or one rank on each       */
     bool  has_topology;                           /* `topology` was computed                                  */
-    coll__comm_lock comm_lock;
+    int   is_taken;                               /* atomic: a thread is inside (coll_comm_lock.h)            */
+    const char *thread;                           /* atomic: mark of the thread that was inside last, which may run
+                                                     the caller's operations                                  */
     bool  is_holder;                              /* the thread inside holds the session                      */
     bool  is_leaving;                             /* in coll_free                                             */
     bool  hears_all;                              /* listens for messages of every member                     */

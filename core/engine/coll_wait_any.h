@@ -89,7 +89,7 @@ static void coll__watch_leave(coll__watch *w)
         coll_comm *comm = w->comms;
         w->comms = comm->beside;
         __atomic_store_n(&comm->watch, NULL, __ATOMIC_RELAXED);
-        coll__comm_lock_release(&comm->comm_lock);
+        coll__comm_lock_release(comm);
     }
 }
 

@@ -83,7 +83,6 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-    session->has_membarrier = coll__membarrier_register();
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
