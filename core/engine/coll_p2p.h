@@ -40,7 +40,7 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (r->receiving == m) {
         const int asked = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
         r->receiving = NULL;
-        r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
+        if (status == COLL_OK) r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
         r->got_tag = (int)m->tag;
         r->got_count = (size_t)m->count;
     }
@@ -345,19 +345,6 @@ static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
     return COLL_OK;
 }
 
-static coll_status coll__outgoing_advance(coll__session *session)
-{
-    coll_status status = COLL_OK;
-
-    for (coll__peer **at = &session->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
-        status = coll__peer_sent(session, p);
-        p->is_busy = p->sending.first != NULL;
-        if (p->is_busy) at = &p->busy_next;
-        else *at = p->busy_next;
-    }
-    return status;
-}
-
 /* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
  * the transport. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
@@ -409,9 +396,10 @@ static coll_status coll__messages_advance(coll__session *session)
     coll_status status = COLL_OK;
 
     if (!all || session->failure.status != COLL_OK) return session->failure.status;
-    for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
+    for (coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next) {
         status = coll__peer_advance(session, (int)(p - all->peers));
-    if (status == COLL_OK) status = coll__outgoing_advance(session);
+        if (status == COLL_OK) status = coll__peer_sent(session, p);
+    }
     if (status == COLL_OK && ((COLL__IS_WHOLE && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
@@ -490,21 +478,6 @@ static coll_status coll__messages_start(coll_request *r)
 
 /* ---- >>ending ---- */
 
-/* End one message.  A sendrecv has two: both drop the request before it ends. */
-static void coll__message_give_up(coll__message *m, coll_status status)
-{
-    coll_request *r = m->request;
-
-    m->request = NULL;
-    if (m->xfer) m->xfer->status = status;
-    m->xfer = NULL;
-    if (!r) return;
-    if (r->sending) r->sending->request = NULL;
-    if (r->receiving) r->receiving->request = NULL;
-    r->sending = r->receiving = NULL;
-    if (r->status == COLL_PENDING) coll__request_finish(r, status);
-}
-
 /* End every message with `status`.  The transport has released all transfers. */
 static void coll__messages_end_all(coll__session *session, coll_status status)
 {
@@ -513,9 +486,9 @@ static void coll__messages_end_all(coll__session *session, coll_status status)
     if (!all) return;
     const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_give_up(m, status);
+        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_done(m, status);
     for (int peer = 0; all->peers && peer < session->size; peer++)
-        if (all->peers[peer].incoming) coll__message_give_up(all->peers[peer].incoming, status);
+        if (all->peers[peer].incoming) coll__message_done(all->peers[peer].incoming, status);
 }
 
 static void coll__messages_free(coll__session *session)
@@ -525,16 +498,16 @@ static void coll__messages_free(coll__session *session)
     if (!all) return;
     for (int peer = 0; all->peers && peer < session->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list; free it once              */
-        if (!m) continue;
-        coll__message_spare(all, m);
+        if (m) coll__message_spare(all, m);
     }
-    coll__message_free_all(all->outgoing.first);
-    coll__message_free_all(all->wanted.first);
-    coll__message_free_all(all->arrived.first);
-    coll__message_free_all(all->moving.first);
-    coll__message_free_all(all->replies.first);
-    coll__message_free_all(all->spare[0]);
-    coll__message_free_all(all->spare[1]);
+    coll__message *const lists[] = { all->outgoing.first, all->wanted.first, all->arrived.first, all->moving.first,
+                                     all->replies.first, all->spare[0], all->spare[1] };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (coll__message *m = lists[i], *next; m; m = next) {
+            next = m->next;
+            coll__give(m->kept);
+            coll__give(m);
+        }
     coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
@@ -605,7 +578,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        coll__message_give_up(m, status);
+        coll__message_done(m, status);
         coll__message_spare(all, m);
     }
     for (coll__message *m = all->arrived.first, *next; m; m = next) {

@@ -55,8 +55,6 @@ typedef struct coll__peer {
     coll__message_queue held;                     /* messages without credit                                  */
     coll__bin bins[2];                            /* of collectives: messages, receives                       */
     struct coll__peer *open_next;                 /* in the list of open peers                                */
-    struct coll__peer *busy_next;                 /* in the list of peers with something in `sending`         */
-    bool      is_busy;
 } coll__peer;
 
 struct coll__messages {
@@ -68,7 +66,7 @@ struct coll__messages {
     coll__message_list replies;                   /* other notes in transit                                   */
     coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
     coll__bin bins[2][COLL_BINS], open_bin;       /* messages, receives, receives that leave something open   */
-    coll__peer    *open, *busy;
+    coll__peer    *open;
     uint64_t       orders;                        /* receives posted so far                                   */
     uint32_t       next_id;
 };

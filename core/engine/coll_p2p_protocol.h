@@ -54,16 +54,6 @@ static void coll__message_spare(coll__messages *all, coll__message *m)
     all->spare[m->room > 0] = m;
 }
 
-static void coll__message_free_all(coll__message *m)
-{
-    while (m) {
-        coll__message *next = m->next;
-        coll__give(m->kept);
-        coll__give(m);
-        m = next;
-    }
-}
-
 /* ---- >>notes ----
  *
  *      0 u16 magic    2 note    3 space, and COLL__NOTE_IS_BODY    4 u64 communicator    12 id    16 u32 type    20 u32 tag
@@ -89,14 +79,8 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
 /* The transport has a transfer of this message. */
 static void coll__peer_sends(coll__messages *all, coll__message *m)
 {
-    coll__peer *p = &all->peers[m->peer];
-
-    if (!m->is_queued) coll__queue_put(&p->sending, m);
+    if (!m->is_queued) coll__queue_put(&all->peers[m->peer].sending, m);
     m->is_queued = true;
-    if (p->is_busy) return;
-    p->is_busy = true;
-    p->busy_next = all->busy;
-    all->busy = p;
 }
 
 static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)

@@ -86,7 +86,8 @@ static void test_match(uint64_t seed)
         }
     for (int i = 0; i < COLL_BINS; i++) CHECK(!all.bins[0][i].first && !all.bins[1][i].first, "bin %d is not empty", i);
     CHECK(!all.open_bin.first, "the bin of open receives is not empty");
-    for (int i = 0; i < MATCH_PEERS; i++) CHECK(!peers[i].bins[0].first && !peers[i].bins[1].first, "the bins of peer %d are not empty", i);
+    for (int i = 0; i < MATCH_PEERS; i++)
+        CHECK(!peers[i].bins[0].first && !peers[i].bins[1].first, "the bins of peer %d are not empty", i);
 }
 
 /* ---- >>forms: world, derived, prepared ---- */
@@ -308,8 +309,9 @@ static void test_many(void)
             const double of_one = once / each / (size - 1);
             printf("%d senders, %s: %.0f steps a message of %d each, %.0f of %d\n", size - 1, many_names[order], of_one, each,
                    more / 4 / each / (size - 1), 4 * each);
-            CHECK(order == FROM_ANYONE || more <= 6 * once, "%d senders, %s: %d messages each take %.4g steps, four times as many %.4g", size - 1,
-                  many_names[order], each, once, more);
+            CHECK(order == FROM_ANYONE || more <= 6 * once,
+                  "%d senders, %s: %d messages each take %.4g steps, four times as many %.4g", size - 1, many_names[order], each,
+                  once, more);
         }
 }
 
