@@ -257,15 +257,12 @@ typedef struct coll__order {
                                                      needed                                                   */
 } coll__order;
 
-/* What the progress thread waits for (coll_progress_thread.h). */
-typedef enum coll__background_wait { COLL__FOR_A_DELAY, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
-
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
     coll__cond  doorbell;
-    coll__background_wait waits;
+    bool      is_asleep;                          /* until an operation is started (coll_progress_thread.h)   */
     int64_t   delay;                              /* ns before the thread advances a request                  */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
@@ -277,13 +274,12 @@ typedef coll_failure coll__cause;
 typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
 #endif
 
-/* Callbacks of the flight recorder and of background progress.  The engine works without them.  Short calls that the transport
+/* Callbacks of the flight recorder.  The engine works without them.  Short calls that the transport
  * completes at once are not reported. */
 typedef struct coll__observer {
     void (*begin) (coll_request *r);                              /* launched: its fingerprint is written     */
     void (*end)   (const coll_request *r, coll_status status);    /* ended; it may be freed soon              */
     void (*failed)(const coll__session *session);                 /* the session has failed; no request has ended yet */
-    void (*idle)  (coll__session *session);                       /* its holder leaves; called under the lock */
 } coll__observer;
 
 /* Statistics of yields (coll_progress.h). */
@@ -375,8 +371,6 @@ struct coll__session {
     coll__activity activity;
     uint32_t  made_calls;                         /* in freed communicators of all ranks: number of collectives */
     uint64_t  made_history;                       /* sum of their histories                                   */
-    int64_t  began_at;                            /* start of the last collective, by the observer's clock    */
-    int64_t  ended_at;                            /* end of the last one, if others may have ended with it; 0: not set */
     int64_t  started_at;                          /* start of the last one that did not end at once           */
     unsigned burst;                               /* consecutive collectives before it                        */
     unsigned tests;                               /* tests that found a pending request                       */
@@ -447,7 +441,6 @@ struct coll_comm {
     const coll_request *waiting;                  /* the request that a caller waits for                      */
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
-    bool  is_first;                               /* the first one of its session in this wait                */
     coll__order main;
     void *recorder;                               /* owned by the observer; freed with the communicator       */
     coll__prepared *prepared;                     /* all that are not freed                                   */

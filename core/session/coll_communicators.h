@@ -29,7 +29,6 @@ static const coll__observer coll__observers = {
     .begin = coll__record_begin,
     .end = coll__record_end,
     .failed = coll__dump_failure,
-    .idle = coll__background_pass,
 };
 
 /* Fraction of a processor for each rank. */

@@ -16,9 +16,8 @@
  * communicators (coll__is_for_others).
  *
  * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
- * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  If a thread is inside at the end of a nap, it wakes
- * the progress thread when it leaves with operations pending.  A start wakes it from its sleep; other calls do not pay for it.
- * While it sleeps, and there is one communicator only, an entering thread need not take the session. */
+ * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  A start wakes it from its sleep; other calls do not
+ * pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
@@ -26,14 +25,17 @@
 
 enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
-#if COLL__HAS_BACKGROUND
-
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
-static inline coll_status coll__background_settle(coll_config *c)
+static coll_status coll__background_settle(coll_config *c)
 {
-    if (c->background == COLL_DEFAULT) c->background = c->liveness_timeout_ms < 0 ? COLL_OFF : COLL_ON;
+    if (!COLL__HAS_BACKGROUND && c->background > 0)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with " COLL__PROFILE);
+    if (c->background == COLL_DEFAULT)
+        c->background = COLL__HAS_BACKGROUND && c->liveness_timeout_ms >= 0 ? COLL_ON : COLL_OFF;
     return COLL_OK;
 }
+
+#if COLL__HAS_BACKGROUND
 
 /* Returns whether operations are pending that the holder or the progress thread can progress. */
 static bool coll__session_is_busy(const coll__session *session)
@@ -72,14 +74,14 @@ static void coll__background_delay(coll__session *session)
         error = coll__cond_wait_until(&session->background.doorbell, &session->lock, until);
 }
 
-/* Sleeps until another thread starts the next nap. */
-static void coll__background_sleep(coll__session *session, coll__background_wait what)
+/* Sleeps until another thread starts an operation. */
+static void coll__background_sleep(coll__session *session)
 {
     coll__background *m = &session->background;
 
-    if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-    m->waits = what;
-    while (m->waits != COLL__FOR_A_DELAY && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
+    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
+    m->is_asleep = true;
+    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
 /* Other threads progress operations: nap for longer. */
@@ -98,9 +100,9 @@ static bool coll__background_rest(coll__session *session)
     if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
     const bool was_alone = !session->is_held && session->visits == visits;
     if (!was_alone) coll__background_back_off(m);
-    if (session->is_held) coll__background_sleep(session, COLL__FOR_A_DROP);
-    else if (coll__session_is_busy(session)) return was_alone;
-    else if (m->starts == starts) coll__background_sleep(session, COLL__FOR_A_START);
+    if (session->is_held) return false;
+    if (coll__session_is_busy(session)) return was_alone;
+    if (m->starts == starts) coll__background_sleep(session);
     return false;
 }
 
@@ -141,17 +143,6 @@ static void coll__background_begin(coll__session *session)
     coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
 }
 
-/* The holder leaves.  If the progress thread waits for that, it naps if operations are pending, or waits for a start. */
-static void coll__background_pass(coll__session *session)
-{
-    coll__background *m = &session->background;
-
-    if (m->waits != COLL__FOR_A_DROP) return;
-    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_DELAY : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_DELAY) coll__cond_wake(&m->doorbell);
-    else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-}
-
 /* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
@@ -165,10 +156,8 @@ static void coll__background_wake(coll_comm *comm)
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         if (!comm->is_holder) coll__session_take_locked(comm);
         m->starts++;
-        if (m->waits == COLL__FOR_A_START) {
-            m->waits = COLL__FOR_A_DELAY;
-            coll__cond_wake(&m->doorbell);
-        }
+        if (m->is_asleep) coll__cond_wake(&m->doorbell);
+        m->is_asleep = false;
     }
     coll__lock_drop(&session->lock);
 }
@@ -202,18 +191,8 @@ COLL_API int coll_fd(coll_comm *comm)
 
 #else
 
-static void coll__background_pass(coll__session *session) { (void)session; }
 static void coll__background_wake(coll_comm *comm) { (void)comm; }
 static void coll__background_stop(coll__session *session) { (void)session; }
-
-static coll_status coll__background_settle(coll_config *c)
-{
-    if (c->background > 0)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
-                                  COLL__PROFILE);
-    c->background = COLL_OFF;
-    return COLL_OK;
-}
 
 COLL_API int coll_fd(coll_comm *comm)
 {
