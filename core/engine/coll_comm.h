@@ -330,7 +330,7 @@ struct coll__session {
     int   carrier_count;
     const coll__observer *observer;               /* or NULL                                                  */
     coll__log  log;
-    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM by kind; points into forced_text          */
+    int   forced_at[COLL__FORCED_KINDS];          /* COLL_ALGORITHM by kind: 1 + the place in forced_text; 0: none */
     char  forced_text[COLL__FORCED_ROOM];
     coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
@@ -385,7 +385,7 @@ static inline bool coll__is_shared(const coll__session *session)
 
 static inline const char *coll__forced(const coll__session *session, coll_kind kind)
 {
-    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+    return COLL__FORCED_KINDS > 1 && session->forced_at[kind] ? session->forced_text + session->forced_at[kind] - 1 : NULL;
 }
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; if there are more ranks than processors */

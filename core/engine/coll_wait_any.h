@@ -203,12 +203,12 @@ static coll_status coll__some(const char *call, int count, coll_request **reques
     bool is_left;
 
     if (status < 0) return status;
-    for (int looks = waits ? 0 : -1; (*done = coll__tell_ended(count, requests, indices, most, &status, &is_left)) == 0 && is_left;
-         looks += looks < INT_MAX) {
+    for (int looks = waits ? 0 : -1;; looks += looks < INT_MAX) {
+        *done = coll__tell_ended(count, requests, indices, most, &status, &is_left);
+        if (*done > 0 || !is_left) return status;
         if (!waits && looks >= 0) return COLL_PENDING;
         if ((watched = coll__watch_all(count, requests, looks)) < 0) return watched;
     }
-    return status;
 }
 
 static coll_status coll__any(const char *call, int count, coll_request **requests, int *index, bool waits)

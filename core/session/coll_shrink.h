@@ -21,8 +21,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;
     memcpy(s->forced_text, session->forced_text, sizeof s->forced_text);
-    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
-        if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
+    memcpy(s->forced_at, session->forced_at, sizeof s->forced_at);
 }
 
 /* This rank's number among the survivors, its local rank and local size. */
