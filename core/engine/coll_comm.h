@@ -263,7 +263,6 @@ typedef struct coll__background {
     coll__thread_id thread;
     coll__cond  doorbell;
     bool      is_asleep;                          /* until an operation is started (coll_progress_thread.h)   */
-    int64_t   delay;                              /* ns before the thread advances a request                  */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 

@@ -487,7 +487,7 @@ static void coll__messages_end_all(coll__session *session, coll_status status)
     const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_done(m, status);
-    for (int peer = 0; all->peers && peer < session->size; peer++)
+    for (int peer = 0; peer < session->size; peer++)
         if (all->peers[peer].incoming) coll__message_done(all->peers[peer].incoming, status);
 }
 
@@ -496,7 +496,7 @@ static void coll__messages_free(coll__session *session)
     coll__messages *all = session->messages;
 
     if (!all) return;
-    for (int peer = 0; all->peers && peer < session->size; peer++) {
+    for (int peer = 0; peer < session->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list; free it once              */
         if (m) coll__message_spare(all, m);
     }
@@ -508,7 +508,6 @@ static void coll__messages_free(coll__session *session)
             coll__give(m->kept);
             coll__give(m);
         }
-    coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
 }

@@ -155,11 +155,11 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     coll__messages *all = session->messages;
 
     if (!all) {
-        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
+        const size_t length = sizeof *all + (size_t)session->size * sizeof *all->peers;
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), length);
         if (!all) return COLL_ERR_MEMORY;
+        all->peers = (coll__peer *)(all + 1);
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
-    if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
     if (p->is_open || peer == session->rank) return COLL_OK;
     p->is_open = true;

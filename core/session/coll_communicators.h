@@ -31,19 +31,11 @@ static const coll__observer coll__observers = {
     .failed = coll__dump_failure,
 };
 
-/* Fraction of a processor for each rank. */
-static double coll__processor_share(const coll__opened *o)
-{
-    const bool is_one_host = !o->transport->now && o->local_size == o->size;
-
-    if (!COLL__HAS_CHOICE) return 1;
-    return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
-}
-
 /* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
+    const bool is_full_host = !transport->now && o->local_size == o->size && o->processors < o->size;
     coll__session *session = (coll__session *)coll__allocate(s->config.allocator, sizeof *session);
 
     if (session) session->guard = coll__fork_guard();
@@ -74,13 +66,12 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->failure.rank = -1;
     session->doorbell = coll__no_doorbell;
     session->processors = o->processors;
-    session->share = coll__processor_share(o);
+    session->share = !COLL__HAS_CHOICE ? 1 : o->share > 0 ? o->share : is_full_host ? (double)o->processors / o->size : 1;
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);

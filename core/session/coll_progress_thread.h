@@ -6,7 +6,7 @@
  * only have none.
  *
  *                      a start                            no call during a whole nap
- *     asleep until one  ------->  a nap, of 0.1 ms and more  ------->  inside: progresses, sleeps in the transport
+ *     asleep until one  ------->  naps, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
  *              nothing is pending                        a thread enters, or nothing is pending
@@ -15,15 +15,15 @@
  * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
  * communicators (coll__is_for_others).
  *
- * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
- * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  A start wakes it from its sleep; other calls do not
- * pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the session. */
+ * Naps avoid conflicts with programs that call often: calls within a nap progress operations.  A start wakes it from its sleep;
+ * other calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
+ * session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
 #include <signal.h>
 
-enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
+enum { COLL__NAP_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
 static coll_status coll__background_settle(coll_config *c)
@@ -64,16 +64,6 @@ static void coll__background_move(coll__session *session)
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleeps until the nap is over or the thread must end. */
-static void coll__background_delay(coll__session *session)
-{
-    const int64_t until = coll__now() + session->background.delay;
-    int error = 0;
-
-    while (!session->background.is_stopping && error == 0)
-        error = coll__cond_wait_until(&session->background.doorbell, &session->lock, until);
-}
-
 /* Sleeps until another thread starts an operation. */
 static void coll__background_sleep(coll__session *session)
 {
@@ -84,24 +74,17 @@ static void coll__background_sleep(coll__session *session)
     while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
-/* Other threads progress operations: nap for longer. */
-static void coll__background_back_off(coll__background *m)
-{
-    if (m->delay < (int64_t)COLL__DELAY_MOST_US * 1000) m->delay *= 2;
-}
-
 /* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
 static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
+    const int64_t until = coll__now() + (int64_t)COLL__NAP_US * 1000;
+    int error = 0;
 
-    coll__background_delay(session);
-    if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
-    const bool was_alone = !session->is_held && session->visits == visits;
-    if (!was_alone) coll__background_back_off(m);
-    if (session->is_held) return false;
-    if (coll__session_is_busy(session)) return was_alone;
+    while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
+    if (m->is_stopping || session->is_held || session->entrants > 0 || session->followers > 0) return false;
+    if (coll__session_is_busy(session)) return session->visits == visits;
     if (m->starts == starts) coll__background_sleep(session);
     return false;
 }
@@ -114,16 +97,12 @@ static void *coll__background_main(void *at)
     coll__lock_take(&session->lock);
     while (!m->is_stopping) {
         if (!coll__background_rest(session)) continue;
-        const int64_t began = coll__now();
         session->is_held = true;
         coll__lock_drop(&session->lock);
         coll__background_move(session);
         coll__lock_take(&session->lock);
         session->is_held = false;
         coll__cond_wake(&session->changed);
-        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__DELAY_MOST_US * 1000;
-        if (is_welcome) m->delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-        else coll__background_back_off(m);
     }
     coll__lock_drop(&session->lock);
     return NULL;
