@@ -365,7 +365,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_known) return COLL_OK;
-    if (!coll__comm_lock_claim(comm, false)) return COLL_OK; /* the thread inside does it                */
+    if (!coll__comm_lock_try(comm)) return COLL_OK;           /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);

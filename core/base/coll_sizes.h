@@ -10,7 +10,7 @@
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
  *   COLL_OVERLAP         collectives of an order that run at the same time: 1 to 64; 1: one after the other
  *   COLL_REQUESTS        freed requests whose memory is kept: 0 to 65536
- *   COLL_BINS            initial buckets of a table of messages; a power of two: 4 to 65536
+ *   COLL_BINS            bins of messages, by key; a power of two: 4 to 65536
  *   COLL_SHORT_BYTES *   longest short message (coll_p2p.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      longest short message that is copied: 64 to COLL_SHORT_BYTES
  *   COLL_CREDIT_BYTES *  for unexpected messages of each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
@@ -41,7 +41,7 @@
 #define COLL_REQUESTS COLL__SIZE(0, 64)
 #endif
 #if !defined(COLL_BINS)
-#define COLL_BINS COLL__SIZE(8, 64)
+#define COLL_BINS COLL__SIZE(8, 128)
 #endif
 #if !defined(COLL_SHORT_BYTES)
 #define COLL_SHORT_BYTES COLL__SIZE(512, 64 << 10)
@@ -65,7 +65,6 @@ enum {
     COLL__PLANS         = COLL__SIZE(0, 1),       /* calls leave plans for later calls of their kind          */
     COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* a program links messages by key only if it uses them     */
     COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* a transport may execute whole collectives (coll_transport.offload) */
-    COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
     COLL__COPY_MOST     = COLL_COPY_BYTES,
     COLL__CREDIT        = COLL_CREDIT_BYTES,
@@ -108,9 +107,5 @@ enum {
     COLL__ABORT_ROOM    = COLL__HAS_TEXT ? 200 : 1,
     COLL__DUMP_ROOM     = COLL__HAS_RECORDER ? 256 : 1
 };
-
-/* ---- >>threads ---- */
-
-enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of the owner after which the lock is unbiased */
 
 #endif /* COLL_SIZES_H */

@@ -257,16 +257,12 @@ typedef struct coll__order {
                                                      needed                                                   */
 } coll__order;
 
-/* What the progress thread waits for (coll_progress_thread.h). */
-typedef enum coll__background_wait { COLL__FOR_A_DELAY, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
-
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
     coll__cond  doorbell;
-    coll__background_wait waits;
-    int64_t   delay;                              /* ns before the thread advances a request                  */
+    bool      is_asleep;                          /* until an operation is started (coll_progress_thread.h)   */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 
@@ -277,13 +273,12 @@ typedef coll_failure coll__cause;
 typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
 #endif
 
-/* Callbacks of the flight recorder and of background progress.  The engine works without them.  Short calls that the transport
+/* Callbacks of the flight recorder.  The engine works without them.  Short calls that the transport
  * completes at once are not reported. */
 typedef struct coll__observer {
     void (*begin) (coll_request *r);                              /* launched: its fingerprint is written     */
     void (*end)   (const coll_request *r, coll_status status);    /* ended; it may be freed soon              */
     void (*failed)(const coll__session *session);                 /* the session has failed; no request has ended yet */
-    void (*idle)  (coll__session *session);                       /* its holder leaves; called under the lock */
 } coll__observer;
 
 /* Statistics of yields (coll_progress.h). */
@@ -330,12 +325,11 @@ struct coll__session {
     bool  offloads_all;                           /* the transport executes collectives of all ranks          */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     const coll__internals *internals;             /* the transport's                                          */
-    bool  has_membarrier;                         /* the kernel supports it                                   */
     const coll__carrier *carriers;                /* in order of preference; the last one accepts any call    */
     int   carrier_count;
     const coll__observer *observer;               /* or NULL                                                  */
     coll__log  log;
-    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM by kind; points into forced_text          */
+    int   forced_at[COLL__FORCED_KINDS];          /* COLL_ALGORITHM by kind: 1 + the place in forced_text; 0: none */
     char  forced_text[COLL__FORCED_ROOM];
     coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
@@ -376,8 +370,6 @@ struct coll__session {
     coll__activity activity;
     uint32_t  made_calls;                         /* in freed communicators of all ranks: number of collectives */
     uint64_t  made_history;                       /* sum of their histories                                   */
-    int64_t  began_at;                            /* start of the last collective, by the observer's clock    */
-    int64_t  ended_at;                            /* end of the last one, if others may have ended with it; 0: not set */
     int64_t  started_at;                          /* start of the last one that did not end at once           */
     unsigned burst;                               /* consecutive collectives before it                        */
     unsigned tests;                               /* tests that found a pending request                       */
@@ -392,19 +384,13 @@ static inline bool coll__is_shared(const coll__session *session)
 
 static inline const char *coll__forced(const coll__session *session, coll_kind kind)
 {
-    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+    return COLL__FORCED_KINDS > 1 && session->forced_at[kind] ? session->forced_text + session->forced_at[kind] - 1 : NULL;
 }
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; if there are more ranks than processors */
 
-/* The lock of the communicator: admits one thread (coll_comm_lock.h). */
-typedef struct coll__comm_lock {
-    int       is_taken, is_claimed;
-    const char *owner;                            /* mark of `thread` if it may use the fast path; or NULL    */
-    int       hands;                              /* changes of the owner so far                              */
-    coll__thread_id thread;                             /* the thread that was inside last; it may run the caller's operations */
-    unsigned char inside[COLL__HANDS_MOST];       /* fast path: one word for each owner                       */
-} coll__comm_lock;
+/* Its address identifies the thread, without a system or library call. */
+static COLL__THREAD_LOCAL COLL__UNUSED char coll__thread_mark;
 
 /* The plan of a kind of call (coll_plan.h): the checked parts of its last plain call. */
 typedef struct coll__plan {
@@ -436,7 +422,9 @@ struct coll_comm {
     bool  is_by_host;                             /* the current call ignores the extension                   */
     coll__topology *topology;                     /* ranks by host; NULL: one host, or one rank on each       */
     bool  has_topology;                           /* `topology` was computed                                  */
-    coll__comm_lock comm_lock;
+    int   is_taken;                               /* atomic: a thread is inside (coll_comm_lock.h)            */
+    const char *thread;                           /* atomic: mark of the thread that was inside last, which may run
+                                                     the caller's operations                                  */
     bool  is_holder;                              /* the thread inside holds the session                      */
     bool  is_leaving;                             /* in coll_free                                             */
     bool  hears_all;                              /* listens for messages of every member                     */
@@ -452,7 +440,6 @@ struct coll_comm {
     const coll_request *waiting;                  /* the request that a caller waits for                      */
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
-    bool  is_first;                               /* the first one of its session in this wait                */
     coll__order main;
     void *recorder;                               /* owned by the observer; freed with the communicator       */
     coll__prepared *prepared;                     /* all that are not freed                                   */

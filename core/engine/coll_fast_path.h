@@ -202,7 +202,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!COLL__PLANS || !comm || !*comm->guard || !coll__comm_lock_retake(comm))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__comm_lock_try(comm))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;
@@ -210,7 +210,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
         && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
     if (!__builtin_expect(may_start, 1)) {        /* optimized for the likely case                            */
-        coll__comm_lock_release_again(&comm->comm_lock);
+        coll__comm_lock_release(comm);
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     }
     coll_request *r = &plan->request;
@@ -226,7 +226,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
         status = coll__run_on(r, status, &failure);
         return coll__leave(comm, status == COLL_PENDING ? session->failure.status : status);
     }
-    coll__comm_lock_release_again(&comm->comm_lock);
+    coll__comm_lock_release(comm);
     return COLL_OK;
 }
 

@@ -23,8 +23,7 @@ static inline bool coll__is_for_others(const coll_request *r)
     const coll__background *m = &r->comm->session->background;
 
     if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
-    return r->call.op == COLL_USER
-        && !coll__thread_is(__atomic_load_n(&r->comm->comm_lock.thread, __ATOMIC_RELAXED), coll__thread_self());
+    return r->call.op == COLL_USER && __atomic_load_n(&r->comm->thread, __ATOMIC_RELAXED) != &coll__thread_mark;
 }
 
 #if COLL_OVERLAP > 1

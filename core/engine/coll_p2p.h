@@ -21,8 +21,7 @@
  * of users the note has all information.  A message of a collective also carries its fingerprint, so that mismatches can be
  * reported: in the head of a short body, or of an empty body after NOTE_LONG.
  *
- * Except at the end of a communicator, no step looks at more messages than it advances. coll_p2p_protocol.h has the notes and
- * sends messages; coll_p2p_match.h matches messages and receives. */
+ * coll_p2p_protocol.h has the notes and sends messages; coll_p2p_match.h matches messages and receives. */
 #ifndef COLL_P2P_H
 #define COLL_P2P_H
 
@@ -41,7 +40,7 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (r->receiving == m) {
         const int asked = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
         r->receiving = NULL;
-        r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
+        if (status == COLL_OK) r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
         r->got_tag = (int)m->tag;
         r->got_count = (size_t)m->count;
     }
@@ -103,7 +102,7 @@ static coll_status coll__message_keep(coll__session *session, coll__message *m)
     coll__messages *all = session->messages;
 
     coll__message_append(&all->arrived, m);
-    if (!coll__match_message(&all->bins, m)) return COLL_ERR_MEMORY;
+    coll__bin_put(coll__bin_of(all, m, false), m);
     if (m->is_long || m->peer == session->rank) return COLL_OK;
     all->peers[m->peer].kept += coll__cost_of_message(m->length);
     return coll__credit_tell(session, m->peer);
@@ -114,7 +113,7 @@ static coll_status coll__message_keep(coll__session *session, coll__message *m)
 /* A receive has its message, but not all of the body. */
 static void coll__want_moves(coll__messages *all, coll__message *want)
 {
-    coll__bins_leave(&all->bins, want);
+    coll__bin_leave(want);
     coll__message_unlink(want);
     coll__message_append(&all->moving, want);
 }
@@ -145,7 +144,7 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
     if (m->is_long && outcome == COLL_OK) {
         coll__want_moves(all, want);
         coll__message_spare(all, m);
-        if (!coll__match_number(&all->bins, want, COLL__SPACE_IN)) return COLL_ERR_MEMORY;
+        coll__bin_put(coll__bin_by_number(all, want->peer, want->id), want);
         return coll__reply(session, COLL__NOTE_GO, want);
     }
     if (m->length && outcome == COLL_OK) memcpy(x ? x->buffer : want->request->call.recv, m->kept, m->length);
@@ -157,8 +156,7 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
 /* All of a long message's note, or all of a short message, has arrived. */
 static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
-    const coll__match_key key = coll__match_key_of(m);
-    coll__message *want = coll__find_want(&session->messages->bins, &key);
+    coll__message *want = coll__find_want(session->messages, m);
 
     return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
 }
@@ -167,13 +165,13 @@ static coll_status coll__message_announced(coll__session *session, coll__message
 static coll_status coll__message_want(coll__session *session, coll__message *want)
 {
     coll__messages *all = session->messages;
-    const coll__match_key key = coll__match_key_of(want);
-    coll__message *m = coll__find_message(&all->bins, &key);
+    coll__message *m = coll__find_message(all, want);
 
     if (m) return coll__message_join(session, want, m);
     want->order = ++all->orders;
     coll__message_append(&all->wanted, want);
-    return coll__match_want(&all->bins, want) ? COLL_OK : COLL_ERR_MEMORY;
+    coll__bin_put(coll__bin_of(all, want, true), want);
+    return COLL_OK;
 }
 
 /* ---- >>received notes ---- */
@@ -217,8 +215,7 @@ static coll_status coll__body_arrived(coll__session *session, coll__message *m)
 /* The receive that matches a short message, if the message fits; it takes over the message's data.  NULL: none. */
 static coll__message *coll__note_want(coll__messages *all, const coll__message *m)
 {
-    const coll__match_key key = coll__match_key_of(m);
-    coll__message *want = m->is_long ? NULL : coll__find_want(&all->bins, &key);
+    coll__message *want = m->is_long ? NULL : coll__find_want(all, m);
 
     if (!want || (want->xfer ? want->xfer->length != m->length : want->type != m->type || m->count > want->count)) return NULL;
     coll__want_moves(all, want);
@@ -280,7 +277,6 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
 {
     coll__messages *all = session->messages;
     const uint32_t id = coll__get32(head + 12);
-    coll__match_key key;
     coll_status status;
     coll__message *m;
 
@@ -289,16 +285,12 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
         return coll__note_message(session, peer, head);
     case COLL__NOTE_GO:
-        key = coll__number_key(COLL__SPACE_OUT, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
-        coll__bins_leave(&all->bins, m);
+        if (!(m = coll__take_number(all, &all->outgoing, peer, id))) return coll__note_wrong(session, peer, head);
         if ((status = coll__note_send(session, m, COLL__NOTE_BODY)) < 0) return status;
         return coll__body_post(session, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m),
                                m->length, true);
     case COLL__NOTE_BODY:
-        key = coll__number_key(COLL__SPACE_IN, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
-        coll__bins_leave(&all->bins, m);
+        if (!(m = coll__take_number(all, &all->moving, peer, id))) return coll__note_wrong(session, peer, head);
         return coll__body_receive(session, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
@@ -353,19 +345,6 @@ static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
     return COLL_OK;
 }
 
-static coll_status coll__outgoing_advance(coll__session *session)
-{
-    coll_status status = COLL_OK;
-
-    for (coll__peer **at = &session->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
-        status = coll__peer_sent(session, p);
-        p->is_busy = p->sending.first != NULL;
-        if (p->is_busy) at = &p->busy_next;
-        else *at = p->busy_next;
-    }
-    return status;
-}
-
 /* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
  * the transport. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
@@ -417,9 +396,10 @@ static coll_status coll__messages_advance(coll__session *session)
     coll_status status = COLL_OK;
 
     if (!all || session->failure.status != COLL_OK) return session->failure.status;
-    for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
+    for (coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next) {
         status = coll__peer_advance(session, (int)(p - all->peers));
-    if (status == COLL_OK) status = coll__outgoing_advance(session);
+        if (status == COLL_OK) status = coll__peer_sent(session, p);
+    }
     if (status == COLL_OK && ((COLL__IS_WHOLE && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
@@ -498,21 +478,6 @@ static coll_status coll__messages_start(coll_request *r)
 
 /* ---- >>ending ---- */
 
-/* End one message.  A sendrecv has two: both drop the request before it ends. */
-static void coll__message_give_up(coll__message *m, coll_status status)
-{
-    coll_request *r = m->request;
-
-    m->request = NULL;
-    if (m->xfer) m->xfer->status = status;
-    m->xfer = NULL;
-    if (!r) return;
-    if (r->sending) r->sending->request = NULL;
-    if (r->receiving) r->receiving->request = NULL;
-    r->sending = r->receiving = NULL;
-    if (r->status == COLL_PENDING) coll__request_finish(r, status);
-}
-
 /* End every message with `status`.  The transport has released all transfers. */
 static void coll__messages_end_all(coll__session *session, coll_status status)
 {
@@ -521,9 +486,9 @@ static void coll__messages_end_all(coll__session *session, coll_status status)
     if (!all) return;
     const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_give_up(m, status);
-    for (int peer = 0; all->peers && peer < session->size; peer++)
-        if (all->peers[peer].incoming) coll__message_give_up(all->peers[peer].incoming, status);
+        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_done(m, status);
+    for (int peer = 0; peer < session->size; peer++)
+        if (all->peers[peer].incoming) coll__message_done(all->peers[peer].incoming, status);
 }
 
 static void coll__messages_free(coll__session *session)
@@ -531,20 +496,18 @@ static void coll__messages_free(coll__session *session)
     coll__messages *all = session->messages;
 
     if (!all) return;
-    for (int peer = 0; all->peers && peer < session->size; peer++) {
+    for (int peer = 0; peer < session->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list; free it once              */
-        if (!m) continue;
-        coll__message_spare(all, m);
+        if (m) coll__message_spare(all, m);
     }
-    coll__message_free_all(all->outgoing.first);
-    coll__message_free_all(all->wanted.first);
-    coll__message_free_all(all->arrived.first);
-    coll__message_free_all(all->moving.first);
-    coll__message_free_all(all->replies.first);
-    coll__message_free_all(all->spare[0]);
-    coll__message_free_all(all->spare[1]);
-    coll__bins_free(&all->bins);
-    coll__give(all->peers);
+    coll__message *const lists[] = { all->outgoing.first, all->wanted.first, all->arrived.first, all->moving.first,
+                                     all->replies.first, all->spare[0], all->spare[1] };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (coll__message *m = lists[i], *next; m; m = next) {
+            next = m->next;
+            coll__give(m->kept);
+            coll__give(m);
+        }
     coll__give(all);
     session->messages = NULL;
 }
@@ -614,7 +577,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        coll__message_give_up(m, status);
+        coll__message_done(m, status);
         coll__message_spare(all, m);
     }
     for (coll__message *m = all->arrived.first, *next; m; m = next) {

@@ -1,5 +1,5 @@
-/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending: short ones eagerly, long
- * ones by rendezvous (coll__must_ask). */
+/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the notes, and sending: short ones eagerly, long ones by
+ * rendezvous (coll__must_ask). */
 #ifndef COLL_P2P_PROTOCOL_H
 #define COLL_P2P_PROTOCOL_H
 
@@ -14,36 +14,6 @@ typedef enum coll__note {
 } coll__note;
 
 enum { COLL__NOTE_MAGIC = 0xc012 };
-
-typedef struct coll__peer {
-    bool      is_open;
-    bool      is_full;                            /* the peer reported that messages without a receive take half of our credit */
-    bool      has_told;                           /* we reported the same                                     */
-    size_t    credit;                             /* for short messages that we may still send                */
-    size_t    taken;                              /* credit that the peer has not got back:                   */
-    size_t    kept, owed;                         /* for messages without a receive; for finished ones        */
-    coll_xfer listen;
-    coll__message *incoming;                      /* its body is being received; NULL: listening for a note   */
-    coll__message_queue sending;                  /* messages with transfers in progress, in order            */
-    coll__message_queue held;                     /* messages without credit                                  */
-    struct coll__peer *open_next;                 /* in the list of open peers                                */
-    struct coll__peer *busy_next;                 /* in the list of peers with something in `sending`         */
-    bool      is_busy;
-} coll__peer;
-
-struct coll__messages {
-    coll__peer    *peers;
-    coll__message_list outgoing;                  /* not delivered yet                                        */
-    coll__message_list wanted;                    /* receives without a message, in order                     */
-    coll__message_list arrived;                   /* messages without a receive, in order                     */
-    coll__message_list moving;                    /* receives that have a message, but not all of its body    */
-    coll__message_list replies;                   /* other notes in transit                                   */
-    coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
-    coll__bins     bins;                          /* hash tables for matching                                 */
-    coll__peer    *open, *busy;
-    uint64_t       orders;                        /* receives posted so far                                   */
-    uint32_t       next_id;
-};
 
 /* ---- >>reuse of messages ---- */
 
@@ -73,7 +43,7 @@ static coll__message *coll__message_take(coll__messages *all, size_t room)
 /* Free a message for reuse.  It keeps its memory up to COLL__COPY_MOST. */
 static void coll__message_spare(coll__messages *all, coll__message *m)
 {
-    coll__bins_leave(&all->bins, m);
+    coll__bin_leave(m);
     coll__message_unlink(m);
     if (m->room > COLL__COPY_MOST) {
         coll__give(m->kept);
@@ -82,16 +52,6 @@ static void coll__message_spare(coll__messages *all, coll__message *m)
     }
     m->next = all->spare[m->room > 0];
     all->spare[m->room > 0] = m;
-}
-
-static void coll__message_free_all(coll__message *m)
-{
-    while (m) {
-        coll__message *next = m->next;
-        coll__give(m->kept);
-        coll__give(m);
-        m = next;
-    }
 }
 
 /* ---- >>notes ----
@@ -119,14 +79,8 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
 /* The transport has a transfer of this message. */
 static void coll__peer_sends(coll__messages *all, coll__message *m)
 {
-    coll__peer *p = &all->peers[m->peer];
-
-    if (!m->is_queued) coll__queue_put(&p->sending, m);
+    if (!m->is_queued) coll__queue_put(&all->peers[m->peer].sending, m);
     m->is_queued = true;
-    if (p->is_busy) return;
-    p->is_busy = true;
-    p->busy_next = all->busy;
-    all->busy = p;
 }
 
 static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
@@ -201,12 +155,11 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     coll__messages *all = session->messages;
 
     if (!all) {
-        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
+        const size_t length = sizeof *all + (size_t)session->size * sizeof *all->peers;
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), length);
         if (!all) return COLL_ERR_MEMORY;
-        all->bins.memory = coll__like(all);
+        all->peers = (coll__peer *)(all + 1);
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
-    if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
     if (p->is_open || peer == session->rank) return COLL_OK;
     p->is_open = true;
@@ -248,7 +201,7 @@ static coll_status coll__message_go(coll__session *session, coll__message *m)
     m->is_long = coll__must_ask(session, p, m->length);
     COLL__ASSERT(m->list == &session->messages->outgoing, "a message to %d leaves that is not among the outgoing", m->peer);
     if (!m->is_long) p->credit -= coll__cost_of_message(m->length);
-    else if (!coll__match_number(&session->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
+    else coll__bin_put(coll__bin_by_number(session->messages, m->peer, m->id), m);
     coll__note_write(m->note.head, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, m);
     memcpy(head, m->xfer ? m->xfer->head : m->note.head, sizeof head);
     if (m->is_copied) {

@@ -24,7 +24,6 @@ static inline bool coll__is_reached(const coll__goal *goal)
 /* Advance an order as far as possible. */
 static coll_status coll__order_advance(coll__order *order)
 {
-    order->comm->session->ended_at = 0;
     for (bool is_last = false; !is_last;) {
         coll_request *r = order->queue;
         if (coll__is_for_others(r)) {
@@ -91,7 +90,7 @@ static bool coll__leaves_with_others(const coll_request *r)
     coll__session *session = r->comm->session;
 
     if (COLL__OVERLAP == 1 || !r->order) return false;
-    const int64_t now = r->record ? session->began_at : coll__clock(session);
+    const int64_t now = coll__clock(session);
     session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
     session->started_at = now;
     return session->burst % COLL__STARTS_A_LOOK != 0;
@@ -221,7 +220,6 @@ static void coll__session_drop_locked(coll_comm *comm)
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
     coll__cond_wake(&session->changed);
-    if (session->observer) session->observer->idle(session);
 }
 
 static void coll__session_drop(coll_comm *comm)

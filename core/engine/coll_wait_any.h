@@ -4,8 +4,8 @@
  * end is reported once, no matter which call completed it.  A restart clears the flag.
  *
  * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
- * that it need not poll each request.  It holds each session through one communicator, `is_first`.
- *     one session       uses the wait loop (coll_wait_loop.h)
+ * that it need not poll each request.
+ *     one session     uses the wait loop (coll_wait_loop.h)
  *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
 #ifndef COLL_WAIT_ANY_H
 #define COLL_WAIT_ANY_H
@@ -45,22 +45,29 @@ COLL_API coll_status coll_wait(coll_request *request)
     return coll__leave(comm, coll__tell(request));
 }
 
-static coll_status coll__bad_list(const char *call, int count)
+static coll_status coll__check_requests(const char *call, int count, coll_request **requests)
 {
+    if (count == 0 || (count > 0 && requests)) return COLL_OK;
     return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "%s: count %d is out of range: 0 or more"
                               : "%s: the list of %d requests is NULL", call, count);
 }
 
-COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+/* The end of all, one after the other; the first error. */
+static coll_status coll__wait_each(int count, coll_request **requests)
 {
     coll_status first = COLL_OK;
 
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_all", count);
     for (int i = 0; i < count; i++) {
         const coll_status status = coll_wait(requests[i]);
         if (first == COLL_OK) first = status;
     }
     return first;
+}
+
+COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+{
+    const coll_status status = coll__check_requests("coll_wait_all", count, requests);
+    return status < 0 ? status : coll__wait_each(count, requests);
 }
 
 /* ---- >>one of several: entering their communicators ---- */
@@ -70,18 +77,8 @@ typedef struct coll__watch {
     coll_request **requests;
     coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
     coll_comm    *comms;                          /* of pending requests; each is entered once                */
-    int           sessions;                       /* number of sessions of `comms`                            */
+    bool          has_sessions;                   /* `comms` belong to several sessions                       */
 } coll__watch;
-
-static void coll__watch_take(coll_comm *first)
-{
-    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
-}
-
-static void coll__watch_drop(coll_comm *first)
-{
-    if (first->is_holder) coll__session_drop(first);
-}
 
 static void coll__watch_leave(coll__watch *w)
 {
@@ -89,15 +86,13 @@ static void coll__watch_leave(coll__watch *w)
         coll_comm *comm = w->comms;
         w->comms = comm->beside;
         __atomic_store_n(&comm->watch, NULL, __ATOMIC_RELAXED);
-        coll__comm_lock_release(&comm->comm_lock);
+        coll__comm_lock_release(comm);
     }
 }
 
 /* Other calls inside (a concurrent call, which is an error, or coll_abort) have another watch, or none. */
 static coll_status coll__watch_enter(coll__watch *w)
 {
-    coll_comm **end = &w->comms;
-
     for (int i = 0; i < w->count; i++) {
         coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
         if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
@@ -106,25 +101,27 @@ static coll_status coll__watch_enter(coll__watch *w)
             return coll__stay_out(comm);
         }
         __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
-        comm->is_first = true;
-        for (const coll_comm *other = w->comms; other; other = other->beside)
-            if (other->session == comm->session) comm->is_first = false;
-        w->sessions += comm->is_first;
-        comm->beside = NULL;
-        *end = comm;
-        end = &comm->beside;
+        w->has_sessions |= w->comms && w->comms->session != comm->session;
+        comm->beside = w->comms;
+        w->comms = comm;
     }
     return COLL_OK;
 }
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests that share a session with `first`.  The goal uses the one with the shortest time
- * limit.  If one has ended already, the goal is reached. */
-static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
+static void coll__watch_take(coll_comm *first)
+{
+    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
+}
+
+/* Wait in the one session of all pending requests, which is held through `first`, until one of them has ended.  The goal uses
+ * the one with the shortest time limit.  If one has ended already, the goal is reached. */
+static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };
 
+    coll__watch_take(first);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
         if (!r || r->is_known) continue;
@@ -136,26 +133,19 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
             if (r->carrier->traits & COLL__WAKES_NONE) goal.is_silent = true;
         }
     }
-    return goal;
-}
-
-static void coll__watch_one(coll__watch *w, coll_comm *first)
-{
-    coll__watch_take(first);
-    const coll__goal goal = coll__watch_begin(w, first);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
     coll__watch_take(first);                      /* the thread that has reached the goal may hold it         */
     for (int i = 0; i < w->count; i++)
         if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
-    coll__watch_drop(first);
+    if (first->is_holder) coll__session_drop(first);
 }
 
-/* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
-static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms)
+/* Advance a session, and sleep up to wait_ms in the transport, unless an end would not wake it. */
+static void coll__watch_look(const coll__watch *w, coll_comm *comm, int wait_ms)
 {
-    coll__session *session = first->session;
+    coll__session *session = comm->session;
 
-    coll__watch_take(first);
+    coll__watch_take(comm);
     if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
     if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__delay(20);
     (void)coll__advance(session, wait_ms);
@@ -165,21 +155,22 @@ static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms
         coll__test_late(r);
         if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
-    coll__watch_drop(first);
+    if (comm->is_holder) coll__session_drop(comm);
 }
 
 /* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
- * only. */
+ * only.  Communicators of one session are neighbors in the list, or it is advanced again, which does no harm. */
 static coll_status coll__watch_all(int count, coll_request **requests, int looks)
 {
-    coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
+    coll__watch w = { count, requests, COLL_PENDING, NULL, false };
     const coll_status status = coll__watch_enter(&w);
 
     if (status < 0) return status;
-    if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
+    if (looks >= 0 && w.comms && !w.has_sessions) coll__watch_one(&w, w.comms);
     else
         for (coll_comm *comm = w.comms; comm; comm = comm->beside)
-            if (comm->is_first) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
+            if (!comm->beside || comm->beside->session != comm->session)
+                coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
     return COLL_OK;
 }
@@ -205,27 +196,38 @@ static int coll__tell_ended(int count, coll_request **requests, int *indices, in
     return found;
 }
 
-static coll_status coll__wait_some(int count, coll_request **requests, int *indices, int most, int *done)
+/* The same, for coll_wait_any and its like: looks until there is one, or once. */
+static coll_status coll__some(const char *call, int count, coll_request **requests, int *indices, int most, int *done, bool waits)
 {
-    coll_status status;
+    coll_status status = coll__check_requests(call, count, requests), watched;
     bool is_left;
 
-    for (int looks = 0; (*done = coll__tell_ended(count, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
-        const coll_status watched = coll__watch_all(count, requests, looks);
-        if (watched < 0) return watched;
-        if (looks < INT_MAX) looks++;
+    if (status < 0) return status;
+    for (int looks = waits ? 0 : -1;; looks += looks < INT_MAX) {
+        *done = coll__tell_ended(count, requests, indices, most, &status, &is_left);
+        if (*done > 0 || !is_left) return status;
+        if (!waits && looks >= 0) return COLL_PENDING;
+        if ((watched = coll__watch_all(count, requests, looks)) < 0) return watched;
     }
-    return status;
+}
+
+static coll_status coll__any(const char *call, int count, coll_request **requests, int *index, bool waits)
+{
+    int found;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "%s: index is NULL", call);
+    *index = -1;
+    return coll__some(call, count, requests, index, 1, &found, waits);
 }
 
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index)
 {
-    int found;
+    return coll__any("coll_wait_any", count, requests, index, true);
+}
 
-    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_any: index is NULL");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_any", count);
-    *index = -1;
-    return coll__wait_some(count, requests, index, 1, &found);
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
+{
+    return coll__any("coll_test_any", count, requests, index, false);
 }
 
 COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done)
@@ -233,22 +235,7 @@ COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *ind
     if (done) *done = 0;
     if (!done || (count > 0 && !indices))
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", done ? "indices" : "done");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_some", count);
-    return coll__wait_some(count, requests, indices, count, done);
-}
-
-COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
-{
-    coll_status status;
-    bool is_left;
-
-    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_test_any: index is NULL");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_any", count);
-    *index = -1;
-    if (coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
-    const coll_status watched = coll__watch_all(count, requests, -1);
-    if (watched < 0) return watched;
-    return coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
+    return coll__some("coll_wait_some", count, requests, indices, count, done, true);
 }
 
 static bool coll__any_pending(int count, coll_request **requests)
@@ -260,19 +247,14 @@ static bool coll__any_pending(int count, coll_request **requests)
 
 COLL_API coll_status coll_test_all(int count, coll_request **requests)
 {
-    coll_status first = COLL_OK;
+    coll_status status = coll__check_requests("coll_test_all", count, requests);
 
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_all", count);
+    if (status < 0) return status;
     if (coll__any_pending(count, requests)) {
-        const coll_status watched = coll__watch_all(count, requests, -1);
-        if (watched < 0) return watched;
+        if ((status = coll__watch_all(count, requests, -1)) < 0) return status;
         if (coll__any_pending(count, requests)) return COLL_PENDING;
     }
-    for (int i = 0; i < count; i++) {
-        const coll_status status = requests[i] ? coll__tell(requests[i]) : COLL_OK;
-        if (first == COLL_OK) first = status;
-    }
-    return first;
+    return coll__wait_each(count, requests);
 }
 
 /* ---- >>other calls on requests ---- */
@@ -291,19 +273,12 @@ COLL_API coll_status coll_received(const coll_request *request, int *source, int
 COLL_API void coll_request_free(coll_request *request)
 {
     if (!request) return;
-    if (!request->comm) {                         /* prepared; its communicator was freed                     */
-        coll__request_free(request);
-        return;
-    }
-    if (!coll__is_pending(request) && !request->is_prepared) {
-        coll__request_free(request);
-        return;
-    }
-    coll_comm *comm = request->comm;              /* other threads may use a running or prepared one          */
-    if (coll__enter(comm) < 0) return;
-    if (coll__is_pending(request)) request->done = coll__detached_done;
+    coll_comm *comm = request->comm;              /* NULL: prepared, and its communicator was freed           */
+    const bool is_ours = !comm || (!coll__is_pending(request) && !request->is_prepared);      /* no other thread uses it */
+    if (!is_ours && coll__enter(comm) < 0) return;
+    if (!is_ours && coll__is_pending(request)) request->done = coll__detached_done;
     else coll__request_free(request);
-    (void)coll__leave(comm, COLL_OK);
+    if (!is_ours) (void)coll__leave(comm, COLL_OK);
 }
 
 COLL_API coll_status coll_progress(coll_comm *comm)

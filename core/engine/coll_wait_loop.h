@@ -5,18 +5,6 @@
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
 
-/* Report a stall, and the call in which it is, to the transport; once. */
-static void coll__wait_loop_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
-{
-    const coll__session *session = r->comm->session;
-    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
-
-    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
-    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
-        session->transport->report_stall(session->context, running->head);
-    *report_at = coll__never;
-}
-
 /* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
 {
@@ -159,6 +147,7 @@ static int64_t coll__wait_loop_next(const coll__wait_loop *p)
 static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, int64_t now)
 {
     const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (COLL__IS_WHOLE && now >= p->warn_at) {
@@ -174,7 +163,10 @@ static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, in
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
-    coll__wait_loop_report(r, p->is_virtual, now, &p->report_at);
+    if (now < p->report_at && !(p->is_virtual && session->transport->report_stall)) return COLL_OK;
+    if (p->is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);      /* once: the call in which it stalls   */
+    p->report_at = coll__never;
     return COLL_OK;
 }
 

@@ -29,22 +29,13 @@ static const coll__observer coll__observers = {
     .begin = coll__record_begin,
     .end = coll__record_end,
     .failed = coll__dump_failure,
-    .idle = coll__background_pass,
 };
-
-/* Fraction of a processor for each rank. */
-static double coll__processor_share(const coll__opened *o)
-{
-    const bool is_one_host = !o->transport->now && o->local_size == o->size;
-
-    if (!COLL__HAS_CHOICE) return 1;
-    return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
-}
 
 /* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
+    const bool is_full_host = !transport->now && o->local_size == o->size && o->processors < o->size;
     coll__session *session = (coll__session *)coll__allocate(s->config.allocator, sizeof *session);
 
     if (session) session->guard = coll__fork_guard();
@@ -71,19 +62,16 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
-        if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
+    memcpy(session->forced_at, s->forced_at, sizeof session->forced_at);
     session->failure.rank = -1;
     session->doorbell = coll__no_doorbell;
     session->processors = o->processors;
-    session->share = coll__processor_share(o);
+    session->share = !COLL__HAS_CHOICE ? 1 : o->share > 0 ? o->share : is_full_host ? (double)o->processors / o->size : 1;
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-    session->has_membarrier = coll__membarrier_register();
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
@@ -176,13 +164,6 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
     return status;
 }
 
-/* Returns whether the transport has a group for a communicator, or needs none.  Otherwise it has failed. */
-static bool coll__has_joined(const coll_comm *comm)
-{
-    const coll__session *session = comm->session;
-    return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
-}
-
 /* Two communicators with one id would receive each other's messages. */
 static coll_status coll__check_id(coll__session *session, uint64_t id)
 {
@@ -205,7 +186,9 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
     if (comm) comm->mark = coll__mark_of(id);
-    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
+    if (comm && coll__order_join(&comm->main) == COLL_OK
+        && (comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0)
+        && coll__messages_hear(comm) == COLL_OK) {
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
@@ -272,8 +255,6 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
-#if COLL__HAS_MESSAGES
-
 /* A number for a list of ranks and a tag, the same on all ranks that pass them: it identifies one coll_create. */
 static uint64_t coll__shm_handshake_of(const int *ranks, int count, int tag)
 {
@@ -286,6 +267,9 @@ static uint64_t coll__shm_handshake_of(const int *ranks, int count, int tag)
 /* An allreduce among the members alone, in a separate space; all but the first contribute 0. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
+    if (!COLL__HAS_MESSAGES)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", "
+                                   "and has no messages by which the members find one another: use coll_split");
     int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
     uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
@@ -312,17 +296,6 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll__deriving(comm->session, -1);
     return status;
 }
-
-#else
-
-static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
-{
-    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", and "
-                               "has no messages by which the members find one another: use coll_split");
-}
-
-#endif
 
 /* Checks a list of ranks: each once, this one included.  Returns this rank's place, or a negative status. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
@@ -387,14 +360,6 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     return is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
-/* Reports a failure found while a communicator is freed. */
-static coll_status coll__part_failed(coll__session *session, const coll_failure *failure, bool is_last)
-{
-    coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure->text);
-    if (!is_last) coll__session_fail(session, failure);
-    return coll__start_failed(failure->status, "coll_free: %s", failure->text);
-}
-
 /* Leaves: delivers what peers wait for, then fails the session if operations are still incomplete. */
 static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
 {
@@ -420,8 +385,11 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
                           session->rank);
         coll__session_fail(session, &failure);
     }
-    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
-        status = coll__part_failed(session, &failure, is_last);
+    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0) {
+        coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure.text);
+        if (!is_last) coll__session_fail(session, &failure);
+        status = coll__start_failed(failure.status, "coll_free: %s", failure.text);
+    }
     const bool lingers = COLL__IS_WHOLE && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
     coll__comms_hold(session);
     session->lingers |= lingers;

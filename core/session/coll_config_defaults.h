@@ -4,17 +4,6 @@
 
 /* ---- >>rank and size ---- */
 
-/* Checks that the ranks of this process fit into the size. */
-static coll_status coll__settle_share(const coll__settings *s)
-{
-    const coll_config *c = &s->config;
-
-    if (s->count <= c->size - c->rank) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "this process has rank %d of %d (from %s), but brings %d ranks: the rank of a "
-                              "process is that of its first, and the size is the sum over all processes", c->rank, c->size,
-                              s->source, s->count);
-}
-
 /* coll-run counts ranks, and sets how many of them each process creates.  A process that creates another number would take ranks
  * of other processes, or act as if it had all ranks. */
 static coll_status coll__settle_threads(const coll__settings *s)
@@ -53,7 +42,10 @@ static coll_status coll__settle_rank(coll__settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is out of range: 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is out of range for %d ranks", c->rank, c->size);
-    return coll__settle_share(s);
+    if (s->count <= c->size - c->rank) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this process has rank %d of %d (from %s), but brings %d ranks: the rank of a "
+                              "process is that of its first, and the size is the sum over all processes", c->rank, c->size,
+                              s->source, s->count);
 }
 
 /* ---- >>settings ---- */

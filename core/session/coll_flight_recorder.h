@@ -10,7 +10,7 @@ typedef void coll__dump_fn(void *context, const char *line);
 
 #if COLL__HAS_RECORDER
 
-enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
     uint64_t      number;                         /* counted from 1; 0: none yet                              */
@@ -32,13 +32,6 @@ static coll__recorder *coll__recorder_new(const coll__session *session)
     return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
 }
 
-/* This build allows any value. */
-static inline coll_status coll__recorder_settle(const coll_config *c)
-{
-    (void)c;
-    return COLL_OK;
-}
-
 /* A request is launched; its head is set. */
 static void coll__record_begin(coll_request *r)
 {
@@ -48,23 +41,12 @@ static void coll__record_begin(coll_request *r)
     r->record = ++recorder->count;
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
-    at->began = r->comm->session->began_at = coll__clock(r->comm->session);
-    r->comm->session->ended_at = 0;
+    at->began = coll__clock(r->comm->session);
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';
     if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
     memcpy(at->head, r->head, COLL_HEAD_LENGTH);
-}
-
-/* The time of its end.  Short queued calls share one: reading the clock takes as long as such a call. */
-static int64_t coll__end_of(const coll_request *r, coll_status status)
-{
-    coll__session *session = r->comm->session;
-    const bool is_short = status == COLL_OK && r->order && r->call.count <= COLL__RECORD_SHORT / COLL__UNIT;
-
-    if (!session->ended_at || !is_short) session->ended_at = coll__clock(session);
-    return session->ended_at;
 }
 
 static void coll__record_end(const coll_request *r, coll_status status)
@@ -73,7 +55,7 @@ static void coll__record_end(const coll_request *r, coll_status status)
     coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
 
     if (!at || r->record == 0 || at->number != r->record) return;         /* its entry was reused             */
-    at->ended = coll__end_of(r, status);
+    at->ended = coll__clock(r->comm->session);
     at->status = status;
 }
 
@@ -209,13 +191,6 @@ static void coll__record_begin(coll_request *r) { (void)r; }
 static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
 static void coll__dump_failure(const coll__session *session) { (void)session; }
 
-static coll_status coll__recorder_settle(const coll_config *c)
-{
-    if (!c->dump || !*c->dump) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
-                              c->dump);
-}
-
 static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
 {
     char line[160];
@@ -226,6 +201,13 @@ static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *c
 }
 
 #endif
+
+static coll_status coll__recorder_settle(const coll_config *c)
+{
+    if (COLL__HAS_RECORDER || !c->dump || !*c->dump) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
+                              c->dump);
+}
 
 /* ---- >>where it goes ---- */
 

