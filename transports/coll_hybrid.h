@@ -159,19 +159,22 @@ static int coll__hybrid_can_offload(const void *context, const coll_call *call, 
 {
     const coll__hybrid *me = coll__hybrid_of(context);
     const coll__thread *side = me->domains[me->domains[COLL__DOMAIN_OF_HOST] ? COLL__DOMAIN_OF_HOST : COLL__DOMAIN_OF_PROCESS];
+    const coll__form *form = coll__form_of(call->kind);
+    const size_t unit = coll_type_size(call->type);
 
     (void)size;
     if (!side) {
         coll__print(why, room, "these processes share no memory for whole collectives");
         return 0;
     }
-    if (!coll__form_of(call->kind)) {
+    if (!form) {
         coll__print(why, room, "the shared-memory domain does not have it");
         return 0;
     }
-    if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
+    const coll__member *all = &side->all;
+    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call->count, unit))) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
-                    coll__eager_most(&side->all, coll__form_of(call->kind)));
+                    coll__most(COLL__EAGER_SHORT, coll__bounce_most(all, form)));
         return 0;
     }
     return 1;

@@ -86,9 +86,10 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
 /* Returns whether only the root has an eager input.  Then it may fill the bounce buffers of all. */
 static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
 
-static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+/* Bytes of the longest eager input in a bounce buffer. */
+static inline size_t coll__bounce_most(const coll__member *m, const coll__form *form)
 {
-    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+    return coll__is_eager_of_root(form) ? m->row_length : m->bounce_length;
 }
 
 static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t op_number, size_t length)

@@ -106,9 +106,6 @@ typedef struct coll__member {
     uint64_t  overlap, slot_mask;                 /* operations that each rank publishes before the first is complete; turn &
                                                      slot_mask: slot of an operation                          */
     uint64_t  last_bounce;                        /* last operation that used a bounce buffer                 */
-    size_t    eager_most;                         /* bytes of the longest eager input;                        */
-    size_t    rooted_most;                        /* the same if only the root has one: it may fill a row;    */
-    size_t    eager_sure, learned_from;           /* up to here always eager; beyond this timing decides      */
     int       rank, count;                        /* rank in the group, and size of the group                 */
     int       looks;                              /* polls of a number before other work                      */
     bool      is_apart;                           /* members belong to several processes                      */

@@ -14,15 +14,14 @@ enum {
 
 /* Bytes of longer eager inputs, in bounce buffers. */
 typedef struct coll__eager_limits {
-    size_t learned_from;                          /* longer: timing decides if eager or direct                */
     size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
 /* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
  * all ranks have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
-    { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
-    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
+    { { 32 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
+    { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
 
 /* What a rank publishes for a direct operation. */
@@ -62,23 +61,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__group_slot {
     bool       is_taken;                          /* its rank has entered the group; guarded by the domain's lock */
 } coll__group_slot;
 
-enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
-
-/* The protocol for calls of one kind and length class, and timings of the first member (coll_shm_eagerness.h). */
-typedef struct coll__eagerness {
-    uint64_t word;                                /* first operation << 2 | protocol before it << 1 | protocol from it on; 1:
-                                                     direct                                                   */
-    int64_t  began;                               /* start of the timed run,                                  */
-    uint64_t bytes;                               /* and bytes of its inputs                                  */
-    uint32_t calls, runs, rest;                   /* in this run; runs; calls until the next run              */
-    float    best[2];                             /* ns per byte, of each protocol                            */
-} coll__eagerness;
-
 /* Followed by the members' ranks, their slots, and bounce buffers. */
 typedef struct coll__group {
     uint64_t id;                                  /* of the communicator, ...                                 */
     uint32_t number;                              /* ... and of the order in it                               */
-    coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bounce_length;                       /* bytes of a bounce buffer; 0: there are none              */
     size_t   length;                              /* bytes of the whole                                       */
@@ -218,11 +204,6 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->bounce_length = group->bounce_length;
     m->row_length = group->bounce_length * (size_t)count;
     m->bounces = coll__group_bounces(group);
-    m->eager_most = coll__most(COLL__EAGER_SHORT, m->bounce_length);
-    m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
-    m->learned_from = m->is_eager_only ? SIZE_MAX
-                      : coll__eager_room[thread->domain->is_apart][thread->domain->is_crowded].learned_from;
-    m->eager_sure = coll__least(coll__least(m->learned_from, m->eager_most), COLL__BLOCK);
 }
 
 static void coll__member_end(coll__member *m)

@@ -12,9 +12,9 @@
 #ifndef COLL_SHM_OP_H
 #define COLL_SHM_OP_H
 
-/* task->state[0]: not begun; eager input published; direct: buffers published, then the last completed phase.  state[1]: number
- * of the operation. */
-enum { COLL__SHM_OP_NEW, COLL__SHM_OP_EAGER, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
+/* task->state[0]: not begun; eager input or buffers published; direct: the last completed phase.  state[1]: number of the
+ * operation. */
+enum { COLL__SHM_OP_NEW, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
 
 enum { COLL__PHASES = 4 };                        /* phases of an operation (coll__group_slot.done)                 */
 
@@ -42,12 +42,12 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
     return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
 }
 
-/* Returns whether a valid call is too long for the eager protocol. */
-static bool coll__call_is_long(const coll__member *m, const coll_call *call)
+/* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
+static inline bool coll__is_direct(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit,
+                                   size_t length)
 {
-    const coll__form *form = coll__form_of(call->kind);
-    const size_t unit = coll_type_size(call->type);
-    return coll__is_too_long(m, call, unit, coll__eager_bytes(m, form, call->count, unit));
+    if (length <= COLL__EAGER_SHORT) return false;
+    return length > coll__bounce_most(m, form) || __builtin_expect(unit > COLL__BLOCK && coll__kind_reduces(call->kind), 0);
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -273,9 +273,9 @@ static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member
 }
 
 /* The task continues from here at its next offer. */
-static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number, uint64_t how)
+static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number)
 {
-    task->state[0] = how;
+    task->state[0] = COLL__SHM_OP_POSTED;
     task->state[1] = op_number;
 }
 
@@ -307,7 +307,7 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
-    coll__shm_op_posted(t->task, t->number, COLL__SHM_OP_POSTED);
+    coll__shm_op_posted(t->task, t->number);
     return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__shm_op_is_over(t->m);
 }
 
@@ -453,7 +453,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
     const coll__eagers eager = coll__eagers_of(m, form, op_number, length);
 
     const bool goes_on = coll__shm_op_post(m, form, task, length, &eager);
-    coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
+    coll__shm_op_posted(task, op_number);
     return goes_on ? COLL_PENDING : coll__shm_op_is_over(m);
 }
 
@@ -464,13 +464,11 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_longer = length > m->eager_sure;
+    const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
-    if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
-        return COLL_ERR_UNSUPPORTED;              /* same on all ranks, without waiting                       */
+    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* same on all ranks, without waiting */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__SHM_OP_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__shm_op_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__shm_op_directly(m, form, task, failure);
     const uint64_t op_number = is_new ? m->op_number + 1 : task->state[1];
@@ -478,7 +476,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
     if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
     if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* inputs are in the slots */
-    else if (is_new) coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
+    else if (is_new) coll__shm_op_posted(task, op_number);
     return status;
 }
 
@@ -574,9 +572,9 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
     const size_t length = coll__eager_length(m, t.form, task);
-    const bool is_eager = task->state[0] == COLL__SHM_OP_EAGER;
+    const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : is_eager ? t.form->eager_from
+    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
                                   : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {
