@@ -148,29 +148,19 @@ static inline void coll__read_reduce(const coll__shm_op *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Returns whether each rank may compute its own result: not if that overwrites an input that others still read.  In a
- * reduce_scatter rank 0 may, because its block is the first.  Same on every rank. */
+/* Returns whether each rank may compute its own block of a reduce_scatter: not if that overwrites an input that others still
+ * read.  Rank 0 may, because its block is the first.  Same on every rank. */
 static bool coll__may_make_own(const coll__shm_op *t)
 {
-    for (int i = t->call->kind == COLL_REDUCE_SCATTER; i < t->m->count; i++)
+    for (int i = 1; i < t->m->count; i++)
         if (coll__view_of(t, i)->send == coll__view_of(t, i)->recv) return false;
     return true;
 }
 
-enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads from others instead of writing to them */
-
-/* Returns whether each rank computes its own sum.  A share's lines are written to all ranks, and fetched again when they use the
- * result.  So every rank reads short inputs itself.  Between processes those are eager. */
-static inline bool coll__makes_own_sum(const coll__shm_op *t)
+/* Combines elements for all ranks; checks the own result for overflow while it is in the cache. */
+static coll_status coll__combine_and_look(const coll__shm_op *t, size_t at, size_t count)
 {
-    const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
-    return t->call->kind == COLL_ALLREDUCE && length <= COLL__OWN_MOST && !coll__is_apart(t->m) && coll__may_make_own(t);
-}
-
-/* Combines elements for ranks first..first+n; checks the own result for overflow while it is in the cache. */
-static coll_status coll__combine_and_look(const coll__shm_op *t, int first, int n, size_t at, size_t count)
-{
-    const coll_status status = coll__combine_for(t, first, n, at, at, count);
+    const coll_status status = coll__combine_for(t, 0, t->m->count, at, at, count);
 
     if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__made_at(t, at), count, t->call->type))
         t->m->group_slots[t->m->rank].overflowed = t->number;
@@ -187,13 +177,12 @@ static coll_status coll__share_reduce(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__makes_own_sum(t)) return coll__combine_and_look(t, t->m->rank, 1, 0, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
     for (size_t done = 0; done < count && status == COLL_OK; done += piece)
-        status = coll__combine_and_look(t, 0, t->m->count, at + done, coll__least(piece, count - done));
+        status = coll__combine_and_look(t, at + done, coll__least(piece, count - done));
     return status;
 }
 
