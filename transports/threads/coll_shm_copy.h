@@ -24,9 +24,6 @@ typedef struct coll__shm_op {
     coll_failure    *failure;
     uint64_t         number;
     coll__eagers     eager;                       /* eager: the inputs of all ranks                           */
-    const unsigned char *send;                    /* own input, if peers may see a copy; NULL: they do not    */
-    unsigned char   *recv;                        /* several processes: own result                            */
-    unsigned char   *made;                        /* several processes: results for others; NULL: in `recv`   */
     bool             streams;                     /* results use streaming stores                             */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__shm_op;
@@ -39,7 +36,7 @@ typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, CO
 typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
- * the result; its input and its share of the results of all ranks. */
+ * the result; its input and its share of the results of all ranks.  Others pull shares. */
 typedef enum coll__staged_part {
     COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
 } coll__staged_part;
@@ -53,10 +50,12 @@ typedef struct coll__form {
     coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
     coll__staged_part staged;
     coll_status (*probe)(const coll__shm_op *t);  /* several processes, may be NULL: checks that all inputs can be read */
-    coll_status (*pull) (const coll__shm_op *t);  /* several processes, may be NULL: copies what others have computed */
     coll_status (*begin)(const coll__shm_op *t, coll__view *view);    /* direct, may be NULL: before publishing */
     void        (*end)  (const coll__shm_op *t);  /* direct, may be NULL: when all are done                   */
 } coll__form;
+
+/* Between processes: returns whether a rank copies what others have computed for it. */
+static inline bool coll__pulls(const coll__form *form) { return form->staged >= COLL__STAGED_SHARE; }
 
 static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_set, int rank)
 {
@@ -70,8 +69,6 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     default:              return false;
     }
 }
-
-static inline int coll__domain_rank(const coll__shm_op *t, int rank) { return t->m->ranks[rank]; }
 
 static inline unsigned coll__slot_number(const coll__member *m, uint64_t op_number)
 {
@@ -117,7 +114,7 @@ static inline const coll__view *coll__view_of(const coll__shm_op *t, int rank)
 /* Direct: the input of a rank. */
 static inline const unsigned char *coll__input_of(const coll__shm_op *t, int rank)
 {
-    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
+    return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send;
 }
 
 /* ---- >>memory: what an operation needs beyond the user's ---- */
@@ -157,16 +154,18 @@ static coll_status coll__lengthen(const coll__shm_op *t, void **room, size_t *ha
     return COLL_OK;
 }
 
-/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any before.  The initial memory suffices
- * for elements that fit in a block. */
+/* Memory for the arithmetic of this call and for fetched inputs, if the user's elements are longer than any before.  The initial
+ * memory suffices for elements that fit in a block. */
 static coll_status coll__need_scratch(const coll__shm_op *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
+    const size_t windows = coll__is_apart(t->m) ? (size_t)t->m->count * (t->unit + COLL__LINE) : 0;
+    const coll_status status = coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 
-    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
+    return status == COLL_OK ? coll__lengthen(t, &thread->fetched, &thread->fetched_length, windows) : status;
 }
 
 /* ---- >>moving: from one rank's memory into another's ---- */
@@ -280,7 +279,7 @@ static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape,
 /* Checks that both ends of a move agree, before its first byte is written. */
 static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, const coll__end *source, const coll__end *target)
 {
-    const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
+    const int sender = t->m->ranks[from], receiver = t->m->ranks[to];
 
     if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
     return coll__set_failure(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s",
@@ -288,23 +287,27 @@ static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, con
                              source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
+/* Bytes of an element of a block. */
+static inline size_t coll__unit_of(const coll__shm_op *t, coll_type type)
+{
+    return coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(type) : t->unit;
+}
+
 /* Moves a block with one end on this rank; between processes, its target. */
 static inline coll_status coll__move(const coll__shm_op *t, int from, int to)
 {
     coll__end source, target;
     coll_status status = coll__ends_of(t, from, to, &source, &target);
-    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
-    const size_t length = source.count * unit;
+    const size_t length = source.count * coll__unit_of(t, source.type);
 
     if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
-    coll__move_bytes(t, target.at, source.at, length);
-    return COLL_OK;
+    return coll__pull_bytes(t, from, target.at, source.at, length);
 }
 
-/* Checks that all ranks send what this rank expects, before the first byte is written. */
-static coll_status coll__check_all_ends(const coll__shm_op *t)
+/* Checks that all ranks send what this rank expects, before the first byte is written; between processes on request also that it
+ * can be read. */
+static coll_status coll__check_incoming(const coll__shm_op *t, bool tries)
 {
     coll_status status = COLL_OK;
 
@@ -312,25 +315,23 @@ static coll_status coll__check_all_ends(const coll__shm_op *t)
         coll__end source, target;
         status = coll__ends_of(t, i, t->m->rank, &source, &target);
         if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK && tries)
+            status = coll__shm_access_try(t->m, i, source.at, source.count * coll__unit_of(t, source.type));
     }
     return status;
 }
 
+static coll_status coll__probe_blocks(const coll__shm_op *t) { return coll__check_incoming(t, true); }
+
 /* Fetches each rank's block for this one.  Each rank begins with its own block, which only its caches have, and continues with
  * those after it.  So the ranks do not access one memory at once. */
-static inline coll_status coll__fetch_all(const coll__shm_op *t)
+static coll_status coll__share_fetch(const coll__shm_op *t)
 {
     const int me = t->m->rank, count = t->m->count;
-    coll_status status = COLL_OK;
+    coll_status status = coll__check_incoming(t, false);
 
     for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
     return status;
-}
-
-static coll_status coll__share_fetch(const coll__shm_op *t)
-{
-    const coll_status status = coll__check_all_ends(t);
-    return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
 COLL__FOR_SPEED
@@ -366,46 +367,17 @@ static inline void coll__read_all(const coll__shm_op *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-COLL__FOR_SIZE
-
-/* Between processes: checks that all blocks for this rank can be read. */
-static coll_status coll__probe_blocks(const coll__shm_op *t)
-{
-    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
-    coll_status status = coll__check_all_ends(t);
-
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        coll__end source, target;
-        status = coll__ends_of(t, i, t->m->rank, &source, &target);
-        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
-        if (status == COLL_OK) status = coll__shm_access_try(t->m, i, source.at, length);
-    }
-    return status;
-}
-
-COLL__FOR_SPEED
-
-/* gather: the root fetches all if the call is eager, or between processes.  Otherwise every rank writes its block into the root's
- * buffer. */
-static void coll__read_gather(const coll__shm_op *t)
-{
-    if (t->m->rank == t->call->root) coll__read_all(t);
-}
+/* scatter: every rank fetches its own block from the root. */
+static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
 
 COLL__FOR_SIZE
 
+/* gather: between processes the root fetches all.  Otherwise every rank writes its block into the root's buffer. */
 static coll_status coll__share_gather(const coll__shm_op *t)
 {
     if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
     return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
 }
-
-COLL__FOR_SPEED
-
-/* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
-
-COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__shm_op *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -428,7 +400,7 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
             coll__entry entry;
             (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
             const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
-            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            const size_t unit = coll__unit_of(t, e.type);
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
             at += e.count * unit;

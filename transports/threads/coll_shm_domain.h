@@ -83,12 +83,12 @@ enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of
 
 enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of a staged input, and of results for others       */
 
-/* Between processes: private state of a rank in a direct operation (coll_shm_staging.h). */
+/* Private state of a rank in a direct operation (coll_shm_staging.h). */
 typedef struct coll__staging {
     const unsigned char *send;                    /* its input; peers may see a copy                          */
-    unsigned char       *recv, *made;             /* its result; its results for others, NULL: in its result  */
+    unsigned char       *recv;                    /* its result; several processes, the rest:                 */
+    unsigned char       *made;                    /* its results for others; NULL: in its result              */
     bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
-    bool                 is_staged;               /* uses the staging area                                    */
     coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
     int64_t              began;
     size_t               length;                  /* bytes that may be staged                                 */

@@ -16,35 +16,33 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                      .probe = coll__probe_shares, .pull = coll__pull_shares },
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                      .probe = coll__probe_parts },
 #endif
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
-                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                         .probe = coll__probe_shares, .pull = coll__pull_shares },
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                         .probe = coll__probe_parts, .end = coll__end_allreduce },
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
                               .staged = COLL__STAGED_INPUT,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
-                              .probe = coll__probe_reduce_scatter,
+                              .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
-    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
-                               .probe = coll__probe_reduce_scatterv,
-                               .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
+                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #endif
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                    .probe = coll__probe_scan, .pull = coll__pull_scan },
+                    .probe = coll__probe_parts },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                      .probe = coll__probe_scan, .pull = coll__pull_scan },
+                      .probe = coll__probe_parts },
 #endif
 #if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
-                      .read = coll__read_gather, .share = coll__share_gather },
+                      .read = coll__read_all, .share = coll__share_gather },
     [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
 #endif
 #if COLL__HAS_SCATTER

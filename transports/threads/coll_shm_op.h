@@ -301,9 +301,10 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
         view->recv_types = call->recv_types;
     }
     t->number = t->m->op_number + 1;
-    t->m->staging.made = NULL;
-    t->m->staging.is_careful = t->m->staging.is_staged = false;
+    t->m->staging = (coll__staging){ .began = 0 };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
+    t->m->staging.send = view->send;
+    t->m->staging.recv = view->recv;
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
@@ -323,13 +324,13 @@ static coll_status coll__check_read(const coll__shm_op *t)
     return COLL_OK;
 }
 
-/* Runs this rank's part of the phase that ends with `state`. */
-static coll_status coll__shm_op_step(coll__shm_op *t, coll_status (*work)(coll__shm_op *t), uint64_t state)
+/* Runs this rank's part of the phase that ends with `state`; work NULL: there is none. */
+static coll_status coll__shm_op_step(const coll__shm_op *t, coll_status (*work)(const coll__shm_op *t), uint64_t state)
 {
     coll__thread *const thread = t->m->thread;
 
     if (!coll__work_begin(thread)) return thread->domain->failure.status;
-    coll_status status = work(t);
+    coll_status status = work ? work(t) : COLL_OK;
     coll__work_end(thread);
     if (coll__is_apart(t->m) && status == COLL_ERR_UNSUPPORTED) {
         t->m->own->refused = coll__phase(t->number, state);
@@ -359,25 +360,21 @@ static bool coll__shm_op_is_careful(const coll__shm_op *t)
     return false;
 }
 
-static coll_status coll__no_work(coll__shm_op *t) { return (void)t, COLL_OK; }
-static coll_status coll__probe_work(coll__shm_op *t) { return t->form->probe(t); }
-static coll_status coll__pull_work(coll__shm_op *t) { return t->form->pull(t); }
-
 /* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
-static coll_status coll__share_work(coll__shm_op *t)
+static coll_status coll__share_work(const coll__shm_op *t)
 {
     const coll_status status = coll__stored_share(t);
-    const bool tries = coll__is_apart(t->m) && status == COLL_OK && t->form->pull && coll__is_overwritten(t);
+    const bool tries = coll__is_apart(t->m) && status == COLL_OK && coll__pulls(t->form) && coll__is_overwritten(t);
     return tries ? t->form->probe(t) : status;
 }
 
 /* Between processes: the phase before the share.  If a rank is refused access, no share is needed. */
-static coll_status coll__shm_op_probe(coll__shm_op *t)
+static coll_status coll__shm_op_probe(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
-        status = coll__shm_op_step(t, coll__probe_work, COLL__SHM_OP_PROBED);
+        status = coll__shm_op_step(t, t->form->probe, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
     return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
 }
@@ -394,13 +391,13 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
 }
 
 /* Between processes: once all are done, copies what others have computed for this rank. */
-static coll_status coll__shm_op_pull(coll__shm_op *t)
+static coll_status coll__shm_op_pull(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
-    if (t->form->pull && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE)) {
+    if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE)) {
         t->m->staging.is_harmed |= coll__is_overwritten(t);
-        status = coll__shm_op_step(t, coll__pull_work, COLL__SHM_OP_PULLED);
+        status = coll__shm_op_step(t, coll__pull, COLL__SHM_OP_PULLED);
     }
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
         status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
@@ -419,12 +416,9 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
     coll_status status;
 
     if (task->state[0] == COLL__SHM_OP_NEW) {
-        const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
-        if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
-        if ((status = coll__need_window(t)) != COLL_OK) return status;
+        if (coll__kind_reduces(task->call->kind) && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__shm_op_begin(t)) != COLL_OK) return status;
     }
-    if (coll__is_apart(m)) coll__staging_recall(t);
     if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peer_set_of(m, form->from))) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_probe(t)) != COLL_OK) return status;
@@ -432,14 +426,13 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
         const bool is_vain = coll__is_apart(m) && coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
         m->staging.is_harmed = m->staging.is_careful && !is_vain;
         coll__fetch_to_write(&m->own->done);
-        status = coll__shm_op_step(t, is_vain ? coll__no_work : coll__share_work, COLL__SHM_OP_DONE);
+        status = coll__shm_op_step(t, is_vain ? NULL : coll__share_work, COLL__SHM_OP_DONE);
         if (status != COLL_OK) return status;
     }
     if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, form->until, COLL__SHM_OP_DONE)) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_pull(t)) != COLL_OK) return status;
     if (form->end) form->end(t);
-    coll__end_allreduce(t, task);
     return status;
 }
 
@@ -475,9 +468,12 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
     const coll__shm_op t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = op_number,
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
     if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
-    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* inputs are in the slots */
-    else if (is_new) coll__shm_op_posted(task, op_number);
-    return status;
+    if ((status = coll__check_posted(&t, form->eager_from)) != COLL_OK) {
+        if (is_new) coll__shm_op_posted(task, op_number);
+        return status;
+    }
+    if (form->eager_from != COLL__ON_ROOT || m->rank == task->call->root) form->read(&t); /* inputs are in the slots */
+    return COLL_OK;
 }
 
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)

@@ -10,8 +10,6 @@
 #ifndef COLL_SHM_STAGING_H
 #define COLL_SHM_STAGING_H
 
-#if COLL__HAS_DOMAIN
-
 enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
 /* This rank's staging area; NULL: none. */
@@ -23,12 +21,11 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 /* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit;
-    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* reduce_scatter: own block    */
+    size_t at, count;
 
-    if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
-    const size_t begin = at * t->unit, end = begin + share * t->unit;
-    COLL__ASSERT(begin <= length && end <= length && block <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
+    coll__inputs_of(t, &at, &count);
+    const size_t begin = at * t->unit, end = begin + count * t->unit;
+    COLL__ASSERT(begin <= length && end <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
     memcpy(to, from, begin);
     memcpy(to + end, from + end, length - end);
 }
@@ -65,11 +62,10 @@ static bool coll__staging_wins(const coll__shm_op *t, size_t length)
 
     if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
     s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
-    s->is_staged = !coll__trial_other(s->copies, false);
+    if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
     s->length = length;
     s->began = s->copies->counts ? coll__now() : 0;
-    if (s->is_staged) t->m->thread->stager = t->m;
-    return s->is_staged;
+    return t->m->thread->stager != NULL;
 }
 
 /* Before an operation is published: chooses what peers see. */
@@ -82,8 +78,6 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
     unsigned char *place = NULL;
     size_t at, share;
 
-    s->send = view->send;
-    s->recv = view->recv;
     if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
         if (send) coll__staging_copy(t, area, view->send, send);
         if (send) view->send = area;
@@ -97,33 +91,13 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
     return COLL_OK;
 }
 
-/* This rank uses its buffers in place. */
-static inline void coll__staging_recall(coll__shm_op *t)
-{
-    t->send = t->m->staging.send;
-    t->recv = t->m->staging.recv;
-    t->made = t->m->staging.made;
-}
-
 /* Releases the area. */
 static void coll__staging_end(const coll__shm_op *t)
 {
     coll__staging *const s = &t->m->staging;
 
+    if (s->began) coll__trial_note(s->copies, t->m->thread->stager != t->m, coll__now() - s->began, s->length);
     if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
-    if (s->began) coll__trial_note(s->copies, !s->is_staged, coll__now() - s->began, s->length);
-    s->began = 0;
 }
 
-#else
-
-static inline coll_status coll__staging_begin(const coll__shm_op *t, const coll__view *view)
-{
-    return (void)t, (void)view, COLL_OK;
-}
-
-static inline void coll__staging_recall(const coll__shm_op *t) { (void)t; }
-static inline void coll__staging_end(const coll__shm_op *t) { (void)t; }
-
-#endif
 #endif /* COLL_SHM_STAGING_H */
