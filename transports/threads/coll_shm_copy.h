@@ -114,7 +114,7 @@ static inline const coll__view *coll__view_of(const coll__shm_op *t, int rank)
 /* Direct: the input of a rank. */
 static inline const unsigned char *coll__input_of(const coll__shm_op *t, int rank)
 {
-    return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send;
+    return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send.at;
 }
 
 /* ---- >>memory: what an operation needs beyond the user's ---- */
@@ -178,71 +178,35 @@ typedef struct coll__end {
 
 static inline const coll__kind_shape *coll__shape_in(const coll__shm_op *t) { return &coll__kinds[t->call->kind]; }
 
-/* A rank's list entry for a block. */
-typedef struct coll__entry {
-    size_t    count, offset;
-    coll_type type;
-} coll__entry;
-
 COLL__FOR_SIZE
 
-/* Reads entry `i` of a rank's lists, from its memory; only of lists that the shape has. */
-static inline coll_status coll__entry_of(const coll__shm_op *t, const coll__side_shape *shape, int rank, const size_t *counts,
-                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+/* Block `i` of a rank's buffer of this shape.  Reads only lists that the shape has, from that rank's memory. */
+static inline coll_status coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, int rank, const coll__buffer *buffer,
+                                       int i, coll__end *end)
 {
-    const coll__member *const m = t->m;
-    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
-    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
-    coll_status status = COLL_OK;
+    size_t offset = 0;
 
-    *entry = (coll__entry){ 0, 0, t->call->type };
-    if (!is_listed) return COLL_OK;
-    if (!coll__is_apart(m)) {
-        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+    *end = (coll__end){ buffer->at, buffer->count, t->call->type };
+    if (shape->over == COLL__OVER_ONE) return COLL_OK;
+    if (shape->from == COLL__FROM_COUNT) {
+        if (end->count) end->at += (size_t)i * end->count * t->unit;      /* an empty block may have no memory */
         return COLL_OK;
     }
-    status = coll__shm_access_read(m, rank, &entry->count, counts + i, sizeof *counts);
-    if (status == COLL_OK) status = coll__shm_access_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
-    if (status == COLL_OK && is_typed) status = coll__shm_access_read(m, rank, &entry->type, types + i, sizeof *types);
+    coll_status status = coll__shm_access_read(t->m, rank, &end->count, buffer->counts + i, sizeof end->count);
+    if (status == COLL_OK) status = coll__shm_access_read(t->m, rank, &offset, buffer->offsets + i, sizeof offset);
+    if (status == COLL_OK && shape->from == COLL__FROM_TYPED)
+        status = coll__shm_access_read(t->m, rank, &end->type, buffer->types + i, sizeof end->type);
+    if (status == COLL_OK && end->count) end->at += shape->from == COLL__FROM_TYPED ? offset : offset * t->unit;
     return status;
-}
-
-/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, if it is one block. */
-static inline coll__end coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, const unsigned char *base,
-                                     size_t count,
-                                     const coll__entry *entry, int i)
-{
-    coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
-    size_t skip = 0;
-
-    if (shape->over == COLL__OVER_ONE) return end;
-    if (shape->from == COLL__FROM_COUNT) {
-        end.count = t->call->count;
-        skip = (size_t)i * end.count * t->unit;
-    } else {
-        end.count = entry->count;
-        end.type = entry->type;
-        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
-    }
-    if (end.count) end.at += skip;                /* an empty block may have no memory                        */
-    return end;
 }
 
 /* Both ends of a move. */
 static inline coll_status coll__ends_of(const coll__shm_op *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
-    coll__entry entry;
+    const coll__kind_shape *const shape = coll__shape_in(t);
+    const coll_status status = coll__end_at(t, &shape->send, from, &coll__view_of(t, from)->send, to, source);
 
-    const coll__view *v = coll__view_of(t, from);
-    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
-    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
-    if (status != COLL_OK) return status;
-    v = coll__view_of(t, to);
-    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
-    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
-    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
-    return status;
+    return status == COLL_OK ? coll__end_at(t, &shape->recv, to, &coll__view_of(t, to)->recv, from, target) : status;
 }
 
 /* memcpy that allows NULL if there is nothing to copy, and equal addresses. */
@@ -391,15 +355,14 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
     const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
     size_t length = table;
 
-    if (!view->send || view->send != view->recv) return COLL_OK;
+    if (!view->send.at || view->send.at != view->recv.at) return COLL_OK;
     t->m->staging.is_careful = true;
     for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
         for (int i = 0; i < count; i++) {
-            coll__entry entry;
-            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
-            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
+            coll__end e;
+            (void)coll__end_at(t, shape, t->m->rank, &view->send, i, &e);
             const size_t unit = coll__unit_of(t, e.type);
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
@@ -408,8 +371,8 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
         length = at;
         if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
     }
-    view->send = (const unsigned char *)t->m->held + table;
-    if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
+    view->send.at = (unsigned char *)t->m->held + table;
+    if (has_offsets) view->send.offsets = (const size_t *)t->m->held;
     return COLL_OK;
 }
 

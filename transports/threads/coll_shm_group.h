@@ -24,15 +24,18 @@ static const coll__eager_limits coll__eager_room[2][2] = {
     { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
 
+/* A buffer of a rank: elements of one block, or of each; or lists of a kind without a common count. */
+typedef struct coll__buffer {
+    unsigned char   *at;
+    size_t           count;
+    const size_t    *counts, *offsets;
+    const coll_type *types;
+} coll__buffer;
+
 /* What a rank publishes for a direct operation. */
 typedef struct coll__view {
-    const unsigned char *send;
-    unsigned char       *recv;
+    coll__buffer         send, recv;
     const unsigned char *made;                    /* several processes: what it computes for others (coll_shm_reduce.h) */
-    size_t               count;
-    size_t               recv_count;              /* from here on: kinds without a common count               */
-    const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
-    const coll_type     *send_types, *recv_types;
 } coll__view;
 
 enum { COLL__LOOKS = 32 };                        /* polls of a number before other work                      */

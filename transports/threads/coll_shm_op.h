@@ -74,25 +74,6 @@ static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *h
             | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
 
-/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
- * COLL_ERR_MISMATCH if its call differs from `head`. */
-static coll_status coll__check_group_slot(const coll__member *m, const uint64_t *head, int rank, uint64_t op_number,
-                                          coll_failure *failure)
-{
-    const coll__slot *slot = coll__slot_in(m, rank, op_number);
-    const int *ranks = m->ranks;
-
-    if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) {
-        if (!coll__member_left(m, rank)) return COLL_PENDING;
-        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
-            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
-    }
-    if (!coll__slot_has_head(slot, head))
-        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
-                                     ranks[rank]);
-    return COLL_OK;
-}
-
 /* Polls a published number up to `looks` times. */
 static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int looks)
 {
@@ -103,12 +84,24 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int lo
     return true;
 }
 
-/* Slow path of coll__check_one: not published at the first poll, or another call. */
-static __attribute__((noinline)) coll_status coll__check_late(const coll__member *m, int rank, uint64_t op_number,
-                                                             coll_failure *failure)
+/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
+ * COLL_ERR_MISMATCH if its call differs from that of this rank. */
+static __attribute__((noinline)) coll_status coll__check_group_slot(const coll__member *m, int rank, uint64_t op_number,
+                                                                    coll_failure *failure)
 {
-    (void)coll__has_come(&coll__slot_in(m, rank, op_number)->posted, op_number, m->looks);
-    return coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, rank, op_number, failure);
+    const coll__slot *slot = coll__slot_in(m, rank, op_number);
+    const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
+    const int *ranks = m->ranks;
+
+    if (!coll__has_come(&slot->posted, op_number, m->looks)) {
+        if (!coll__member_left(m, rank)) return COLL_PENDING;
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
+            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
+    }
+    if (!coll__slot_has_head(slot, head))
+        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                     ranks[rank]);
+    return COLL_OK;
 }
 
 /* Returns whether another rank has published `op_number` in this slot, with this head. */
@@ -122,7 +115,7 @@ static inline coll_status coll__check_one(const coll__member *m, int rank, uint6
 {
     const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
     const bool is_there = rank == m->rank || coll__has_posted(coll__slot_in(m, rank, op_number), head, op_number);
-    return is_there ? COLL_OK : coll__check_late(m, rank, op_number, failure);
+    return is_there ? COLL_OK : coll__check_group_slot(m, rank, op_number, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t op_number)
@@ -189,11 +182,6 @@ static inline coll_status coll__check_room(coll__member *m, bool has_bounce, int
     return is_free ? COLL_OK : coll__check_room_late(m, has_bounce, ahead, failure);
 }
 
-static inline const uint64_t *coll__head_of_shm_op(const coll__shm_op *t)
-{
-    return coll__slot_in(t->m, t->m->rank, t->number)->head;
-}
-
 /* Checks that the required peers have published. */
 static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_set peer_set)
 {
@@ -219,16 +207,16 @@ static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer
 static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_set, uint64_t state)
 {
     const coll__member *m = t->m;
-    const uint64_t phase = coll__phase(t->number, state);
+    const uint64_t phase = coll__phase(t->number, state), *const head = coll__slot_in(m, m->rank, t->number)->head;
 
     peer_set = coll__peer_set_of(m, peer_set);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->group_slots[i].done;
         if (!coll__waits_for(t, peer_set, i)) continue;
         const coll__slot *slot = coll__slot_in(m, i, t->number);
-        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_shm_op(t))) continue;
+        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, head)) continue;
         const bool has_left = coll__member_left(m, i);        /* load first: it may finish a phase, then leave */
-        const coll_status status = coll__check_group_slot(m, coll__head_of_shm_op(t), i, t->number, t->failure);
+        const coll_status status = coll__check_group_slot(m, i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
         return has_left ? coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
@@ -288,23 +276,17 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     coll__slot *slot = coll__slot_in(t->m, t->m->rank, t->m->op_number + 1);
     coll__view *view = &slot->is.view;
 
-    view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
-    view->recv = (unsigned char *)call->recv;
-    view->count = call->count;
-    if (!coll__is_by_count(coll__shape_in(t))) {
-        view->recv_count = call->recv_count;
-        view->send_counts = call->send_counts;
-        view->send_offsets = call->send_offsets;
-        view->recv_counts = call->recv_counts;
-        view->recv_offsets = call->recv_offsets;
-        view->send_types = call->send_types;
-        view->recv_types = call->recv_types;
-    }
+    const void *const send = call->kind == COLL_BROADCAST ? call->recv : call->send;
+    const bool has_two_counts = coll__shape_in(t)->recv.from == COLL__FROM_RECV_COUNT;
+    view->send = (coll__buffer){ (unsigned char *)(uintptr_t)send, call->count, call->send_counts, call->send_offsets,
+                                 call->send_types };
+    view->recv = (coll__buffer){ (unsigned char *)call->recv, has_two_counts ? call->recv_count : call->count,
+                                 call->recv_counts, call->recv_offsets, call->recv_types };
     t->number = t->m->op_number + 1;
     t->m->staging = (coll__staging){ .began = 0 };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
-    t->m->staging.send = view->send;
-    t->m->staging.recv = view->recv;
+    t->m->staging.send = view->send.at;
+    t->m->staging.recv = view->recv.at;
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
@@ -508,10 +490,13 @@ COLL__TAKE(alltoall, COLL_ALLTOALL)
 
 #undef COLL__TAKE
 
+#endif
+
 static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
 {
     *bound = coll__member_of((coll__thread *)context, task);
     switch (task->call->kind) {
+#if !defined(COLL__AS_ASKED)
     case COLL_BARRIER:        return coll__take_barrier;
     case COLL_BROADCAST:      return coll__take_broadcast;
     case COLL_REDUCE:         return coll__take_reduce;
@@ -519,19 +504,10 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     case COLL_REDUCE_SCATTER: return coll__take_reduce_scatter;
     case COLL_ALLGATHER:      return coll__take_allgather;
     case COLL_ALLTOALL:       return coll__take_alltoall;
+#endif
     default:                  return NULL;
     }
 }
-
-#else
-
-static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
-{
-    (void)context, (void)task, (void)bound;
-    return NULL;
-}
-
-#endif
 
 COLL__FOR_SIZE
 
@@ -550,7 +526,7 @@ static coll_status coll__threads_part(void *context, void *group, const unsigned
         for (int i = 0; i < m->count; i++) {
             const coll__slot *const slot = coll__slot_in(m, i, op_number);
             if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) != op_number) continue;
-            if (coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, i, op_number, failure) == COLL_OK) continue;
+            if (coll__check_group_slot(m, i, op_number, failure) == COLL_OK) continue;
             if (!m->is_apart) (void)coll__threads_fail(me, failure);
             return failure->status;
         }

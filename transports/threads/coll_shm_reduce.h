@@ -33,7 +33,7 @@ static void coll__share_of(const coll__shm_op *t, size_t count, size_t *at, size
 
 static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, size_t at)
 {
-    return (rank == t->m->rank ? t->m->staging.recv : coll__view_of(t, rank)->recv) + at * t->unit;
+    return (rank == t->m->rank ? t->m->staging.recv : coll__view_of(t, rank)->recv.at) + at * t->unit;
 }
 
 /* Elements that are combined at once: all, or as many as the memory for fetched inputs holds. */
@@ -138,7 +138,7 @@ static inline __attribute__((always_inline)) void coll__read_sum(const coll__shm
 static bool coll__may_make_own(const coll__shm_op *t)
 {
     for (int i = 1; i < t->m->count; i++)
-        if (coll__view_of(t, i)->send == coll__view_of(t, i)->recv) return false;
+        if (coll__view_of(t, i)->send.at == coll__view_of(t, i)->recv.at) return false;
     return true;
 }
 
@@ -232,7 +232,7 @@ static size_t coll__elements_before(const coll__shm_op *t, int rank)
  * process equal blocks need no other memory (coll__share_reduce_scatter). */
 static coll_status coll__begin_reduce_scatter(const coll__shm_op *t, coll__view *view)
 {
-    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
+    const uintptr_t send = (uintptr_t)view->send.at, recv = (uintptr_t)view->recv.at;
     const size_t length = coll__block_of(t, t->m->rank) * t->unit;
 
     if (!coll__is_apart(t->m) && !coll__is_uneven(t)) return COLL_OK;
@@ -241,8 +241,8 @@ static coll_status coll__begin_reduce_scatter(const coll__shm_op *t, coll__view 
         t->m->staging.is_careful = true;
         return COLL_OK;
     }
-    view->recv = (unsigned char *)coll__hold(t->m, length);
-    return view->recv ? COLL_OK : coll__no_memory(t, length);
+    view->recv.at = (unsigned char *)coll__hold(t->m, length);
+    return view->recv.at ? COLL_OK : coll__no_memory(t, length);
 }
 
 static void coll__end_reduce_scatter(const coll__shm_op *t)
@@ -258,7 +258,7 @@ static coll_status coll__check_counts(const coll__shm_op *t)
     const int count = t->m->count, me = t->m->ranks[t->m->rank];
 
     for (int i = 0; i < count && coll__is_uneven(t); i++) {
-        const size_t *theirs = coll__view_of(t, i)->recv_counts;
+        const size_t *theirs = coll__view_of(t, i)->recv.counts;
         if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
             const coll_status status = coll__shm_access_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);

@@ -30,13 +30,6 @@ static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const u
     memcpy(to + end, from + end, length - end);
 }
 
-/* Bytes of this rank's input that may be staged. */
-static size_t coll__staging_input(const coll__shm_op *t, const unsigned char *send)
-{
-    const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
-    return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
-}
-
 /* Bytes of this rank's results for others. */
 static size_t coll__made_bytes(const coll__shm_op *t)
 {
@@ -46,13 +39,6 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     if (!is_for_all && t->form->staged != COLL__STAGED_SHARE) return 0;
     coll__share_of(t, t->call->count, &at, &share);
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
-}
-
-/* Returns whether these may lie outside the result buffer: not if peers read that in place, or if no peer reads them. */
-static bool coll__may_be_beside(const coll__shm_op *t)
-{
-    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
-    return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
 }
 
 /* Decides whether to stage.  If so, the operation uses the area until it ends. */
@@ -68,25 +54,32 @@ static bool coll__staging_wins(const coll__shm_op *t, size_t length)
     return t->m->thread->stager != NULL;
 }
 
-/* Before an operation is published: chooses what peers see. */
+/* Before an operation is published: chooses what peers see.  Results for others may lie outside the result buffer, unless peers
+ * read that in place, or no peer reads them. */
 static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
 {
     coll__staging *const s = &t->m->staging;
     unsigned char *const area = coll__staging_of(t->m);
-    const size_t send = coll__staging_input(t, view->send), made = coll__made_bytes(t);
-    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t), may = must || coll__may_be_beside(t);
+    const int me = t->m->rank;
+    const size_t input = t->form->staged && !coll__is_in_room(t->m, me, s->send)
+                         ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0, send = input <= COLL__STAGING_EACH ? input : 0;
+    const size_t made = coll__made_bytes(t);
+    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t);
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
+    const bool may = must || (is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, me, s->recv));
+    const size_t beside = may && made <= COLL__STAGING_EACH ? made : 0;
     unsigned char *place = NULL;
     size_t at, share;
 
-    if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
-        if (send) coll__staging_copy(t, area, view->send, send);
-        if (send) view->send = area;
-        if (made <= COLL__STAGING_EACH && may) place = area + COLL__STAGING_EACH;
+    if (coll__staging_wins(t, send + beside)) {
+        if (send) coll__staging_copy(t, area, s->send, send);
+        if (send) view->send.at = area;
+        if (beside) place = area + COLL__STAGING_EACH;
     }
     if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
     coll__share_of(t, t->call->count, &at, &share);
-    if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
-    view->made = s->made ? s->made : view->recv;
+    if (place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
+    view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
 }
