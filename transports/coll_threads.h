@@ -205,7 +205,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 }
 
 /* A rank's side of a domain. */
-static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__domain *domain, int rank)
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
@@ -219,11 +219,6 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
     }
     coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
-}
-
-static coll__thread *coll__thread_open(coll__domain *domain, int rank)
-{
-    return coll__thread_open_with(coll__like(domain), domain, rank);
 }
 
 /* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
@@ -294,7 +289,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     coll__domain *domain = coll__domain_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
-    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(domain, rank)); rank++) {
+    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(s->config.allocator, domain, rank)); rank++) {
         domain->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
         out[rank].internals = &coll__threads_internals;

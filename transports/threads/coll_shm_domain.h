@@ -28,7 +28,7 @@ enum { COLL__REGION_STAGING, COLL__REGION_EXPORTED, COLL__REGIONS };
 
 /* A rank slot: state of one rank in the domain. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
-    uint32_t is_working;                          /* reads or writes other ranks' memory                      */
+    uint64_t is_working;                          /* reads or writes other ranks' memory                      */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in its own transport (coll_hybrid.h); `doorbell` wakes it    */
     uint32_t pid;                                 /* several processes: that of this rank                     */
@@ -295,10 +295,10 @@ static void coll__domain_set_failed(coll__domain *domain)
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
- * That takes a full barrier on both sides.  With membarrier the sleeper executes both, and publishing is a plain store, which
- * does not drain the store buffer.  Returns false if the domain has failed. */
-static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+/* Stores a value before later loads: either this rank sees what another one has stored, or that one sees this value.  That takes
+ * a full barrier on both sides.  With membarrier the other side executes both, and this one is a plain store, which does not drain
+ * the store buffer. */
+static inline void coll__domain_store(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->domain->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -306,28 +306,28 @@ static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, ui
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
+}
+
+/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
+ * Returns false if the domain has failed. */
+static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+{
+    coll__domain_store(me, at, value);
     return coll__domain_ring(me);
 }
 
 /* ---- >>failure: the domain keeps the first one ---- */
 
-/* Returns whether no rank of this process accesses another one's memory.  Other processes only read, and check for a failure
- * afterwards. */
-static bool coll__domain_is_quiet(const coll__thread *me)
-{
-    for (int i = 0; i < me->domain->size; i++) {
-        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
-        if (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
-            return false;
-    }
-    return true;
-}
-
-/* Waits until no rank of this process accesses another one's memory; after a failure none begins to. */
+/* Waits until no rank of this process accesses another one's memory; after a failure none begins to.  Other processes only read,
+ * and check for a failure afterwards. */
 static void coll__domain_quiesce(const coll__thread *me)
 {
     if (me->domain->has_membarrier) coll__membarrier();
-    while (!coll__domain_is_quiet(me)) sched_yield();
+    for (int i = 0; i < me->domain->size; i++) {
+        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
+        while (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
+            sched_yield();
+    }
 }
 
 /* The first failure is kept.  Takes no lock: may run in a signal handler. */
@@ -392,19 +392,12 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
 }
 
 /* Begins to access other ranks' memory.  Returns false if the domain has failed.  Either this rank sees the failure, or the
- * failing rank sees is_working.  Barriers are as in coll__domain_publish. */
+ * failing rank sees is_working. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &me->rank_slot->is_working;
-
-    if (me->domain->has_membarrier) {
-        __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    } else {
-        (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
-    }
+    coll__domain_store(me, &me->rank_slot->is_working, 1);
     if (!__atomic_load_n(&me->domain->has_failed, __ATOMIC_SEQ_CST)) return true;
-    __atomic_store_n(is_working, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&me->rank_slot->is_working, 0, __ATOMIC_SEQ_CST);
     return false;
 }
 
