@@ -32,8 +32,8 @@ typedef struct coll__shm_op {
  * own. */
 typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
-/* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
-typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+/* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
+typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
  * the result; its input and its share of the results of all ranks.  Others pull shares. */
@@ -46,7 +46,7 @@ typedef struct coll__form {
     coll__eager   eager;
     coll__peer_set   eager_from;                  /* eager: whose input this rank needs                       */
     coll__peer_set   from, until;                 /* direct: who must have published, who must be done        */
-    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots         */
+    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots; NULL: never eager */
     coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
     coll__staged_part staged;
     coll_status (*probe)(const coll__shm_op *t);  /* several processes, may be NULL: checks that all inputs can be read */
@@ -119,39 +119,29 @@ static inline const unsigned char *coll__input_of(const coll__shm_op *t, int ran
 
 /* ---- >>memory: what an operation needs beyond the user's ---- */
 
-static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
-{
-    const int me = t->m->thread->rank;
-    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
-}
-
-/* Private memory that peers use in this operation.  NULL: none. */
-static void *coll__hold(coll__member *m, size_t length)
-{
-    if (length <= m->held_length) return m->held;
-    coll__give(m->held);
-    m->held_length = 0;
-    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
-    if (m->held) m->held_length = length;
-    return m->held;
-}
-
 /* A scan keeps two accumulators, each of one block. */
 static size_t coll__scan_room(const coll__codec *codec)
 {
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
-/* Extends scratch memory to at least this length. */
+/* Extends private memory to at least this length; its contents are lost. */
 static coll_status coll__lengthen(const coll__shm_op *t, void **room, size_t *has, size_t length)
 {
+    const int me = t->m->thread->rank;
+
     if (length <= *has) return COLL_OK;
-    void *longer = coll__take_lines(coll__like(t->m->thread), length);
-    if (!longer) return coll__no_memory(t, length);
     coll__give(*room);
-    *room = longer;
-    *has = length;
-    return COLL_OK;
+    *room = coll__take_lines(coll__like(t->m->thread), length);
+    *has = *room ? length : 0;
+    if (*room) return COLL_OK;
+    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
+}
+
+/* Memory that peers use in this operation. */
+static coll_status coll__hold(const coll__shm_op *t, size_t length)
+{
+    return coll__lengthen(t, &t->m->held, &t->m->held_length, length);
 }
 
 /* Memory for the arithmetic of this call and for fetched inputs, if the user's elements are longer than any before.  The initial
@@ -369,7 +359,8 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
             at += e.count * unit;
         }
         length = at;
-        if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
+        const coll_status status = pass ? COLL_OK : coll__hold(t, length);
+        if (status != COLL_OK) return status;
     }
     view->send.at = (unsigned char *)t->m->held + table;
     if (has_offsets) view->send.offsets = (const size_t *)t->m->held;

@@ -88,7 +88,7 @@ typedef struct coll__staging {
     const unsigned char *send;                    /* its input; peers may see a copy                          */
     unsigned char       *recv;                    /* its result; several processes, the rest:                 */
     unsigned char       *made;                    /* its results for others; NULL: in its result              */
-    bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
+    bool                 is_careful;              /* it overwrites its input before all are done              */
     coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
     int64_t              began;
     size_t               length;                  /* bytes that may be staged                                 */
@@ -296,8 +296,8 @@ static void coll__domain_set_failed(coll__domain *domain)
 }
 
 /* Stores a value before later loads: either this rank sees what another one has stored, or that one sees this value.  That takes
- * a full barrier on both sides.  With membarrier the other side executes both, and this one is a plain store, which does not drain
- * the store buffer. */
+ * a full barrier on both sides.  With membarrier the other side executes both, and this one is a plain store, which does not
+ * drain the store buffer. */
 static inline void coll__domain_store(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->domain->has_membarrier) {

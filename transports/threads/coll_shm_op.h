@@ -28,13 +28,9 @@ enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buff
 /* Bytes of an eager input.  Same on every rank for the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
-    const size_t one = count * unit;
-
-    switch (form->eager) {
-    case COLL__EAGER_ONE:  return one;
-    case COLL__EAGER_EACH: return one * (size_t)m->count;
-    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : COLL__NEVER_EAGER;
-    }
+    if (!form->read) return COLL__NEVER_EAGER;
+    if (form->eager == COLL__EAGER_EMPTY) return 0;
+    return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
 }
 
 static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
@@ -366,7 +362,9 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
 {
     const int me = t->m->ranks[t->m->rank];
 
-    if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
+    const bool is_shared = t->m->staging.is_careful && !coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
+    const bool is_pulled = t->task->state[0] == COLL__SHM_OP_PULLED && coll__is_overwritten(t);
+    if (!is_shared && !is_pulled) return COLL_ERR_UNSUPPORTED;
     return coll__set_failure(t->failure, COLL_ERR_SYSTEM, me,
                              "the processes of this host can no longer read one another's memory, "
                              "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
@@ -377,10 +375,8 @@ static coll_status coll__shm_op_pull(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
-    if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE)) {
-        t->m->staging.is_harmed |= coll__is_overwritten(t);
+    if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE))
         status = coll__shm_op_step(t, coll__pull, COLL__SHM_OP_PULLED);
-    }
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
         status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
@@ -406,7 +402,6 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
     if (coll__is_apart(m) && (status = coll__shm_op_probe(t)) != COLL_OK) return status;
     if (task->state[0] < COLL__SHM_OP_DONE) {
         const bool is_vain = coll__is_apart(m) && coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
-        m->staging.is_harmed = m->staging.is_careful && !is_vain;
         coll__fetch_to_write(&m->own->done);
         status = coll__shm_op_step(t, is_vain ? NULL : coll__share_work, COLL__SHM_OP_DONE);
         if (status != COLL_OK) return status;

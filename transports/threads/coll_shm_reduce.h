@@ -241,8 +241,9 @@ static coll_status coll__begin_reduce_scatter(const coll__shm_op *t, coll__view 
         t->m->staging.is_careful = true;
         return COLL_OK;
     }
-    view->recv.at = (unsigned char *)coll__hold(t->m, length);
-    return view->recv.at ? COLL_OK : coll__no_memory(t, length);
+    const coll_status status = coll__hold(t, length);
+    view->recv.at = (unsigned char *)t->m->held;
+    return status;
 }
 
 static void coll__end_reduce_scatter(const coll__shm_op *t)

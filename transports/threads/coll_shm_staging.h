@@ -41,19 +41,6 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* Decides whether to stage.  If so, the operation uses the area until it ends. */
-static bool coll__staging_wins(const coll__shm_op *t, size_t length)
-{
-    coll__staging *const s = &t->m->staging;
-
-    if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
-    s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
-    if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
-    s->length = length;
-    s->began = s->copies->counts ? coll__now() : 0;
-    return t->m->thread->stager != NULL;
-}
-
 /* Before an operation is published: chooses what peers see.  Results for others may lie outside the result buffer, unless peers
  * read that in place, or no peer reads them. */
 static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
@@ -68,17 +55,27 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
     const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
     const bool may = must || (is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, me, s->recv));
     const size_t beside = may && made <= COLL__STAGING_EACH ? made : 0;
-    unsigned char *place = NULL;
+    void *place = NULL;
     size_t at, share;
 
-    if (coll__staging_wins(t, send + beside)) {
+    if (send + beside > 0 && area && !t->m->thread->stager) {
+        s->length = send + beside;
+        s->copies = coll__trial_of(t->m->copies, s->length, COLL__STAGING_LEAST_BITS);
+        if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
+        s->began = s->copies->counts ? coll__now() : 0;
+    }
+    if (t->m->thread->stager == t->m) {           /* the operation uses the area until it ends                */
         if (send) coll__staging_copy(t, area, s->send, send);
         if (send) view->send.at = area;
         if (beside) place = area + COLL__STAGING_EACH;
     }
-    if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
+    if (made && must && !place) {
+        const coll_status status = coll__hold(t, made);
+        if (status != COLL_OK) return status;
+        place = t->m->held;
+    }
     coll__share_of(t, t->call->count, &at, &share);
-    if (place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
+    if (place) s->made = (unsigned char *)place - (t->form->staged == COLL__STAGED_ALL ? 0 : at * t->unit);
     view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
