@@ -60,7 +60,7 @@ typedef struct coll__domain {
     bool     has_membarrier;
     bool     is_crowded;                          /* more ranks than processors                               */
     size_t   room_at, room_end;                   /* several processes: memory never used by a group          */
-    int64_t  gaps;                                /* and returned blocks; `lock` guards all three             */
+    int64_t  gaps;                                /* and freed groups; `lock` guards all three                */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t doorbell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: `failure` is being written; failed: it is written */

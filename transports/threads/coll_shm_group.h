@@ -88,40 +88,32 @@ static inline unsigned char *coll__group_bounces(coll__group *group)
     return coll__behind(coll__group_group_slots(group) + group->count, 0);
 }
 
-/* ---- >>memory of a domain of several processes: returned blocks are reused ---- */
-
-typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
-
-/* `end`: limit for memory that was never used.  Returns NULL if there is none left. */
-static void *coll__domain_take(coll__domain *domain, size_t length, size_t end)
-{
-    for (int64_t *at = &domain->gaps; *at; at = &((coll__gap *)coll__domain_at(domain, *at))->next) {
-        coll__gap *gap = (coll__gap *)coll__domain_at(domain, *at);
-        if (gap->length != length) continue;
-        *at = gap->next;
-        return memset(gap, 0, length);
-    }
-    if (end < domain->room_at || end - domain->room_at < length) return NULL;
-    domain->room_at += length;
-    return coll__domain_at(domain, (int64_t)(domain->room_at - length));
-}
-
-static void coll__domain_give(coll__domain *domain, void *at, size_t length)
-{
-    coll__gap *gap = (coll__gap *)at;
-
-    gap->length = length;
-    gap->next = domain->gaps;
-    domain->gaps = coll__domain_place(domain, gap);
-}
-
-/* ---- >>groups ---- */
+/* ---- >>groups: in a domain of several processes their memory is reused ---- */
 
 static void coll__group_free(coll__domain *domain, coll__group *group)
 {
     if (!group) return;
-    if (domain->is_apart) coll__domain_give(domain, group, group->length);
-    else coll__unreserve(group, group->length);
+    if (!domain->is_apart) {
+        coll__unreserve(group, group->length);
+        return;
+    }
+    group->next = domain->gaps;
+    domain->gaps = coll__domain_place(domain, group);
+}
+
+/* Memory of a domain of several processes: that of a freed group of this length, or new memory before `end`.  NULL: none left. */
+static coll__group *coll__domain_take(coll__domain *domain, size_t length, size_t end)
+{
+    coll__group *gap;
+
+    for (int64_t *at = &domain->gaps; (gap = (coll__group *)coll__domain_at(domain, *at)) != NULL; at = &gap->next) {
+        if (gap->length != length) continue;
+        *at = gap->next;
+        return (coll__group *)memset(gap, 0, length);
+    }
+    if (end < domain->room_at || end - domain->room_at < length) return NULL;
+    domain->room_at += length;
+    return (coll__group *)coll__domain_at(domain, (int64_t)(domain->room_at - length));
 }
 
 /* Memory for a group of `count` ranks with bounce buffers of this length.  NULL: none left. */
@@ -130,7 +122,7 @@ static coll__group *coll__group_take(coll__domain *domain, int count, size_t bou
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__group_slot) + COLL__BOUNCE_SLOTS * bounce_length), COLL__PAGE);
     const size_t end = bounce_length ? domain->room_end / 2 : domain->room_end; /* the other half: groups without   */
-    coll__group *group = (coll__group *)(domain->is_apart ? coll__domain_take(domain, length, end) : coll__reserve(length));
+    coll__group *group = domain->is_apart ? coll__domain_take(domain, length, end) : (coll__group *)coll__reserve(length);
 
     if (group) group->length = length;
     if (group) group->bounce_length = bounce_length;
