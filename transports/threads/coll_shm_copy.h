@@ -28,9 +28,8 @@ typedef struct coll__shm_op {
     size_t           unit;                        /* bytes of an element                                      */
 } coll__shm_op;
 
-/* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
- * own. */
-typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+/* Peers that a rank waits for: all; the root, except on the root; all on the root and none elsewhere; ranks up to its own. */
+typedef enum coll__peer_set { COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
 /* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
 typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
@@ -45,7 +44,7 @@ typedef enum coll__staged_part {
 typedef struct coll__form {
     coll__eager   eager;
     coll__peer_set   eager_from;                  /* eager: whose input this rank needs                       */
-    coll__peer_set   from, until;                 /* direct: who must have published, who must be done        */
+    bool          with_root;                      /* direct: only the root's memory is accessed; else that of all */
     void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots; NULL: never eager */
     coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
     coll__staged_part staged;
@@ -65,8 +64,7 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     case COLL__ALL_PEERS: return true;
     case COLL__THE_ROOT:  return rank == root && me != root;
     case COLL__ON_ROOT:   return me == root;
-    case COLL__LOWER:     return rank <= me;
-    default:              return false;
+    default:              return rank <= me;
     }
 }
 

@@ -193,19 +193,20 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
     return status;
 }
 
-/* The required peers of a direct operation. */
-static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer_set peer_set)
+/* The required peers of a direct operation: those that must have published, or be done. */
+static inline coll__peer_set coll__peers_of(const coll__member *m, const coll__form *form, bool is_done)
 {
-    return coll__is_apart(m) ? COLL__ALL_PEERS : peer_set;
+    if (coll__is_apart(m) || !form->with_root) return COLL__ALL_PEERS;
+    return is_done ? COLL__ON_ROOT : COLL__THE_ROOT;
 }
 
-/* Checks that these peers have completed the phase that ends with `state`. */
-static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_set, uint64_t state)
+/* Checks that the required peers have completed the phase that ends with `state`. */
+static coll_status coll__check_done(const coll__shm_op *t, uint64_t state)
 {
     const coll__member *m = t->m;
+    const coll__peer_set peer_set = coll__peers_of(m, t->form, true);
     const uint64_t phase = coll__phase(t->number, state), *const head = coll__slot_in(m, m->rank, t->number)->head;
 
-    peer_set = coll__peer_set_of(m, peer_set);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->group_slots[i].done;
         if (!coll__waits_for(t, peer_set, i)) continue;
@@ -354,7 +355,7 @@ static coll_status coll__shm_op_probe(const coll__shm_op *t)
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
         status = coll__shm_op_step(t, t->form->probe, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
-    return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
+    return coll__check_done(t, COLL__SHM_OP_PROBED);
 }
 
 /* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
@@ -378,7 +379,7 @@ static coll_status coll__shm_op_pull(const coll__shm_op *t)
     if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE))
         status = coll__shm_op_step(t, coll__pull, COLL__SHM_OP_PULLED);
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
-        status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
+        status = coll__check_done(t, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
     coll__staging_end(t);
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
@@ -397,7 +398,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
         if (coll__kind_reduces(task->call->kind) && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__shm_op_begin(t)) != COLL_OK) return status;
     }
-    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peer_set_of(m, form->from))) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peers_of(m, form, false))) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_probe(t)) != COLL_OK) return status;
     if (task->state[0] < COLL__SHM_OP_DONE) {
@@ -406,7 +407,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
         status = coll__shm_op_step(t, is_vain ? NULL : coll__share_work, COLL__SHM_OP_DONE);
         if (status != COLL_OK) return status;
     }
-    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, form->until, COLL__SHM_OP_DONE)) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, COLL__SHM_OP_DONE)) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_pull(t)) != COLL_OK) return status;
     if (form->end) form->end(t);
@@ -542,7 +543,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
-                                  : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
+                                  : coll__peers_of(m, t.form, is_done);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->group_slots[i].done : &coll__slot_in(m, i, op_number)->posted;
