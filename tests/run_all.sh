@@ -227,11 +227,11 @@ waits disagree           program asan test_disagree
 suite queued             program asan test_queued
 suite strides            program asan test_strides
 suite stores             program asan test_stores
-suite eagerness          program asan test_eagerness
+suite eager              program asan test_eager
 suite busy               program asan test_busy
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
-suite eagerness-tsan     program tsan test_eagerness threads
+suite eager-tsan         program tsan test_eager threads
 suite contract-asan      program asan test_contract threads,sim 3
 waits run                sh tests/programs/test_run.sh
 waits linking            sh tests/build/test_linking.sh

@@ -159,19 +159,22 @@ static int coll__hybrid_can_offload(const void *context, const coll_call *call, 
 {
     const coll__hybrid *me = coll__hybrid_of(context);
     const coll__thread *side = me->domains[me->domains[COLL__DOMAIN_OF_HOST] ? COLL__DOMAIN_OF_HOST : COLL__DOMAIN_OF_PROCESS];
+    const coll__form *form = coll__form_of(call->kind);
+    const size_t unit = coll_type_size(call->type);
 
     (void)size;
     if (!side) {
         coll__print(why, room, "these processes share no memory for whole collectives");
         return 0;
     }
-    if (!coll__form_of(call->kind)) {
+    if (!form) {
         coll__print(why, room, "the shared-memory domain does not have it");
         return 0;
     }
-    if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
+    const coll__member *all = &side->all;
+    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call->count, unit))) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
-                    coll__eager_most(&side->all, coll__form_of(call->kind)));
+                    coll__most(COLL__EAGER_SHORT, coll__bounce_most(all, form)));
         return 0;
     }
     return 1;
@@ -259,13 +262,6 @@ static void coll__hybrid_close(void *context)
     coll__give(me);
 }
 
-/* The sockets of a rank are open. */
-static void coll__hybrid_with(coll__hybrid *me, coll__tcp *tcp)
-{
-    me->tcp = tcp;
-    tcp->hybrid = me;
-}
-
 /* ---- >>shrink ---- */
 
 /* Ranks of this process in the new world, *out, if they are consecutive there.  Otherwise this rank alone, because a domain has
@@ -348,7 +344,8 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
         coll__tcp_close(out->context);
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    coll__hybrid_with(fresh, (coll__tcp *)out->context);
+    fresh->tcp = (coll__tcp *)out->context;
+    fresh->tcp->hybrid = fresh;
     fresh->exported = coll__exported_share(me->exported);
     status = coll__hybrid_resettle(me, fresh, out, timeout_ms, failure);
     if (status < 0) coll__hybrid_close(out->context);
@@ -397,7 +394,6 @@ typedef struct coll__joining {
     coll__tcp_settings settings;                  /* of this rank                                             */
     coll__opened   opened;                        /* the outcome                                              */
     coll__hybrid  *hybrid;                        /* its sockets, and its side of the host's domain           */
-    coll_status    status;
 } coll__joining;
 
 typedef struct coll__joiners {
@@ -407,7 +403,7 @@ typedef struct coll__joiners {
     char            sentence[COLL__START_ROOM];
     coll__tcp_settings *settings;                 /* of the first rank; those of the others are copies that point into it */
     int             count;
-    coll__joining    *joining_ranks;
+    coll__joining   joining_ranks[];
 } coll__joiners;
 
 /* Joins the world, and then the domain of the host. */
@@ -418,7 +414,8 @@ static coll_status coll__joining_join(coll__joining *joining)
     coll_status status = coll__tcp_join(&tcp, &joining->settings, &joining->opened);
 
     if (status < 0) return status;
-    coll__hybrid_with(hybrid, tcp);
+    hybrid->tcp = tcp;
+    tcp->hybrid = hybrid;
     status = coll__hybrid_handshake(hybrid, joining->joiners->settings->config.rank, joining->opened.is_crowded);
     return status < 0
            ? coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size)
@@ -434,10 +431,10 @@ static void *coll__joining_main(void *at)
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    joining->status = coll__joining_join(joining);
+    const coll_status status = coll__joining_join(joining);
     pthread_mutex_lock(&all->lock);
-    if (joining->status < 0 && all->status == COLL_OK) {      /* the caller returns the first error           */
-        all->status = joining->status;
+    if (status < 0 && all->status == COLL_OK) {   /* the caller returns the first error                       */
+        all->status = status;
         coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
     }
     pthread_mutex_unlock(&all->lock);
@@ -467,109 +464,88 @@ static coll_status coll__joiners_run(coll__joiners *all)
 
 static void coll__joiners_free(coll__joiners *all)
 {
-    if (!all) return;
-    for (int i = 0; all->joining_ranks && i < all->count; i++) {
-        if (all->joining_ranks[i].hybrid && all->joining_ranks[i].hybrid->tcp)
-            coll__hybrid_close(all->joining_ranks[i].hybrid->tcp);
-        else coll__give(all->joining_ranks[i].hybrid);
-        coll__wipe(all->joining_ranks[i].settings.key, sizeof all->joining_ranks[i].settings.key);
+    for (int i = 0; i < all->count; i++) {
+        coll__joining *joining = &all->joining_ranks[i];
+        if (joining->hybrid && joining->hybrid->tcp) coll__hybrid_close(joining->hybrid->tcp);
+        else coll__give(joining->hybrid);
+        coll__wipe(joining->settings.key, sizeof joining->settings.key);
     }
-    coll__give(all->joining_ranks);
     coll__tcp_settings_free(all->settings);
     pthread_mutex_destroy(&all->lock);
     coll__give(all);
 }
 
 /* Joins ranks rank .. rank + count - 1 to a world, by the settings of the first.  Each then has its settings, its sockets and its
- * side of the host's domain.  NULL: an error, with its sentence. */
-static coll__joiners *coll__hybrid_bootstrap(const coll__settings *s, int count, coll_status *status)
+ * side of the host's domain.  Returns an error with its sentence. */
+static coll_status coll__hybrid_bootstrap(coll__joiners *all, const coll__settings *s)
 {
-    const coll_allocator *const memory = s->config.allocator;
-    coll__joiners *all = (coll__joiners *)coll__allocate(memory, sizeof *all);
-    bool has_memory = all != NULL;
+    coll_status status;
+    bool has_memory = true;
 
-    *status = COLL_ERR_MEMORY;
-    if (all) {
-        pthread_mutex_init(&all->lock, NULL);
-        all->count = count;
-        all->joining_ranks = (coll__joining *)coll__allocate(memory, (size_t)count * sizeof *all->joining_ranks);
-        has_memory = all->joining_ranks != NULL;
+    if (!(all->settings = coll__tcp_settings_new(s, &status))) return status;
+    for (int i = 0; i < all->count; i++) {
+        coll__joining *joining = &all->joining_ranks[i];
+        joining->joiners = all;
+        joining->settings = *all->settings;
+        joining->settings.config.rank += i;
+        joining->opened = coll__opened_as(&coll__hybrid_transport, NULL, s->config.rank + i, s->config.size, s);
+        joining->hybrid = (coll__hybrid *)coll__allocate(coll__like(all), sizeof *joining->hybrid);
+        has_memory = has_memory && joining->hybrid;
     }
-    for (int i = 0; has_memory && i < count; i++)
-        has_memory = (all->joining_ranks[i].hybrid = (coll__hybrid *)coll__allocate(memory, sizeof(coll__hybrid))) != NULL;
-    if (has_memory) all->settings = coll__tcp_settings_new(s, status);
-    for (int i = 0; has_memory && all->settings && i < count; i++) {
-        all->joining_ranks[i].joiners = all;
-        all->joining_ranks[i].settings = *all->settings;
-        all->joining_ranks[i].settings.config.rank += i;
-        all->joining_ranks[i].opened = coll__opened_as(&coll__hybrid_transport, NULL, s->config.rank + i, s->config.size, s);
-    }
-    if (has_memory && all->settings) *status = coll__joiners_run(all);
-    else if (!has_memory) coll__start_failed(*status, "no memory for %d ranks", count);
-    if (*status == COLL_OK) return all;
-    coll__joiners_free(all);
-    return NULL;
+    return has_memory ? coll__joiners_run(all) : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", all->count);
 }
 
-/* A domain for the ranks that have joined. */
-static coll__domain *coll__hybrid_domain(const coll__joiners *all)
+/* A domain for the ranks that have joined, with a side for each.  Returns false: no memory. */
+static bool coll__hybrid_domain(const coll__joiners *all)
 {
     const coll__opened *first = &all->joining_ranks[0].opened;
     coll__domain *domain = coll__domain_open(coll__like(all), first->rank, all->count, first->is_crowded);
+    bool is_whole = true;
 
-    if (!domain) return NULL;
+    if (!domain) return false;
     for (int i = 0; i < all->count; i++) coll__domain_rank_slots(domain)[i].doorbell = coll__no_doorbell;
     domain->has_doorbells = true;
-    for (int i = 0; i < all->count; i++) {        /* duplicated: a peer may ring after this rank has left     */
-        coll__domain_rank_slots(domain)[i].doorbell = coll__doorbell_share(&all->joining_ranks[i].hybrid->tcp->io.doorbell);
-        if (coll__domain_rank_slots(domain)[i].doorbell.fd >= 0) continue;
-        coll__domain_release(domain);
-        return NULL;
+    for (int i = 0; i < all->count && is_whole; i++) {        /* duplicated: a peer may ring after this rank has left */
+        coll__hybrid *me = all->joining_ranks[i].hybrid;
+        coll__doorbell *doorbell = &coll__domain_rank_slots(domain)[i].doorbell;
+        *doorbell = coll__doorbell_share(&me->tcp->io.doorbell);
+        if (doorbell->fd >= 0)
+            me->domains[COLL__DOMAIN_OF_PROCESS] = coll__thread_open(coll__like(me), domain, me->tcp->rank);
+        is_whole = me->domains[COLL__DOMAIN_OF_PROCESS] != NULL;
+        domain->holders += is_whole;
     }
-    return domain;
+    coll__domain_release(domain);
+    return is_whole;
 }
 
-/* The context of a rank that has joined, with its side of its process's domain, if there is one.  NULL: no memory. */
-static coll__hybrid *coll__hybrid_take(coll__joiners *all, int index, coll__domain *domain)
+/* Takes the context of a rank that has joined.  If each process has one rank, all ranks may belong to one domain. */
+static void coll__hybrid_opened(coll__opened *opened, coll__joining *joining)
 {
-    coll__joining *joining = &all->joining_ranks[index];
     coll__hybrid *me = joining->hybrid;
 
-    COLL__ASSERT(me->tcp && me->tcp->rank == joining->opened.rank && (!domain || joining->opened.rank == domain->first + index),
-                 "number %d of a process is rank %d, and has sockets of rank %d", index, joining->opened.rank,
-                 me->tcp ? me->tcp->rank : -1);
-    if (domain) {
-        if (!(me->domains[COLL__DOMAIN_OF_PROCESS] = coll__thread_open(domain, joining->opened.rank))) return NULL;
-        domain->holders++;
-    }
-    joining->hybrid = NULL;
-    return me;
-}
-
-/* If each process has one rank, all ranks may belong to one domain. */
-static void coll__hybrid_opened(coll__opened *opened, coll__hybrid *me, const coll__joining *joining)
-{
     *opened = joining->opened;
+    COLL__ASSERT(me->tcp->rank == opened->rank, "rank %d has sockets of rank %d", opened->rank, me->tcp->rank);
     opened->context = me->tcp;
     opened->internals = &coll__hybrid_internals;
     opened->offloads_all = me->domains[COLL__DOMAIN_OF_HOST] && me->domains[COLL__DOMAIN_OF_HOST]->domain->size == opened->size;
+    joining->hybrid = NULL;
 }
 
 static coll_status coll__hybrid_open(const coll__settings *s, int count, coll__opened *out)
 {
-    coll_status status;
-    coll__joiners *all = coll__hybrid_bootstrap(s, count, &status);
-    int taken = 0;
+    coll__joiners *all = (coll__joiners *)coll__allocate(s->config.allocator,
+                                                         sizeof *all + (size_t)count * sizeof *all->joining_ranks);
 
-    if (!all) return status;
-    coll__domain *domain = count > 1 ? coll__hybrid_domain(all) : NULL;
-    for (coll__hybrid *me; (domain || count == 1) && taken < count && (me = coll__hybrid_take(all, taken, domain)); taken++) {
-        coll__hybrid_opened(&out[taken], me, &all->joining_ranks[taken]);
-        coll__tcp_say_joined(&out[taken], &all->joining_ranks[taken].settings, s->source);
+    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    pthread_mutex_init(&all->lock, NULL);
+    all->count = count;
+    coll_status status = coll__hybrid_bootstrap(all, s);
+    if (status == COLL_OK && count > 1 && !coll__hybrid_domain(all))
+        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    for (int i = 0; i < count && status == COLL_OK; i++) {
+        coll__hybrid_opened(&out[i], &all->joining_ranks[i]);
+        coll__tcp_say_joined(&out[i], &all->joining_ranks[i].settings, s->source);
     }
-    if (taken < count) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
-    for (int i = 0; i < taken && status < 0; i++) coll__hybrid_close(out[i].context);
-    if (domain) coll__domain_release(domain);
     coll__joiners_free(all);
     return status;
 }

@@ -10,7 +10,6 @@
  *   threads/coll_shm_kinds.h      the table of kinds: which ranks wait for which
  *   threads/coll_shm_stores.h     long results: ordinary or streaming stores
  *   threads/coll_shm_staging.h    copies that other processes can read
- *   threads/coll_shm_eagerness.h  neither short nor long: eager or direct
  *   threads/coll_shm_op.h       operations: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
  *   this file                         progress, opening and closing, the transport's functions
@@ -18,12 +17,12 @@
  * All ranks share a domain.  In each group, also in that of all ranks, every rank has a slot.  A collective is an operation of
  * its group, numbered from 1 on every rank.  Operations of different groups are independent.
  *
- *   EAGER, for short vectors, and longer ones if that has proved faster.  Each rank copies its input into its slot and
- *   publishes the number of the operation beside it; ranks that need the input read it there.  One phase: no rank waits for
- *   its readers, because there are many slots, used in turn.  A slot is reused once all have published a later operation,
- *   which they do after they have read it.
+ *   EAGER, for vectors that a slot has room for (coll__is_direct).  Each rank copies its input into its slot and publishes the
+ *   number of the operation beside it; ranks that need the input read it there.  One phase: no rank waits for its readers,
+ *   because there are many slots, used in turn.  A slot is reused once all have published a later operation, which they do
+ *   after they have read it.
  *
- *   DIRECT, for long vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
+ *   DIRECT, for longer vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
  *   peers have published, it does its share of the work, in their memory.  It returns once all peers that access its memory
  *   are done.  Between processes a rank writes into its own memory only, and the others read it there (coll_shm_reduce.h).
  *
@@ -48,7 +47,6 @@ COLL__FOR_SPEED
 #include "threads/coll_shm_kinds.h"
 #include "threads/coll_shm_stores.h"
 #include "threads/coll_shm_staging.h"
-#include "threads/coll_shm_eagerness.h"
 #include "threads/coll_shm_op.h"
 COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"
@@ -207,7 +205,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 }
 
 /* A rank's side of a domain. */
-static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__domain *domain, int rank)
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
@@ -221,11 +219,6 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
     }
     coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
-}
-
-static coll__thread *coll__thread_open(coll__domain *domain, int rank)
-{
-    return coll__thread_open_with(coll__like(domain), domain, rank);
 }
 
 /* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
@@ -296,7 +289,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     coll__domain *domain = coll__domain_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
-    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(domain, rank)); rank++) {
+    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(s->config.allocator, domain, rank)); rank++) {
         domain->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
         out[rank].internals = &coll__threads_internals;

@@ -266,7 +266,7 @@ static void needs_own(needs *n)
     own_transport.offload = NULL, own_transport.bind = NULL, own_transport.can_offload = NULL;
     own_transport.group = NULL, own_transport.ungroup = NULL, own_transport.mark_stragglers = NULL;
     n->transport = &own_transport;
-    for (int i = 0; i < n->size; i++) n->context[i] = support_need(coll__thread_open(domain, i)), domain->holders++;
+    for (int i = 0; i < n->size; i++) n->context[i] = support_need(coll__thread_open(NULL, domain, i)), domain->holders++;
     coll__domain_release(domain);
     needs_threads(n);
 }

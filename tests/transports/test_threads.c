@@ -468,7 +468,7 @@ static void world_run(world *w, void *(*main_of)(void *member))
     coll__domain *domain = support_need(coll__domain_open(NULL, 0, w->size, w->size > coll__processors()));
 
     for (int i = 0; i < w->size; i++) {
-        w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(domain, i)) };
+        w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(NULL, domain, i)) };
         domain->holders++;
     }
     coll__domain_release(domain);
@@ -737,7 +737,7 @@ static void test_late(void)
     run runs[3], extra;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(domain, i)), domain->holders++;
+    for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(NULL, domain, i)), domain->holders++;
     coll__domain_release(domain);
     for (int i = 0; i < 3; i++) groups[i] = support_need(threads->group(contexts[ranks[i]], 1, 0, ranks, 3, i));
     const test_case c = { .salt = 9, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = 20000, .size = 3 };
@@ -773,7 +773,7 @@ static void *waker(void *context)
 static void test_wake(void)
 {
     coll__domain *domain = support_need(coll__domain_open(NULL, 0, 2, 2 > coll__processors()));
-    void *context = support_need(coll__thread_open(domain, 0));
+    void *context = support_need(coll__thread_open(NULL, domain, 0));
     pthread_t thread;
     const double began = support_seconds();
 

@@ -241,7 +241,7 @@ static coll__thread *coll__host_domain_enter(coll__tcp *tcp, int process, bool i
         domain = handshake.place == 0 ? coll__shm_handshake_lead(&handshake, process, is_crowded)
                  : coll__shm_handshake_follow(&handshake, process, &at);
     coll__give(handshake.ranks);
-    if (domain && !(thread = coll__thread_open_with(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
+    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
     if (thread) *mapped = at;
     else coll__segment_unmap(at, COLL__SEGMENT_LENGTH);
     if (thread || has_exported) return thread;

@@ -24,22 +24,18 @@ typedef struct coll__shm_op {
     coll_failure    *failure;
     uint64_t         number;
     coll__eagers     eager;                       /* eager: the inputs of all ranks                           */
-    const unsigned char *send;                    /* own input, if peers may see a copy; NULL: they do not    */
-    unsigned char   *recv;                        /* several processes: own result                            */
-    unsigned char   *made;                        /* several processes: results for others; NULL: in `recv`   */
     bool             streams;                     /* results use streaming stores                             */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__shm_op;
 
-/* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
- * own. */
-typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+/* Peers that a rank waits for: all; the root, except on the root; all on the root and none elsewhere; ranks up to its own. */
+typedef enum coll__peer_set { COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
-/* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
-typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+/* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
+typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
- * the result; its input and its share of the results of all ranks. */
+ * the result; its input and its share of the results of all ranks.  Others pull shares. */
 typedef enum coll__staged_part {
     COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
 } coll__staged_part;
@@ -48,15 +44,17 @@ typedef enum coll__staged_part {
 typedef struct coll__form {
     coll__eager   eager;
     coll__peer_set   eager_from;                  /* eager: whose input this rank needs                       */
-    coll__peer_set   from, until;                 /* direct: who must have published, who must be done        */
-    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots         */
+    bool          with_root;                      /* direct: only the root's memory is accessed; else that of all */
+    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots; NULL: never eager */
     coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
     coll__staged_part staged;
     coll_status (*probe)(const coll__shm_op *t);  /* several processes, may be NULL: checks that all inputs can be read */
-    coll_status (*pull) (const coll__shm_op *t);  /* several processes, may be NULL: copies what others have computed */
     coll_status (*begin)(const coll__shm_op *t, coll__view *view);    /* direct, may be NULL: before publishing */
     void        (*end)  (const coll__shm_op *t);  /* direct, may be NULL: when all are done                   */
 } coll__form;
+
+/* Between processes: returns whether a rank copies what others have computed for it. */
+static inline bool coll__pulls(const coll__form *form) { return form->staged >= COLL__STAGED_SHARE; }
 
 static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_set, int rank)
 {
@@ -66,12 +64,9 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     case COLL__ALL_PEERS: return true;
     case COLL__THE_ROOT:  return rank == root && me != root;
     case COLL__ON_ROOT:   return me == root;
-    case COLL__LOWER:     return rank <= me;
-    default:              return false;
+    default:              return rank <= me;
     }
 }
-
-static inline int coll__domain_rank(const coll__shm_op *t, int rank) { return t->m->ranks[rank]; }
 
 static inline unsigned coll__slot_number(const coll__member *m, uint64_t op_number)
 {
@@ -86,9 +81,10 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
 /* Returns whether only the root has an eager input.  Then it may fill the bounce buffers of all. */
 static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
 
-static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+/* Bytes of the longest eager input in a bounce buffer. */
+static inline size_t coll__bounce_most(const coll__member *m, const coll__form *form)
 {
-    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+    return coll__is_eager_of_root(form) ? m->row_length : m->bounce_length;
 }
 
 static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t op_number, size_t length)
@@ -116,27 +112,10 @@ static inline const coll__view *coll__view_of(const coll__shm_op *t, int rank)
 /* Direct: the input of a rank. */
 static inline const unsigned char *coll__input_of(const coll__shm_op *t, int rank)
 {
-    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
+    return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send.at;
 }
 
 /* ---- >>memory: what an operation needs beyond the user's ---- */
-
-static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
-{
-    const int me = t->m->thread->rank;
-    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
-}
-
-/* Private memory that peers use in this operation.  NULL: none. */
-static void *coll__hold(coll__member *m, size_t length)
-{
-    if (length <= m->held_length) return m->held;
-    coll__give(m->held);
-    m->held_length = 0;
-    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
-    if (m->held) m->held_length = length;
-    return m->held;
-}
 
 /* A scan keeps two accumulators, each of one block. */
 static size_t coll__scan_room(const coll__codec *codec)
@@ -144,28 +123,37 @@ static size_t coll__scan_room(const coll__codec *codec)
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
-/* Extends scratch memory to at least this length. */
+/* Extends private memory to at least this length; its contents are lost. */
 static coll_status coll__lengthen(const coll__shm_op *t, void **room, size_t *has, size_t length)
 {
+    const int me = t->m->thread->rank;
+
     if (length <= *has) return COLL_OK;
-    void *longer = coll__take_lines(coll__like(t->m->thread), length);
-    if (!longer) return coll__no_memory(t, length);
     coll__give(*room);
-    *room = longer;
-    *has = length;
-    return COLL_OK;
+    *room = coll__take_lines(coll__like(t->m->thread), length);
+    *has = *room ? length : 0;
+    if (*room) return COLL_OK;
+    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
 }
 
-/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any before.  The initial memory suffices
- * for elements that fit in a block. */
+/* Memory that peers use in this operation. */
+static coll_status coll__hold(const coll__shm_op *t, size_t length)
+{
+    return coll__lengthen(t, &t->m->held, &t->m->held_length, length);
+}
+
+/* Memory for the arithmetic of this call and for fetched inputs, if the user's elements are longer than any before.  The initial
+ * memory suffices for elements that fit in a block. */
 static coll_status coll__need_scratch(const coll__shm_op *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
+    const size_t windows = coll__is_apart(t->m) ? (size_t)t->m->count * (t->unit + COLL__LINE) : 0;
+    const coll_status status = coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 
-    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
+    return status == COLL_OK ? coll__lengthen(t, &thread->fetched, &thread->fetched_length, windows) : status;
 }
 
 /* ---- >>moving: from one rank's memory into another's ---- */
@@ -178,71 +166,35 @@ typedef struct coll__end {
 
 static inline const coll__kind_shape *coll__shape_in(const coll__shm_op *t) { return &coll__kinds[t->call->kind]; }
 
-/* A rank's list entry for a block. */
-typedef struct coll__entry {
-    size_t    count, offset;
-    coll_type type;
-} coll__entry;
-
 COLL__FOR_SIZE
 
-/* Reads entry `i` of a rank's lists, from its memory; only of lists that the shape has. */
-static inline coll_status coll__entry_of(const coll__shm_op *t, const coll__side_shape *shape, int rank, const size_t *counts,
-                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+/* Block `i` of a rank's buffer of this shape.  Reads only lists that the shape has, from that rank's memory. */
+static inline coll_status coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, int rank, const coll__buffer *buffer,
+                                       int i, coll__end *end)
 {
-    const coll__member *const m = t->m;
-    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
-    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
-    coll_status status = COLL_OK;
+    size_t offset = 0;
 
-    *entry = (coll__entry){ 0, 0, t->call->type };
-    if (!is_listed) return COLL_OK;
-    if (!coll__is_apart(m)) {
-        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+    *end = (coll__end){ buffer->at, buffer->count, t->call->type };
+    if (shape->over == COLL__OVER_ONE) return COLL_OK;
+    if (shape->from == COLL__FROM_COUNT) {
+        if (end->count) end->at += (size_t)i * end->count * t->unit;      /* an empty block may have no memory */
         return COLL_OK;
     }
-    status = coll__shm_access_read(m, rank, &entry->count, counts + i, sizeof *counts);
-    if (status == COLL_OK) status = coll__shm_access_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
-    if (status == COLL_OK && is_typed) status = coll__shm_access_read(m, rank, &entry->type, types + i, sizeof *types);
+    coll_status status = coll__shm_access_read(t->m, rank, &end->count, buffer->counts + i, sizeof end->count);
+    if (status == COLL_OK) status = coll__shm_access_read(t->m, rank, &offset, buffer->offsets + i, sizeof offset);
+    if (status == COLL_OK && shape->from == COLL__FROM_TYPED)
+        status = coll__shm_access_read(t->m, rank, &end->type, buffer->types + i, sizeof end->type);
+    if (status == COLL_OK && end->count) end->at += shape->from == COLL__FROM_TYPED ? offset : offset * t->unit;
     return status;
-}
-
-/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, if it is one block. */
-static inline coll__end coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, const unsigned char *base,
-                                     size_t count,
-                                     const coll__entry *entry, int i)
-{
-    coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
-    size_t skip = 0;
-
-    if (shape->over == COLL__OVER_ONE) return end;
-    if (shape->from == COLL__FROM_COUNT) {
-        end.count = t->call->count;
-        skip = (size_t)i * end.count * t->unit;
-    } else {
-        end.count = entry->count;
-        end.type = entry->type;
-        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
-    }
-    if (end.count) end.at += skip;                /* an empty block may have no memory                        */
-    return end;
 }
 
 /* Both ends of a move. */
 static inline coll_status coll__ends_of(const coll__shm_op *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
-    coll__entry entry;
+    const coll__kind_shape *const shape = coll__shape_in(t);
+    const coll_status status = coll__end_at(t, &shape->send, from, &coll__view_of(t, from)->send, to, source);
 
-    const coll__view *v = coll__view_of(t, from);
-    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
-    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
-    if (status != COLL_OK) return status;
-    v = coll__view_of(t, to);
-    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
-    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
-    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
-    return status;
+    return status == COLL_OK ? coll__end_at(t, &shape->recv, to, &coll__view_of(t, to)->recv, from, target) : status;
 }
 
 /* memcpy that allows NULL if there is nothing to copy, and equal addresses. */
@@ -279,7 +231,7 @@ static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape,
 /* Checks that both ends of a move agree, before its first byte is written. */
 static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, const coll__end *source, const coll__end *target)
 {
-    const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
+    const int sender = t->m->ranks[from], receiver = t->m->ranks[to];
 
     if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
     return coll__set_failure(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s",
@@ -287,23 +239,27 @@ static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, con
                              source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
+/* Bytes of an element of a block. */
+static inline size_t coll__unit_of(const coll__shm_op *t, coll_type type)
+{
+    return coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(type) : t->unit;
+}
+
 /* Moves a block with one end on this rank; between processes, its target. */
 static inline coll_status coll__move(const coll__shm_op *t, int from, int to)
 {
     coll__end source, target;
     coll_status status = coll__ends_of(t, from, to, &source, &target);
-    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
-    const size_t length = source.count * unit;
+    const size_t length = source.count * coll__unit_of(t, source.type);
 
     if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
-    coll__move_bytes(t, target.at, source.at, length);
-    return COLL_OK;
+    return coll__pull_bytes(t, from, target.at, source.at, length);
 }
 
-/* Checks that all ranks send what this rank expects, before the first byte is written. */
-static coll_status coll__check_all_ends(const coll__shm_op *t)
+/* Checks that all ranks send what this rank expects, before the first byte is written; between processes on request also that it
+ * can be read. */
+static coll_status coll__check_incoming(const coll__shm_op *t, bool tries)
 {
     coll_status status = COLL_OK;
 
@@ -311,25 +267,23 @@ static coll_status coll__check_all_ends(const coll__shm_op *t)
         coll__end source, target;
         status = coll__ends_of(t, i, t->m->rank, &source, &target);
         if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK && tries)
+            status = coll__shm_access_try(t->m, i, source.at, source.count * coll__unit_of(t, source.type));
     }
     return status;
 }
 
+static coll_status coll__probe_blocks(const coll__shm_op *t) { return coll__check_incoming(t, true); }
+
 /* Fetches each rank's block for this one.  Each rank begins with its own block, which only its caches have, and continues with
  * those after it.  So the ranks do not access one memory at once. */
-static inline coll_status coll__fetch_all(const coll__shm_op *t)
+static coll_status coll__share_fetch(const coll__shm_op *t)
 {
     const int me = t->m->rank, count = t->m->count;
-    coll_status status = COLL_OK;
+    coll_status status = coll__check_incoming(t, false);
 
     for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
     return status;
-}
-
-static coll_status coll__share_fetch(const coll__shm_op *t)
-{
-    const coll_status status = coll__check_all_ends(t);
-    return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
 COLL__FOR_SPEED
@@ -365,46 +319,17 @@ static inline void coll__read_all(const coll__shm_op *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-COLL__FOR_SIZE
-
-/* Between processes: checks that all blocks for this rank can be read. */
-static coll_status coll__probe_blocks(const coll__shm_op *t)
-{
-    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
-    coll_status status = coll__check_all_ends(t);
-
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        coll__end source, target;
-        status = coll__ends_of(t, i, t->m->rank, &source, &target);
-        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
-        if (status == COLL_OK) status = coll__shm_access_try(t->m, i, source.at, length);
-    }
-    return status;
-}
-
-COLL__FOR_SPEED
-
-/* gather: the root fetches all if the call is eager, or between processes.  Otherwise every rank writes its block into the root's
- * buffer. */
-static void coll__read_gather(const coll__shm_op *t)
-{
-    if (t->m->rank == t->call->root) coll__read_all(t);
-}
+/* scatter: every rank fetches its own block from the root. */
+static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
 
 COLL__FOR_SIZE
 
+/* gather: between processes the root fetches all.  Otherwise every rank writes its block into the root's buffer. */
 static coll_status coll__share_gather(const coll__shm_op *t)
 {
     if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
     return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
 }
-
-COLL__FOR_SPEED
-
-/* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
-
-COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__shm_op *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -418,25 +343,25 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
     const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
     size_t length = table;
 
-    if (!view->send || view->send != view->recv) return COLL_OK;
+    if (!view->send.at || view->send.at != view->recv.at) return COLL_OK;
     t->m->staging.is_careful = true;
     for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
         for (int i = 0; i < count; i++) {
-            coll__entry entry;
-            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
-            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
-            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            coll__end e;
+            (void)coll__end_at(t, shape, t->m->rank, &view->send, i, &e);
+            const size_t unit = coll__unit_of(t, e.type);
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
             at += e.count * unit;
         }
         length = at;
-        if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
+        const coll_status status = pass ? COLL_OK : coll__hold(t, length);
+        if (status != COLL_OK) return status;
     }
-    view->send = (const unsigned char *)t->m->held + table;
-    if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
+    view->send.at = (unsigned char *)t->m->held + table;
+    if (has_offsets) view->send.offsets = (const size_t *)t->m->held;
     return COLL_OK;
 }
 

@@ -28,7 +28,7 @@ enum { COLL__REGION_STAGING, COLL__REGION_EXPORTED, COLL__REGIONS };
 
 /* A rank slot: state of one rank in the domain. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
-    uint32_t is_working;                          /* reads or writes other ranks' memory                      */
+    uint64_t is_working;                          /* reads or writes other ranks' memory                      */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in its own transport (coll_hybrid.h); `doorbell` wakes it    */
     uint32_t pid;                                 /* several processes: that of this rank                     */
@@ -60,7 +60,7 @@ typedef struct coll__domain {
     bool     has_membarrier;
     bool     is_crowded;                          /* more ranks than processors                               */
     size_t   room_at, room_end;                   /* several processes: memory never used by a group          */
-    int64_t  gaps;                                /* and returned blocks; `lock` guards all three             */
+    int64_t  gaps;                                /* and freed groups; `lock` guards all three                */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t doorbell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: `failure` is being written; failed: it is written */
@@ -83,12 +83,12 @@ enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of
 
 enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of a staged input, and of results for others       */
 
-/* Between processes: private state of a rank in a direct operation (coll_shm_staging.h). */
+/* Private state of a rank in a direct operation (coll_shm_staging.h). */
 typedef struct coll__staging {
     const unsigned char *send;                    /* its input; peers may see a copy                          */
-    unsigned char       *recv, *made;             /* its result; its results for others, NULL: in its result  */
-    bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
-    bool                 is_staged;               /* uses the staging area                                    */
+    unsigned char       *recv;                    /* its result; several processes, the rest:                 */
+    unsigned char       *made;                    /* its results for others; NULL: in its result              */
+    bool                 is_careful;              /* it overwrites its input before all are done              */
     coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
     int64_t              began;
     size_t               length;                  /* bytes that may be staged                                 */
@@ -106,9 +106,6 @@ typedef struct coll__member {
     uint64_t  overlap, slot_mask;                 /* operations that each rank publishes before the first is complete; turn &
                                                      slot_mask: slot of an operation                          */
     uint64_t  last_bounce;                        /* last operation that used a bounce buffer                 */
-    size_t    eager_most;                         /* bytes of the longest eager input;                        */
-    size_t    rooted_most;                        /* the same if only the root has one: it may fill a row;    */
-    size_t    eager_sure, learned_from;           /* up to here always eager; beyond this timing decides      */
     int       rank, count;                        /* rank in the group, and size of the group                 */
     int       looks;                              /* polls of a number before other work                      */
     bool      is_apart;                           /* members belong to several processes                      */
@@ -298,10 +295,10 @@ static void coll__domain_set_failed(coll__domain *domain)
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
- * That takes a full barrier on both sides.  With membarrier the sleeper executes both, and publishing is a plain store, which
- * does not drain the store buffer.  Returns false if the domain has failed. */
-static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+/* Stores a value before later loads: either this rank sees what another one has stored, or that one sees this value.  That takes
+ * a full barrier on both sides.  With membarrier the other side executes both, and this one is a plain store, which does not
+ * drain the store buffer. */
+static inline void coll__domain_store(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->domain->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -309,28 +306,28 @@ static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, ui
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
+}
+
+/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
+ * Returns false if the domain has failed. */
+static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+{
+    coll__domain_store(me, at, value);
     return coll__domain_ring(me);
 }
 
 /* ---- >>failure: the domain keeps the first one ---- */
 
-/* Returns whether no rank of this process accesses another one's memory.  Other processes only read, and check for a failure
- * afterwards. */
-static bool coll__domain_is_quiet(const coll__thread *me)
-{
-    for (int i = 0; i < me->domain->size; i++) {
-        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
-        if (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
-            return false;
-    }
-    return true;
-}
-
-/* Waits until no rank of this process accesses another one's memory; after a failure none begins to. */
+/* Waits until no rank of this process accesses another one's memory; after a failure none begins to.  Other processes only read,
+ * and check for a failure afterwards. */
 static void coll__domain_quiesce(const coll__thread *me)
 {
     if (me->domain->has_membarrier) coll__membarrier();
-    while (!coll__domain_is_quiet(me)) sched_yield();
+    for (int i = 0; i < me->domain->size; i++) {
+        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
+        while (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
+            sched_yield();
+    }
 }
 
 /* The first failure is kept.  Takes no lock: may run in a signal handler. */
@@ -395,19 +392,12 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
 }
 
 /* Begins to access other ranks' memory.  Returns false if the domain has failed.  Either this rank sees the failure, or the
- * failing rank sees is_working.  Barriers are as in coll__domain_publish. */
+ * failing rank sees is_working. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &me->rank_slot->is_working;
-
-    if (me->domain->has_membarrier) {
-        __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    } else {
-        (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
-    }
+    coll__domain_store(me, &me->rank_slot->is_working, 1);
     if (!__atomic_load_n(&me->domain->has_failed, __ATOMIC_SEQ_CST)) return true;
-    __atomic_store_n(is_working, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&me->rank_slot->is_working, 0, __ATOMIC_SEQ_CST);
     return false;
 }
 

@@ -14,26 +14,28 @@ enum {
 
 /* Bytes of longer eager inputs, in bounce buffers. */
 typedef struct coll__eager_limits {
-    size_t learned_from;                          /* longer: timing decides if eager or direct                */
     size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
 /* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
  * all ranks have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
-    { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
-    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
+    { { 32 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
+    { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
+
+/* A buffer of a rank: elements of one block, or of each; or lists of a kind without a common count. */
+typedef struct coll__buffer {
+    unsigned char   *at;
+    size_t           count;
+    const size_t    *counts, *offsets;
+    const coll_type *types;
+} coll__buffer;
 
 /* What a rank publishes for a direct operation. */
 typedef struct coll__view {
-    const unsigned char *send;
-    unsigned char       *recv;
+    coll__buffer         send, recv;
     const unsigned char *made;                    /* several processes: what it computes for others (coll_shm_reduce.h) */
-    size_t               count;
-    size_t               recv_count;              /* from here on: kinds without a common count               */
-    const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
-    const coll_type     *send_types, *recv_types;
 } coll__view;
 
 enum { COLL__LOOKS = 32 };                        /* polls of a number before other work                      */
@@ -62,23 +64,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__group_slot {
     bool       is_taken;                          /* its rank has entered the group; guarded by the domain's lock */
 } coll__group_slot;
 
-enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
-
-/* The protocol for calls of one kind and length class, and timings of the first member (coll_shm_eagerness.h). */
-typedef struct coll__eagerness {
-    uint64_t word;                                /* first operation << 2 | protocol before it << 1 | protocol from it on; 1:
-                                                     direct                                                   */
-    int64_t  began;                               /* start of the timed run,                                  */
-    uint64_t bytes;                               /* and bytes of its inputs                                  */
-    uint32_t calls, runs, rest;                   /* in this run; runs; calls until the next run              */
-    float    best[2];                             /* ns per byte, of each protocol                            */
-} coll__eagerness;
-
 /* Followed by the members' ranks, their slots, and bounce buffers. */
 typedef struct coll__group {
     uint64_t id;                                  /* of the communicator, ...                                 */
     uint32_t number;                              /* ... and of the order in it                               */
-    coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bounce_length;                       /* bytes of a bounce buffer; 0: there are none              */
     size_t   length;                              /* bytes of the whole                                       */
@@ -99,40 +88,32 @@ static inline unsigned char *coll__group_bounces(coll__group *group)
     return coll__behind(coll__group_group_slots(group) + group->count, 0);
 }
 
-/* ---- >>memory of a domain of several processes: returned blocks are reused ---- */
-
-typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
-
-/* `end`: limit for memory that was never used.  Returns NULL if there is none left. */
-static void *coll__domain_take(coll__domain *domain, size_t length, size_t end)
-{
-    for (int64_t *at = &domain->gaps; *at; at = &((coll__gap *)coll__domain_at(domain, *at))->next) {
-        coll__gap *gap = (coll__gap *)coll__domain_at(domain, *at);
-        if (gap->length != length) continue;
-        *at = gap->next;
-        return memset(gap, 0, length);
-    }
-    if (end < domain->room_at || end - domain->room_at < length) return NULL;
-    domain->room_at += length;
-    return coll__domain_at(domain, (int64_t)(domain->room_at - length));
-}
-
-static void coll__domain_give(coll__domain *domain, void *at, size_t length)
-{
-    coll__gap *gap = (coll__gap *)at;
-
-    gap->length = length;
-    gap->next = domain->gaps;
-    domain->gaps = coll__domain_place(domain, gap);
-}
-
-/* ---- >>groups ---- */
+/* ---- >>groups: in a domain of several processes their memory is reused ---- */
 
 static void coll__group_free(coll__domain *domain, coll__group *group)
 {
     if (!group) return;
-    if (domain->is_apart) coll__domain_give(domain, group, group->length);
-    else coll__unreserve(group, group->length);
+    if (!domain->is_apart) {
+        coll__unreserve(group, group->length);
+        return;
+    }
+    group->next = domain->gaps;
+    domain->gaps = coll__domain_place(domain, group);
+}
+
+/* Memory of a domain of several processes: that of a freed group of this length, or new memory before `end`.  NULL: none left. */
+static coll__group *coll__domain_take(coll__domain *domain, size_t length, size_t end)
+{
+    coll__group *gap;
+
+    for (int64_t *at = &domain->gaps; (gap = (coll__group *)coll__domain_at(domain, *at)) != NULL; at = &gap->next) {
+        if (gap->length != length) continue;
+        *at = gap->next;
+        return (coll__group *)memset(gap, 0, length);
+    }
+    if (end < domain->room_at || end - domain->room_at < length) return NULL;
+    domain->room_at += length;
+    return (coll__group *)coll__domain_at(domain, (int64_t)(domain->room_at - length));
 }
 
 /* Memory for a group of `count` ranks with bounce buffers of this length.  NULL: none left. */
@@ -141,7 +122,7 @@ static coll__group *coll__group_take(coll__domain *domain, int count, size_t bou
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__group_slot) + COLL__BOUNCE_SLOTS * bounce_length), COLL__PAGE);
     const size_t end = bounce_length ? domain->room_end / 2 : domain->room_end; /* the other half: groups without   */
-    coll__group *group = (coll__group *)(domain->is_apart ? coll__domain_take(domain, length, end) : coll__reserve(length));
+    coll__group *group = domain->is_apart ? coll__domain_take(domain, length, end) : (coll__group *)coll__reserve(length);
 
     if (group) group->length = length;
     if (group) group->bounce_length = bounce_length;
@@ -218,11 +199,6 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->bounce_length = group->bounce_length;
     m->row_length = group->bounce_length * (size_t)count;
     m->bounces = coll__group_bounces(group);
-    m->eager_most = coll__most(COLL__EAGER_SHORT, m->bounce_length);
-    m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
-    m->learned_from = m->is_eager_only ? SIZE_MAX
-                      : coll__eager_room[thread->domain->is_apart][thread->domain->is_crowded].learned_from;
-    m->eager_sure = coll__least(coll__least(m->learned_from, m->eager_most), COLL__BLOCK);
 }
 
 static void coll__member_end(coll__member *m)

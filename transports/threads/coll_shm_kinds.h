@@ -4,70 +4,61 @@
 
 static void coll__read_nothing(const coll__shm_op *t) { (void)t; }
 
-/* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
-#define COLL__AMONG_ALL  .from = COLL__ALL_PEERS, .until = COLL__ALL_PEERS
-#define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
-
 static const coll__form coll__forms[] = {
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
-    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
+    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
-    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                      .probe = coll__probe_shares, .pull = coll__pull_shares },
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT,
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                      .probe = coll__probe_parts },
 #endif
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
-                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                         .probe = coll__probe_shares, .pull = coll__pull_shares },
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                         .probe = coll__probe_parts, .end = coll__end_allreduce },
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                               .staged = COLL__STAGED_INPUT,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
-                              .probe = coll__probe_reduce_scatter,
+                              .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
-    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
-                               .probe = coll__probe_reduce_scatterv,
-                               .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+    [COLL_REDUCE_SCATTERV] = { .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
+                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #endif
 #endif
 #if COLL__HAS_SCAN
-    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER,
                     .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                    .probe = coll__probe_scan, .pull = coll__pull_scan },
-    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+                    .probe = coll__probe_parts },
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER,
                       .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                      .probe = coll__probe_scan, .pull = coll__pull_scan },
+                      .probe = coll__probe_parts },
 #endif
 #if COLL__HAS_GATHER
-    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
-                      .read = coll__read_gather, .share = coll__share_gather },
-    [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, .with_root = true,
+                      .read = coll__read_all, .share = coll__share_gather },
+    [COLL_GATHERV] = { .with_root = true, .share = coll__share_gather },
 #endif
 #if COLL__HAS_SCATTER
-    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
+    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, .with_root = true,
                        .read = coll__read_scatter, .share = coll__share_scatter },
-    [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+    [COLL_SCATTERV] = { .with_root = true, .share = coll__share_scatter },
 #endif
-    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
                          .read = coll__read_all, .share = coll__share_fetch },
-    [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+    [COLL_ALLGATHERV] = { .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
-    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+    [COLL_ALLTOALLV] = { .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+    [COLL_ALLTOALLW] = { .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
 #endif
 };
-
-#undef COLL__AMONG_ALL
-#undef COLL__WITH_ROOT
 
 /* NULL: not supported here. */
 static inline const coll__form *coll__form_of(coll_kind kind)

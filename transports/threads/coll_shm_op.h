@@ -12,9 +12,9 @@
 #ifndef COLL_SHM_OP_H
 #define COLL_SHM_OP_H
 
-/* task->state[0]: not begun; eager input published; direct: buffers published, then the last completed phase.  state[1]: number
- * of the operation. */
-enum { COLL__SHM_OP_NEW, COLL__SHM_OP_EAGER, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
+/* task->state[0]: not begun; eager input or buffers published; direct: the last completed phase.  state[1]: number of the
+ * operation. */
+enum { COLL__SHM_OP_NEW, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
 
 enum { COLL__PHASES = 4 };                        /* phases of an operation (coll__group_slot.done)                 */
 
@@ -28,13 +28,9 @@ enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buff
 /* Bytes of an eager input.  Same on every rank for the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
-    const size_t one = count * unit;
-
-    switch (form->eager) {
-    case COLL__EAGER_ONE:  return one;
-    case COLL__EAGER_EACH: return one * (size_t)m->count;
-    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : COLL__NEVER_EAGER;
-    }
+    if (!form->read) return COLL__NEVER_EAGER;
+    if (form->eager == COLL__EAGER_EMPTY) return 0;
+    return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
 }
 
 static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
@@ -42,12 +38,12 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
     return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
 }
 
-/* Returns whether a valid call is too long for the eager protocol. */
-static bool coll__call_is_long(const coll__member *m, const coll_call *call)
+/* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
+static inline bool coll__is_direct(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit,
+                                   size_t length)
 {
-    const coll__form *form = coll__form_of(call->kind);
-    const size_t unit = coll_type_size(call->type);
-    return coll__is_too_long(m, call, unit, coll__eager_bytes(m, form, call->count, unit));
+    if (length <= COLL__EAGER_SHORT) return false;
+    return length > coll__bounce_most(m, form) || __builtin_expect(unit > COLL__BLOCK && coll__kind_reduces(call->kind), 0);
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -74,25 +70,6 @@ static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *h
             | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
 
-/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
- * COLL_ERR_MISMATCH if its call differs from `head`. */
-static coll_status coll__check_group_slot(const coll__member *m, const uint64_t *head, int rank, uint64_t op_number,
-                                          coll_failure *failure)
-{
-    const coll__slot *slot = coll__slot_in(m, rank, op_number);
-    const int *ranks = m->ranks;
-
-    if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) {
-        if (!coll__member_left(m, rank)) return COLL_PENDING;
-        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
-            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
-    }
-    if (!coll__slot_has_head(slot, head))
-        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
-                                     ranks[rank]);
-    return COLL_OK;
-}
-
 /* Polls a published number up to `looks` times. */
 static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int looks)
 {
@@ -103,12 +80,24 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int lo
     return true;
 }
 
-/* Slow path of coll__check_one: not published at the first poll, or another call. */
-static __attribute__((noinline)) coll_status coll__check_late(const coll__member *m, int rank, uint64_t op_number,
-                                                             coll_failure *failure)
+/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
+ * COLL_ERR_MISMATCH if its call differs from that of this rank. */
+static __attribute__((noinline)) coll_status coll__check_group_slot(const coll__member *m, int rank, uint64_t op_number,
+                                                                    coll_failure *failure)
 {
-    (void)coll__has_come(&coll__slot_in(m, rank, op_number)->posted, op_number, m->looks);
-    return coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, rank, op_number, failure);
+    const coll__slot *slot = coll__slot_in(m, rank, op_number);
+    const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
+    const int *ranks = m->ranks;
+
+    if (!coll__has_come(&slot->posted, op_number, m->looks)) {
+        if (!coll__member_left(m, rank)) return COLL_PENDING;
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
+            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
+    }
+    if (!coll__slot_has_head(slot, head))
+        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                     ranks[rank]);
+    return COLL_OK;
 }
 
 /* Returns whether another rank has published `op_number` in this slot, with this head. */
@@ -122,7 +111,7 @@ static inline coll_status coll__check_one(const coll__member *m, int rank, uint6
 {
     const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
     const bool is_there = rank == m->rank || coll__has_posted(coll__slot_in(m, rank, op_number), head, op_number);
-    return is_there ? COLL_OK : coll__check_late(m, rank, op_number, failure);
+    return is_there ? COLL_OK : coll__check_group_slot(m, rank, op_number, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t op_number)
@@ -189,11 +178,6 @@ static inline coll_status coll__check_room(coll__member *m, bool has_bounce, int
     return is_free ? COLL_OK : coll__check_room_late(m, has_bounce, ahead, failure);
 }
 
-static inline const uint64_t *coll__head_of_shm_op(const coll__shm_op *t)
-{
-    return coll__slot_in(t->m, t->m->rank, t->number)->head;
-}
-
 /* Checks that the required peers have published. */
 static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_set peer_set)
 {
@@ -209,26 +193,27 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
     return status;
 }
 
-/* The required peers of a direct operation. */
-static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer_set peer_set)
+/* The required peers of a direct operation: those that must have published, or be done. */
+static inline coll__peer_set coll__peers_of(const coll__member *m, const coll__form *form, bool is_done)
 {
-    return coll__is_apart(m) ? COLL__ALL_PEERS : peer_set;
+    if (coll__is_apart(m) || !form->with_root) return COLL__ALL_PEERS;
+    return is_done ? COLL__ON_ROOT : COLL__THE_ROOT;
 }
 
-/* Checks that these peers have completed the phase that ends with `state`. */
-static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_set, uint64_t state)
+/* Checks that the required peers have completed the phase that ends with `state`. */
+static coll_status coll__check_done(const coll__shm_op *t, uint64_t state)
 {
     const coll__member *m = t->m;
-    const uint64_t phase = coll__phase(t->number, state);
+    const coll__peer_set peer_set = coll__peers_of(m, t->form, true);
+    const uint64_t phase = coll__phase(t->number, state), *const head = coll__slot_in(m, m->rank, t->number)->head;
 
-    peer_set = coll__peer_set_of(m, peer_set);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->group_slots[i].done;
         if (!coll__waits_for(t, peer_set, i)) continue;
         const coll__slot *slot = coll__slot_in(m, i, t->number);
-        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_shm_op(t))) continue;
+        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, head)) continue;
         const bool has_left = coll__member_left(m, i);        /* load first: it may finish a phase, then leave */
-        const coll_status status = coll__check_group_slot(m, coll__head_of_shm_op(t), i, t->number, t->failure);
+        const coll_status status = coll__check_group_slot(m, i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
         return has_left ? coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
@@ -273,9 +258,9 @@ static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member
 }
 
 /* The task continues from here at its next offer. */
-static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number, uint64_t how)
+static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number)
 {
-    task->state[0] = how;
+    task->state[0] = COLL__SHM_OP_POSTED;
     task->state[1] = op_number;
 }
 
@@ -288,26 +273,21 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     coll__slot *slot = coll__slot_in(t->m, t->m->rank, t->m->op_number + 1);
     coll__view *view = &slot->is.view;
 
-    view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
-    view->recv = (unsigned char *)call->recv;
-    view->count = call->count;
-    if (!coll__is_by_count(coll__shape_in(t))) {
-        view->recv_count = call->recv_count;
-        view->send_counts = call->send_counts;
-        view->send_offsets = call->send_offsets;
-        view->recv_counts = call->recv_counts;
-        view->recv_offsets = call->recv_offsets;
-        view->send_types = call->send_types;
-        view->recv_types = call->recv_types;
-    }
+    const void *const send = call->kind == COLL_BROADCAST ? call->recv : call->send;
+    const bool has_two_counts = coll__shape_in(t)->recv.from == COLL__FROM_RECV_COUNT;
+    view->send = (coll__buffer){ (unsigned char *)(uintptr_t)send, call->count, call->send_counts, call->send_offsets,
+                                 call->send_types };
+    view->recv = (coll__buffer){ (unsigned char *)call->recv, has_two_counts ? call->recv_count : call->count,
+                                 call->recv_counts, call->recv_offsets, call->recv_types };
     t->number = t->m->op_number + 1;
-    t->m->staging.made = NULL;
-    t->m->staging.is_careful = t->m->staging.is_staged = false;
+    t->m->staging = (coll__staging){ .began = 0 };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
+    t->m->staging.send = view->send.at;
+    t->m->staging.recv = view->recv.at;
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
-    coll__shm_op_posted(t->task, t->number, COLL__SHM_OP_POSTED);
+    coll__shm_op_posted(t->task, t->number);
     return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__shm_op_is_over(t->m);
 }
 
@@ -323,13 +303,13 @@ static coll_status coll__check_read(const coll__shm_op *t)
     return COLL_OK;
 }
 
-/* Runs this rank's part of the phase that ends with `state`. */
-static coll_status coll__shm_op_step(coll__shm_op *t, coll_status (*work)(coll__shm_op *t), uint64_t state)
+/* Runs this rank's part of the phase that ends with `state`; work NULL: there is none. */
+static coll_status coll__shm_op_step(const coll__shm_op *t, coll_status (*work)(const coll__shm_op *t), uint64_t state)
 {
     coll__thread *const thread = t->m->thread;
 
     if (!coll__work_begin(thread)) return thread->domain->failure.status;
-    coll_status status = work(t);
+    coll_status status = work ? work(t) : COLL_OK;
     coll__work_end(thread);
     if (coll__is_apart(t->m) && status == COLL_ERR_UNSUPPORTED) {
         t->m->own->refused = coll__phase(t->number, state);
@@ -359,27 +339,23 @@ static bool coll__shm_op_is_careful(const coll__shm_op *t)
     return false;
 }
 
-static coll_status coll__no_work(coll__shm_op *t) { return (void)t, COLL_OK; }
-static coll_status coll__probe_work(coll__shm_op *t) { return t->form->probe(t); }
-static coll_status coll__pull_work(coll__shm_op *t) { return t->form->pull(t); }
-
 /* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
-static coll_status coll__share_work(coll__shm_op *t)
+static coll_status coll__share_work(const coll__shm_op *t)
 {
     const coll_status status = coll__stored_share(t);
-    const bool tries = coll__is_apart(t->m) && status == COLL_OK && t->form->pull && coll__is_overwritten(t);
+    const bool tries = coll__is_apart(t->m) && status == COLL_OK && coll__pulls(t->form) && coll__is_overwritten(t);
     return tries ? t->form->probe(t) : status;
 }
 
 /* Between processes: the phase before the share.  If a rank is refused access, no share is needed. */
-static coll_status coll__shm_op_probe(coll__shm_op *t)
+static coll_status coll__shm_op_probe(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
-        status = coll__shm_op_step(t, coll__probe_work, COLL__SHM_OP_PROBED);
+        status = coll__shm_op_step(t, t->form->probe, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
-    return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
+    return coll__check_done(t, COLL__SHM_OP_PROBED);
 }
 
 /* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
@@ -387,23 +363,23 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
 {
     const int me = t->m->ranks[t->m->rank];
 
-    if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
+    const bool is_shared = t->m->staging.is_careful && !coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
+    const bool is_pulled = t->task->state[0] == COLL__SHM_OP_PULLED && coll__is_overwritten(t);
+    if (!is_shared && !is_pulled) return COLL_ERR_UNSUPPORTED;
     return coll__set_failure(t->failure, COLL_ERR_SYSTEM, me,
                              "the processes of this host can no longer read one another's memory, "
                              "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
 }
 
 /* Between processes: once all are done, copies what others have computed for this rank. */
-static coll_status coll__shm_op_pull(coll__shm_op *t)
+static coll_status coll__shm_op_pull(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
-    if (t->form->pull && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE)) {
-        t->m->staging.is_harmed |= coll__is_overwritten(t);
-        status = coll__shm_op_step(t, coll__pull_work, COLL__SHM_OP_PULLED);
-    }
+    if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE))
+        status = coll__shm_op_step(t, coll__pull, COLL__SHM_OP_PULLED);
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
-        status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
+        status = coll__check_done(t, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
     coll__staging_end(t);
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
@@ -419,27 +395,22 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
     coll_status status;
 
     if (task->state[0] == COLL__SHM_OP_NEW) {
-        const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
-        if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
-        if ((status = coll__need_window(t)) != COLL_OK) return status;
+        if (coll__kind_reduces(task->call->kind) && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__shm_op_begin(t)) != COLL_OK) return status;
     }
-    if (coll__is_apart(m)) coll__staging_recall(t);
-    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peer_set_of(m, form->from))) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peers_of(m, form, false))) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_probe(t)) != COLL_OK) return status;
     if (task->state[0] < COLL__SHM_OP_DONE) {
         const bool is_vain = coll__is_apart(m) && coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
-        m->staging.is_harmed = m->staging.is_careful && !is_vain;
         coll__fetch_to_write(&m->own->done);
-        status = coll__shm_op_step(t, is_vain ? coll__no_work : coll__share_work, COLL__SHM_OP_DONE);
+        status = coll__shm_op_step(t, is_vain ? NULL : coll__share_work, COLL__SHM_OP_DONE);
         if (status != COLL_OK) return status;
     }
-    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, form->until, COLL__SHM_OP_DONE)) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, COLL__SHM_OP_DONE)) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_pull(t)) != COLL_OK) return status;
     if (form->end) form->end(t);
-    coll__end_allreduce(t, task);
     return status;
 }
 
@@ -453,7 +424,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
     const coll__eagers eager = coll__eagers_of(m, form, op_number, length);
 
     const bool goes_on = coll__shm_op_post(m, form, task, length, &eager);
-    coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
+    coll__shm_op_posted(task, op_number);
     return goes_on ? COLL_PENDING : coll__shm_op_is_over(m);
 }
 
@@ -464,22 +435,23 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_longer = length > m->eager_sure;
+    const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
-    if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
-        return COLL_ERR_UNSUPPORTED;              /* same on all ranks, without waiting                       */
+    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* same on all ranks, without waiting */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__SHM_OP_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__shm_op_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__shm_op_directly(m, form, task, failure);
     const uint64_t op_number = is_new ? m->op_number + 1 : task->state[1];
     const coll__shm_op t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = op_number,
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
     if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
-    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* inputs are in the slots */
-    else if (is_new) coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
-    return status;
+    if ((status = coll__check_posted(&t, form->eager_from)) != COLL_OK) {
+        if (is_new) coll__shm_op_posted(task, op_number);
+        return status;
+    }
+    if (form->eager_from != COLL__ON_ROOT || m->rank == task->call->root) form->read(&t); /* inputs are in the slots */
+    return COLL_OK;
 }
 
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
@@ -514,10 +486,13 @@ COLL__TAKE(alltoall, COLL_ALLTOALL)
 
 #undef COLL__TAKE
 
+#endif
+
 static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
 {
     *bound = coll__member_of((coll__thread *)context, task);
     switch (task->call->kind) {
+#if !defined(COLL__AS_ASKED)
     case COLL_BARRIER:        return coll__take_barrier;
     case COLL_BROADCAST:      return coll__take_broadcast;
     case COLL_REDUCE:         return coll__take_reduce;
@@ -525,19 +500,10 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     case COLL_REDUCE_SCATTER: return coll__take_reduce_scatter;
     case COLL_ALLGATHER:      return coll__take_allgather;
     case COLL_ALLTOALL:       return coll__take_alltoall;
+#endif
     default:                  return NULL;
     }
 }
-
-#else
-
-static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
-{
-    (void)context, (void)task, (void)bound;
-    return NULL;
-}
-
-#endif
 
 COLL__FOR_SIZE
 
@@ -556,7 +522,7 @@ static coll_status coll__threads_part(void *context, void *group, const unsigned
         for (int i = 0; i < m->count; i++) {
             const coll__slot *const slot = coll__slot_in(m, i, op_number);
             if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) != op_number) continue;
-            if (coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, i, op_number, failure) == COLL_OK) continue;
+            if (coll__check_group_slot(m, i, op_number, failure) == COLL_OK) continue;
             if (!m->is_apart) (void)coll__threads_fail(me, failure);
             return failure->status;
         }
@@ -574,10 +540,10 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
     const size_t length = coll__eager_length(m, t.form, task);
-    const bool is_eager = task->state[0] == COLL__SHM_OP_EAGER;
+    const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : is_eager ? t.form->eager_from
-                                  : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
+    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
+                                  : coll__peers_of(m, t.form, is_done);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->group_slots[i].done : &coll__slot_in(m, i, op_number)->posted;

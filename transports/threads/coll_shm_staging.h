@@ -10,8 +10,6 @@
 #ifndef COLL_SHM_STAGING_H
 #define COLL_SHM_STAGING_H
 
-#if COLL__HAS_DOMAIN
-
 enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
 /* This rank's staging area; NULL: none. */
@@ -23,21 +21,13 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 /* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit;
-    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* reduce_scatter: own block    */
+    size_t at, count;
 
-    if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
-    const size_t begin = at * t->unit, end = begin + share * t->unit;
-    COLL__ASSERT(begin <= length && end <= length && block <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
+    coll__inputs_of(t, &at, &count);
+    const size_t begin = at * t->unit, end = begin + count * t->unit;
+    COLL__ASSERT(begin <= length && end <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
     memcpy(to, from, begin);
     memcpy(to + end, from + end, length - end);
-}
-
-/* Bytes of this rank's input that may be staged. */
-static size_t coll__staging_input(const coll__shm_op *t, const unsigned char *send)
-{
-    const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
-    return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
 }
 
 /* Bytes of this rank's results for others. */
@@ -51,58 +41,44 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* Returns whether these may lie outside the result buffer: not if peers read that in place, or if no peer reads them. */
-static bool coll__may_be_beside(const coll__shm_op *t)
-{
-    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
-    return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
-}
-
-/* Decides whether to stage.  If so, the operation uses the area until it ends. */
-static bool coll__staging_wins(const coll__shm_op *t, size_t length)
-{
-    coll__staging *const s = &t->m->staging;
-
-    if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
-    s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
-    s->is_staged = !coll__trial_other(s->copies, false);
-    s->length = length;
-    s->began = s->copies->counts ? coll__now() : 0;
-    if (s->is_staged) t->m->thread->stager = t->m;
-    return s->is_staged;
-}
-
-/* Before an operation is published: chooses what peers see. */
+/* Before an operation is published: chooses what peers see.  Results for others may lie outside the result buffer, unless peers
+ * read that in place, or no peer reads them. */
 static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
 {
     coll__staging *const s = &t->m->staging;
     unsigned char *const area = coll__staging_of(t->m);
-    const size_t send = coll__staging_input(t, view->send), made = coll__made_bytes(t);
-    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t), may = must || coll__may_be_beside(t);
-    unsigned char *place = NULL;
+    const int me = t->m->rank;
+    const size_t input = t->form->staged && !coll__is_in_room(t->m, me, s->send)
+                         ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0, send = input <= COLL__STAGING_EACH ? input : 0;
+    const size_t made = coll__made_bytes(t);
+    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t);
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
+    const bool may = must || (is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, me, s->recv));
+    const size_t beside = may && made <= COLL__STAGING_EACH ? made : 0;
+    void *place = NULL;
     size_t at, share;
 
-    s->send = view->send;
-    s->recv = view->recv;
-    if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
-        if (send) coll__staging_copy(t, area, view->send, send);
-        if (send) view->send = area;
-        if (made <= COLL__STAGING_EACH && may) place = area + COLL__STAGING_EACH;
+    if (send + beside > 0 && area && !t->m->thread->stager) {
+        s->length = send + beside;
+        s->copies = coll__trial_of(t->m->copies, s->length, COLL__STAGING_LEAST_BITS);
+        if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
+        s->began = s->copies->counts ? coll__now() : 0;
     }
-    if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
+    if (t->m->thread->stager == t->m) {           /* the operation uses the area until it ends                */
+        if (send) coll__staging_copy(t, area, s->send, send);
+        if (send) view->send.at = area;
+        if (beside) place = area + COLL__STAGING_EACH;
+    }
+    if (made && must && !place) {
+        const coll_status status = coll__hold(t, made);
+        if (status != COLL_OK) return status;
+        place = t->m->held;
+    }
     coll__share_of(t, t->call->count, &at, &share);
-    if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
-    view->made = s->made ? s->made : view->recv;
+    if (place) s->made = (unsigned char *)place - (t->form->staged == COLL__STAGED_ALL ? 0 : at * t->unit);
+    view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
-}
-
-/* This rank uses its buffers in place. */
-static inline void coll__staging_recall(coll__shm_op *t)
-{
-    t->send = t->m->staging.send;
-    t->recv = t->m->staging.recv;
-    t->made = t->m->staging.made;
 }
 
 /* Releases the area. */
@@ -110,20 +86,8 @@ static void coll__staging_end(const coll__shm_op *t)
 {
     coll__staging *const s = &t->m->staging;
 
+    if (s->began) coll__trial_note(s->copies, t->m->thread->stager != t->m, coll__now() - s->began, s->length);
     if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
-    if (s->began) coll__trial_note(s->copies, !s->is_staged, coll__now() - s->began, s->length);
-    s->began = 0;
 }
 
-#else
-
-static inline coll_status coll__staging_begin(const coll__shm_op *t, const coll__view *view)
-{
-    return (void)t, (void)view, COLL_OK;
-}
-
-static inline void coll__staging_recall(const coll__shm_op *t) { (void)t; }
-static inline void coll__staging_end(const coll__shm_op *t) { (void)t; }
-
-#endif
 #endif /* COLL_SHM_STAGING_H */

@@ -21,11 +21,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
-/* Returns whether results stay where they are stored.  Between processes peers read them at once, except one rank's block. */
-static inline bool coll__stores_stay(const coll__shm_op *t) { return !coll__is_apart(t->m) || !t->form->pull; }
-
-/* The trial of a long call; NULL: it is not long.  In place gains nothing: the lines were just read, and are cached.  Of a
- * combined input, only the length of the result counts. */
+/* The trial of a long call; NULL: it is not long, or peers read results at once.  In place gains nothing: the lines were just
+ * read, and are cached.  Of a combined input, only the length of the result counts. */
 static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length)
 {
     const coll_call *c = t->call;
@@ -35,7 +32,7 @@ static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length
     if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
-    if (*length >> COLL__STORES_LEAST_BITS == 0 || !coll__stores_stay(t)) return NULL;
+    if (*length >> COLL__STORES_LEAST_BITS == 0 || (coll__is_apart(t->m) && coll__pulls(t->form))) return NULL;
     return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
@@ -58,17 +55,18 @@ static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, s
 }
 
 /* This rank's share of the work, timed in a trial. */
-static coll_status coll__stored_share(coll__shm_op *t)
+static coll_status coll__stored_share(const coll__shm_op *t)
 {
+    coll__shm_op share = *t;
     size_t length = 0;
     coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__trial_other(s, coll__is_apart(t->m));
+    share.streams = coll__trial_other(s, coll__is_apart(t->m));
     const int64_t began = s->counts ? coll__now() : 0;
-    const coll_status status = t->form->share(t);
-    if (t->streams) coll__streamed_end();
-    if (s->counts) coll__trial_note(s, t->streams, coll__now() - began, length);
+    const coll_status status = t->form->share(&share);
+    if (share.streams) coll__streamed_end();
+    if (s->counts) coll__trial_note(s, share.streams, coll__now() - began, length);
     return status;
 }
 

@@ -10,25 +10,17 @@ enum { COLL__MIGRATION_LOOK_MS = 100, COLL__MIGRATION_SERVE_MS = 10 };
 
 static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded);
 static void coll__domain_release(coll__domain *domain);
-static coll__thread *coll__thread_open(coll__domain *domain, int rank);
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank);
 
 typedef struct coll__migration {
     struct coll__migration *next;
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
-    int           *ranks;
-    unsigned char *is_there;                      /* by index in the list                                     */
+    int           *ranks;                         /* behind this struct                                       */
+    unsigned char *is_there;                      /* by index in the list; behind that                        */
     bool           is_decided;
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
-
-static void coll__migration_free(coll__migration *e)
-{
-    if (!e) return;
-    coll__give(e->ranks);
-    coll__give(e->is_there);
-    coll__give(e);
-}
 
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
@@ -38,16 +30,12 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
 
     for (coll__migration *e = domain->migrations; e; e = e->next)
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e);
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + (size_t)count);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
-    e->ranks = (int *)coll__take(coll__like(domain), length);
-    e->is_there = (unsigned char *)coll__take_zeros(coll__like(domain), (size_t)count, 1);
-    if (!e->ranks || !e->is_there) {
-        coll__migration_free(e);
-        return NULL;
-    }
+    e->ranks = (int *)(void *)(e + 1);
+    e->is_there = (unsigned char *)(e->ranks + count);
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
@@ -79,19 +67,16 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
-    int there = 0;
-
     out->count = 0;
     for (int i = 0; i < e->count; i++) {
         if (i == me) out->rank = out->count;
         if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
-        there += e->is_there[i];
     }
     if (!coll__is_quorum(e->is_there, e->count))
-        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there,
+        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", out->count,
                                  e->count);
-    coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, e->first + out->rank) : NULL;
-    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
+    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
+    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
     e->fresh->holders++;
@@ -134,7 +119,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     if (is_last) *at = e->next;
     pthread_mutex_unlock(&domain->lock);
     if (is_last && e->fresh) coll__domain_release(e->fresh);
-    if (is_last) coll__migration_free(e);
+    if (is_last) coll__give(e);
     return status;
 }
 

@@ -1,9 +1,8 @@
-/* test_eagerness.c - inputs that are sent eagerly in one call and directly in the next: every kind, two lengths, so often that
- * all ranks change their way many times, each call checked element by element; some ranks are late.  The same with several calls
- * under way at once.  Of every kind of sum all these calls give the same bits.  And elements so long that their sums need memory
- * of their own.
+/* test_eager.c - inputs around the limit between the eager and the direct protocol: every kind, each call checked element by
+ * element; some ranks are late.  The same with several calls under way at once.  Every kind of sum has the same bits in both
+ * protocols.  And elements so long that their sums need memory of their own.
  *
- *     test_eagerness [WORLD,...] */
+ *     test_eager [WORLD,...] */
 #include "../support/inside.h"
 
 #include "../support/check.h"
@@ -11,35 +10,14 @@
 #include "../support/cases.h"
 #include "rounds.h"
 
-enum { SECONDS = 100, CALLS = 260, CHANGES = 3, ABREAST = 6 };
+enum { SECONDS = 100, CALLS = 60, ABREAST = 6 };
 
 typedef struct eager_case { int size; coll_kind kind; coll_type type; coll_op op; unsigned flags; } eager_case;
 
-/* Longer inputs are learned, if each rank has a processor. */
-static size_t sure(void) { return coll__eager_room[strcmp(world, "threads") != 0][false].learned_from; }
-
-/* Let the ranks learn although they share processors; query what they have learned at once again. */
-static void learn(const coll_comm *comm)
+/* The last operation of this rank that was direct. */
+static uint64_t last_direct(const coll_comm *comm)
 {
-    coll__member *const m = &side_of(comm)->all;
-
-    m->learned_from = sure();
-    m->eager_sure = coll__least(m->eager_sure, m->learned_from);
-    for (int k = 0; m->rank == 0 && k < COLL__EAGERNESS_KINDS * COLL__EAGERNESS_CLASSES; k++) {
-        coll__eagerness *const e = &m->group->eagerness[k % COLL__EAGERNESS_KINDS][k / COLL__EAGERNESS_KINDS];
-        if (e->rest > COLL__EAGERNESS_WARM) e->rest = COLL__EAGERNESS_WARM;
-    }
-}
-
-/* How many classes of this kind have gone both ways, and again. */
-static int classes_changed(const coll_comm *comm, coll_kind kind)
-{
-    const coll__member *const m = &side_of(comm)->all;
-    int changed = 0;
-
-    for (int i = 0; i < COLL__EAGERNESS_CLASSES; i++)
-        changed += __atomic_load_n(&m->group->eagerness[kind][i].word, __ATOMIC_RELAXED) >> 2 > CHANGES * m->overlap;
-    return changed;
+    return __atomic_load_n(&side_of(comm)->all.own->done, __ATOMIC_RELAXED);
 }
 
 /* Now and then a rank is late. */
@@ -49,18 +27,17 @@ static void be_late(uint64_t *state)
     for (unsigned long i = support_random(state) % 20000; i > 0; i--) coll__relax();
 }
 
-/* Elements of a result whose input may be sent eagerly: a little longer than the static limit, and the longest that fits. */
+/* Elements of a result whose input is the longest eager one, or a little longer. */
 static size_t length_of(const coll_comm *comm, coll_kind kind, bool is_long)
 {
     const coll__member *const m = &side_of(comm)->all;
-    const size_t n = (size_t)coll_size(comm), most = coll__eager_most(m, coll__form_of(kind)) / sizeof(float);
-    const size_t least = sure() / sizeof(float) + 3 * n;
-    const size_t input = is_long ? most - 2 * n : least;
+    const size_t n = (size_t)coll_size(comm), most = coll__bounce_most(m, coll__form_of(kind)) / sizeof(float);
+    const size_t input = is_long ? most + 2 * n : most - 2 * n;
 
     switch (kind) {
     case COLL_REDUCE_SCATTER:              return input / n;
     case COLL_ALLGATHER: case COLL_GATHER: return (input - 1) * n;
-    default:                               return input - n;
+    default:                               return input;
     }
 }
 
@@ -70,21 +47,21 @@ static int kinds_worker(coll_comm *comm, void *arg)
     const int me = coll_rank(comm);
     uint64_t late = support_seed() + (uint64_t)me;
 
-    learn(comm);
     for (int is_long = 0; is_long < 2; is_long++) {
         const round_shape shape = round_shape_of(c->kind, me, c->size, length_of(comm, c->kind, is_long));
         float *const x = (float *)support_need(malloc((shape.in + shape.out) * sizeof *x)), *const y = x + shape.in;
         for (int round = 0; round < CALLS; round++) {
             const coll_call call = round_begin(&shape, x, y, round);
+            const uint64_t before = last_direct(comm);
             be_late(&late);
             CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+            CHECK((last_direct(comm) > before) == is_long, "%s: an input for %zu elements took the other way", case_name,
+                  shape.count);
             const size_t wrong = round_wrong(&shape, y, round);
             CHECK(wrong == 0, "%s: call %d of %zu: %zu elements of rank %d are wrong", case_name, round, shape.count, wrong, me);
-            learn(comm);
         }
         free(x);
     }
-    CHECK(classes_changed(comm, c->kind) == 2, "%s: %d of 2 lengths went both ways", case_name, classes_changed(comm, c->kind));
     return 0;
 }
 
@@ -101,9 +78,8 @@ static int abreast_worker(coll_comm *comm, void *arg)
     for (int round = 0; round < CALLS; round++) {
         coll_request *requests[ABREAST];
         const int many = round % 3 ? 1 + (int)(support_random(&state) % ABREAST) : 1;
-        learn(comm);
         for (int i = 0; i < many; i++) {
-            const coll_kind kind = round_kinds[support_random(&state) % 4];       /* few, so that they learn            */
+            const coll_kind kind = round_kinds[support_random(&state) % (sizeof round_kinds / sizeof *round_kinds)];
             shapes[i] = round_shape_of(kind, me, c->size, length_of(comm, kind, support_random(&state) % 2));
             const coll_call call = round_begin(&shapes[i], x[i], x[i] + shapes[i].in, round + i);
             be_late(&late);
@@ -137,29 +113,30 @@ static const eager_case sums[] = {
     { 3, COLL_EXSCAN, COLL_F16, COLL_SUM, 0 },
 };
 
-/* The same call again and again; bytes at random, some of them no numbers. */
+/* The same call, eager and direct; bytes at random, some of them no numbers. */
 static int bits_worker(coll_comm *comm, void *arg)
 {
     const eager_case *const c = (const eager_case *)arg;
     const int me = coll_rank(comm), size = coll_size(comm);
-    const size_t n = (size_t)size, unit = coll_type_size(c->type), most = side_of(comm)->all.eager_most;
+    coll__member *const m = &side_of(comm)->all;
+    const size_t n = (size_t)size, unit = coll_type_size(c->type), most = m->bounce_length;
     const size_t count = (most - 100) / unit / (c->kind == COLL_REDUCE_SCATTER ? n : 1), all = count * unit;
     unsigned char *const in = (unsigned char *)support_need(malloc(n * all));
     unsigned char *const out = (unsigned char *)support_need(calloc(2, all));
     uint64_t state = support_seed() + (uint64_t)me;
 
-    learn(comm);
     for (size_t i = 0; i < n * all; i++) in[i] = (unsigned char)(support_random(&state) >> 32);
-    for (int round = 0; round < CALLS; round++) {
+    for (int round = 0; round < 2; round++) {
+        const uint64_t before = last_direct(comm);
         const coll_call call = { .kind = c->kind, .send = in, .recv = out, .count = count, .type = c->type, .op = c->op,
                                  .flags = c->flags };
+        m->bounce_length = round ? COLL__EAGER_SHORT : most;
         const coll_status status = coll_run(comm, &call);
         CHECK(status >= 0, "%s: %s", case_name, coll_error(comm));
+        CHECK((last_direct(comm) > before) == round, "%s: call %d took the other way", case_name, round);
         if (round == 0) memcpy(out + all, out, all);
-        CHECK(!memcmp(out + all, out, all), "%s: rank %d: call %d has other bits", case_name, me, round);
-        learn(comm);
+        CHECK(!memcmp(out + all, out, all), "%s: rank %d: the direct call has other bits", case_name, me);
     }
-    CHECK(classes_changed(comm, c->kind) == 1, "%s: it went one way", case_name);
     free(in);
     free(out);
     return 0;
