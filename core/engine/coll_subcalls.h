@@ -21,13 +21,16 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: steps that the other lane must have done           */
 } coll__sub;
 
+typedef struct coll__hierarchy coll__hierarchy;
+
 typedef struct coll__script {
     int lanes;
-    coll__sub_kind (*next)(void *state, int lane, int k, coll__sub *out);        /* *out is zeroed            */
+    coll__sub_kind (*next)(coll__hierarchy *h, int lane, int k, coll__sub *out); /* *out is zeroed            */
+    coll__sub_kind (*step)(coll__hierarchy *h, int stage, int k, coll__sub *out);/* step k of a stage of a part; NULL: no parts */
+    void           (*needs)(coll__hierarchy *h);  /* sets the lengths of the scratch memory; NULL: none       */
 } coll__script;
 
 typedef struct coll__script_lane {
@@ -38,7 +41,7 @@ typedef struct coll__script_lane {
 
 typedef struct coll__runner {
     const coll__script *script;
-    void      *state;
+    coll__hierarchy *state;
     coll__script_lane lanes[2];
 } coll__runner;
 
@@ -58,7 +61,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     r->carrier = coll__carrier_of(r);
     const coll_status status = coll__check(sub->on, &r->call, &r->codec, &r->offsets);
     if (status < 0) return status;
-    if (sub->divisor) r->codec.divisor = *sub->divisor;
+    if (r->call.op == COLL_AVG) r->codec.divisor = whole->codec.divisor;      /* not the ranks of `on`        */
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* mismatches report the whole call                 */
     coll__task_init(r);
     lane->is_calling = true;
