@@ -104,14 +104,12 @@ typedef struct coll__cached {
     bool       has_execution;
     coll__execution execution;
     void      *memory;                            /* tables of the execution                                  */
-    size_t     length;
     unsigned   arenas;                            /* the workspace's `arenas` at that time: its values are in that arena */
 } coll__cached;
 
 /* Memory for a running collective of an order, and the cache for later calls. */
 typedef struct coll__workspace {
     void     *arena;                              /* memory of the running collective                         */
-    size_t    arena_length;
     unsigned  arenas;                             /* arenas allocated so far                                  */
     coll__cached *cached[COLL__CACHED];           /* the last different calls; NULL: empty                    */
     unsigned  cached_next;                        /* the entry to replace next                                */

@@ -302,12 +302,8 @@ static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
-    if ((*at)->length < length) {
-        coll__give((*at)->memory);
-        (*at)->memory = coll__allocate(coll__like(r->comm), length);
-        (*at)->length = (*at)->memory ? length : 0;
-    }
-    return (*at)->length < length ? NULL : *at;
+    if (length > 0) (void)coll__make_room(r->comm, &(*at)->memory, length);
+    return length > 0 && !(*at)->memory ? NULL : *at;
 }
 
 /* Fill an entry with a call and its choice; it has no execution yet. */
