@@ -46,11 +46,6 @@ static coll_status coll__rounds_start(coll_request *r)
     return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
-static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
-{
-    if (r->is_started) coll__execution_late(r, is_late);
-}
-
 static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 {
     if (coll__execution_plan(r) < 0) return true; /* no memory: `text` is correct so far                      */
@@ -90,8 +85,9 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 #endif
 
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                      \
+      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),                              \
+      .explain = coll__rounds_explain },
 
 #else
 

@@ -99,11 +99,6 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* alltoallw: lengths are in bytes  */
         return COLL_OK;
     }
-    const coll__plan *plan = coll__plan_like(comm, call);
-    if (plan) {
-        *codec = plan->request.codec;
-        return COLL_OK;
-    }
     if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
@@ -130,25 +125,26 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
     for (int i = 0; i < blocks; at += counts[i++]) offsets[i] = at;
 }
 
+static bool coll__lacks_offsets(const coll__side *side) { return side->is_used && coll__is_listed(side) && !side->offsets; }
+
 /* Fill in missing offsets: one block after the other.  The request owns them. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
-    const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
-    const bool for_recv = recv->is_used && coll__is_listed(recv) && !recv->offsets;
-    const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
+    coll__side *const sides[2] = { send, recv };
+    size_t room = 0, *at = NULL;
 
+    for (int i = 0; i < 2; i++) room += coll__lacks_offsets(sides[i]) ? (size_t)sides[i]->blocks : 0;
     if (room == 0) return COLL_OK;
-    *own = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
-    if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
-    if (for_send) {
-        coll__offsets_fill(*own, send->counts, send->blocks);
-        call->send_offsets = send->offsets = *own;
+    *own = at = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
+    if (!at) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
+    for (int i = 0; i < 2; i++) {
+        if (!coll__lacks_offsets(sides[i])) continue;
+        coll__offsets_fill(at, sides[i]->counts, sides[i]->blocks);
+        sides[i]->offsets = at;
+        at += sides[i]->blocks;
     }
-    if (for_recv) {
-        size_t *at = *own + (for_send ? send->blocks : 0);
-        coll__offsets_fill(at, recv->counts, recv->blocks);
-        call->recv_offsets = recv->offsets = at;
-    }
+    call->send_offsets = send->offsets;
+    call->recv_offsets = recv->offsets;
     return COLL_OK;
 }
 
@@ -415,14 +411,6 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .share = comm->session->share, .counts = comm->counts };
 }
 
-/* Does the algorithm that the call names exist for it? */
-static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
-
-    return coll__can_choose(&query);
-}
-
 static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
 {
     char known[120] = "";
@@ -431,13 +419,13 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     if (!COLL__HAS_CHOICE)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
                                    "COLL_NO_CHOICE", call->algorithm);
-    const char *const forced = coll__forced(comm->session, call->kind);
-    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* used if possible                     */
-        call->algorithm = forced;
-        if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
-    }
-    if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
+    const bool is_named = call->algorithm != NULL;
+    if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
+    if (!call->algorithm) return COLL_OK;
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
+    if (coll__can_choose(&query)) return COLL_OK;
+    if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
+    if (!is_named) return COLL_OK;
     const char *const why = coll__why_not(&query);
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))

@@ -112,31 +112,21 @@ static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__s
     if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
 }
 
-/* Allocate the state.  Blocking calls, one at a time, reuse the last one. */
+/* Allocate the state, with the packed blocks after it.  Blocking calls, one at a time, reuse the last one. */
 static unsigned char *coll__strides_take(const coll_request *r, size_t length)
 {
-    coll_comm *comm = r->comm;
-    const bool is_spare = r->is_blocking && comm->spare && length <= comm->spare->length;
-    unsigned char *const memory = is_spare ? (unsigned char *)comm->spare
-                                           : (unsigned char *)coll__take_lines(coll__like(comm), length);
+    coll__strided *const spare = r->is_blocking ? r->comm->spare : NULL;
 
-    if (is_spare) length = comm->spare->length;
-    if (is_spare) comm->spare = NULL;
-    if (memory) *(coll__strided *)(void *)memory = (coll__strided){ .length = length };
-    return memory;
+    if (!spare || length > coll__prefix_of(spare)->length) return (unsigned char *)coll__take_lines(coll__like(r->comm), length);
+    r->comm->spare = NULL;
+    return (unsigned char *)spare;
 }
 
 static void coll__strides_give(const coll_request *r)
 {
-    coll_comm *comm = r->comm;
-
     if (!COLL__IS_WHOLE) return;
-    if (!r->is_blocking) {
-        coll__give(r->strided);
-        return;
-    }
-    coll__give(comm->spare);
-    comm->spare = r->strided;
+    coll__give(r->is_blocking ? r->comm->spare : r->strided);
+    if (r->is_blocking) r->comm->spare = r->strided;
 }
 
 /* Replace the strides of a call: afterwards its blocks are contiguous. */
@@ -172,7 +162,6 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
     s.recv.packed = received ? memory + front + coll__round_up(sent, 64) : NULL;
     coll__strides_settle(comm, call, &s, is_in_place);
     r->strided = (coll__strided *)(void *)memory;
-    s.length = r->strided->length;
     *r->strided = s;
     return COLL_OK;
 }

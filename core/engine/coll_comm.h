@@ -149,7 +149,8 @@ struct coll_request {
     coll__codec  codec;
     const uint64_t *history;                      /* history in the fingerprint: its order's; or NULL         */
     coll__touched touched;                        /* bounds of its buffers, computed on demand                */
-    size_t      *offsets;                         /* owned: replaces missing offsets; may hold a changed input */
+    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
+    void        *changed;                         /* owned: the input with its residual; or NULL              */
     const void  *input;                           /* with a residual: the caller's input, from which call.send is made */
     coll_task    task;                            /* used when the transport executes the whole call          */
     const coll__carrier *carrier;
@@ -458,7 +459,6 @@ struct coll_comm {
     int  *graph_lists;
     unsigned graph_version;                       /* replacements so far                                      */
     coll__plan *plans[COLL__PLAN_PLACES];         /* by kind; NULL: not called yet                            */
-    coll__plan *others[COLL__PLAN_PLACES];        /* for calls with other arithmetic: checks only             */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs; a simulated rank
                                                      that is killed cannot free it                            */

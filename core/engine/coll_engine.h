@@ -34,22 +34,6 @@ static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long ti
     x->status = COLL_PENDING;
 }
 
-static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span, long tick)
-{
-    const int i = stage->xfer_count++;
-    coll_xfer *x = &stage->xfers[i];
-
-    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
-                 r->comm->rank, r->comm->size, step->peer);
-
-    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
-    coll__xfer_ready(r, x, tick);
-    x->buffer = NULL;
-    x->length = 0;
-    x->peer = coll__world_rank(r->comm, step->peer);
-    return x;
-}
-
 static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
     coll__range elements;
@@ -145,7 +129,7 @@ static void coll__head_set_block(unsigned char *head, const coll__layout *l, int
 
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__layout *l = span->place == COLL__INPUT ? &r->execution->input : &r->execution->result;
+    const coll__layout *l = coll__layout_at(r->execution, span->place);
 
     coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
@@ -164,12 +148,17 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
                                    size_t bytes, long slice, long tick)
 {
     const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
-    coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
+    coll__cargo *cargo = &stage->cargo[stage->xfer_count];
+    coll_xfer *x = &stage->xfers[stage->xfer_count++];
 
+    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
+                 r->comm->rank, r->comm->size, step->peer);
+    *cargo = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
+    coll__xfer_ready(r, x, tick);
+    x->peer = coll__world_rank(r->comm, step->peer);
     x->length = bytes;
-    if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
-    if (x->buffer)
-        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
+    x->buffer = as_is && bytes > 0 ? coll__in_one_piece(r, stage, span, slice) : NULL;
+    if (x->buffer) cargo->at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
     if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
@@ -470,7 +459,7 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 {
     const coll__execution *execution = r->execution;
 
-    for (int s = 0; execution->rounds > 0 && s < execution->stage_count; s++)
+    for (int s = 0; r->is_started && execution->rounds > 0 && s < execution->stage_count; s++)
         for (int i = execution->stages[s].finished; i < execution->stages[s].xfer_count; i++)
             if (execution->stages[s].xfers[i].status == COLL_PENDING) is_late[execution->stages[s].xfers[i].peer] = 1;
 }

@@ -31,13 +31,6 @@ static inline coll__range coll__share_range(const coll__layout *l, int block)
     return (coll__range){ at, end - at };
 }
 
-/* Block `block` of a list. */
-static inline coll__range coll__listed_range(const coll__layout *l, int block)
-{
-    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
-    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
-}
-
 /* Block `block` of a buffer, in elements; in bytes if blocks have types. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
@@ -46,8 +39,10 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
-    default: return coll__listed_range(l, block);
+    default: break;
     }
+    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
+    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
 }
 
 /* The same, cut to slice `slice`. */
@@ -61,11 +56,16 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
+/* The layout of the blocks of a place. */
+static inline const coll__layout *coll__layout_at(const coll__execution *execution, coll__place place)
+{
+    return coll__is_slot(place) ? execution->vector : place == COLL__INPUT ? &execution->input : &execution->result;
+}
+
 /* Number of blocks; block numbers of the span are modulo this. */
 static inline int coll__circle(const coll__execution *execution, const coll__span *span)
 {
-    return coll__is_slot(span->place) ? execution->vector->blocks
-         : span->place == COLL__INPUT ? execution->input.blocks : execution->result.blocks;
+    return coll__layout_at(execution, span->place)->blocks;
 }
 
 /* Address of block `i` of a span; *elements: which elements of the vector or of its own buffer it holds. */
@@ -79,7 +79,7 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
         *elements = coll__slice_of(execution->vector, execution, coll__span_about(span, i, circle), slice);
         return stage->base[span->place] + (size_t)at * (span->place == COLL__WORK ? execution->work_slot : execution->part_slot);
     }
-    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
+    const coll__layout *l = coll__layout_at(execution, span->place);
     *elements = coll__slice_of(l, execution, at, slice);
     return coll__behind(l->base, elements->at * r->codec.type_size);
 }
@@ -141,16 +141,11 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
 /* Elements in all blocks. */
 static size_t coll__layout_total(const coll__layout *l, size_t *longest)
 {
+    const bool is_uneven = (COLL__HAS_COUNTS && l->kind == COLL__LISTED) || (COLL__HAS_CHOICE && l->shares);
     size_t total = 0;
 
-    *longest = 0;
-    for (int i = 0; COLL__HAS_CHOICE && l->shares && i < l->blocks; i++)
-        *longest = coll__most(*longest, coll__share_range(l, i).count);
-    if (COLL__HAS_CHOICE && l->shares) return l->count;
-    if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
-        *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
-        return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
-    }
+    *longest = is_uneven ? 0 : coll__block_range(l, 0).count;
+    if (!is_uneven) return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     for (int i = 0; i < l->blocks; i++) {
         const size_t count = coll__block_range(l, i).count;
         total += count;
@@ -304,17 +299,6 @@ static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
     (*at)->has_execution = false;
     if (length > 0) (void)coll__make_room(r->comm, &(*at)->memory, length);
     return length > 0 && !(*at)->memory ? NULL : *at;
-}
-
-/* Fill an entry with a call and its choice; it has no execution yet. */
-static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
-{
-    cached->call = r->call;
-    cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = r->order->numbers->version;
-    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
-    cached->choice = *choice;
-    coll__workspace_of(r)->cached_next++;
 }
 
 /* The choice for a checked call; *is_cached: taken from the cache. */
@@ -504,7 +488,13 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 
     if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
     coll__cached *cached = coll__cached_reserve(r, 0);
-    if (cached) coll__cached_set(cached, r, &execution->choice);
+    if (!cached) return NULL;
+    cached->call = r->call;
+    cached->elements = coll__call_elements(&r->call, r->comm->size);
+    cached->version = r->order->numbers->version;
+    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
+    cached->choice = execution->choice;
+    coll__workspace_of(r)->cached_next++;
     return cached;
 }
 

@@ -92,10 +92,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->recorder);
     coll__give(comm->spare);
     coll__give(comm->counts);
-    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
-        coll__give(comm->plans[i]);
-        coll__give(comm->others[i]);
-    }
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) coll__give(comm->plans[i]);
     coll__give(comm);
 }
 

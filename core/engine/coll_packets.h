@@ -40,15 +40,10 @@ static inline coll__packets *coll__packets_of(const coll_request *r) { return (c
 
 /* ---- >>blocks ---- */
 
-static inline const coll__layout *coll__side_layout(const coll_request *r, coll__place place)
-{
-    return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
-}
-
 /* A block of the user's buffer: its address and length. */
 static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const coll__range range = coll__block_range(l, block);
 
     *length = range.count * r->codec.type_size;
@@ -58,7 +53,7 @@ static unsigned char *coll__block_at(const coll_request *r, coll__place place, i
 /* Its packet. */
 static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const size_t count = coll__count_of_block(l, block);
     size_t length;
     const unsigned char *at = coll__block_at(r, place, block, &length);
@@ -224,7 +219,7 @@ static coll_status coll__long_post(coll_request *r, const coll__step *step)
     if (length <= (size_t)r->execution->choice.room) return COLL_OK;
     coll_xfer *x = &p->longs[p->long_count++];
     coll__xfer_ready(r, x, coll__long_step(r));
-    coll__head_set_block(x->head, coll__side_layout(r, step->span.place), block);
+    coll__head_set_block(x->head, coll__layout_at(r->execution, step->span.place), block);
     x->peer = coll__world_rank(r->comm, step->peer);
     x->buffer = at;
     x->length = length;

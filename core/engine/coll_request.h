@@ -19,7 +19,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->done = NULL;
     r->prepared = NULL;
     r->offsets = NULL;
-    r->carried = NULL;
+    r->changed = r->carried = NULL;
     r->way = NULL;
     r->strided = NULL;
     r->graph_version = comm->graph_version;

@@ -23,7 +23,6 @@ struct coll__strided {
     coll__columns send, recv;
     int  first, blocks;                           /* of recv: blocks that are also input, in place            */
     bool is_spread;                               /* unpack recv at the end                                   */
-    size_t length;                                /* bytes of this struct and the packed blocks after it      */
 };
 
 /* ---- >>packing ---- */
