@@ -34,31 +34,22 @@ static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long ti
     x->status = COLL_PENDING;
 }
 
-static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
+/* Address of a span if it is contiguous as in the message, else NULL; *bytes: of the message. */
+static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice,
+                                         size_t *bytes)
 {
+    unsigned char *first = NULL;
+    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll__range elements;
-    size_t bytes = 0;
 
+    *bytes = 0;
     for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many empty blocks */
-        (void)coll__locate(r, stage, span, i, slice, &elements);
-        bytes += coll__bytes_of(r, span->place, elements.count);
-    }
-    return bytes;
-}
-
-/* Address of a span if it is contiguous as in the message; NULL: it is not. */
-static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
-{
-    unsigned char *first = NULL, *end = NULL;
-    coll__range elements;
-
-    for (int i = 0; i < span->blocks; i++) {
         unsigned char *at = coll__locate(r, stage, span, i, slice, &elements);
         if (i == 0) first = at;
-        else if (at != end) return NULL;
-        end = at + coll__bytes_of(r, span->place, elements.count);
+        is_one = is_one && (uintptr_t)at - (uintptr_t)first == *bytes;
+        *bytes += coll__bytes_of(r, span->place, elements.count);
     }
-    return first;
+    return is_one && *bytes > 0 ? first : NULL;
 }
 
 /* The rank of the elements, as coll__pack expects it. */
@@ -143,11 +134,10 @@ static coll__span coll__span_of_one(const coll_request *r, const coll__span *spa
                          .about = coll__span_about(span, i, circle) };
 }
 
-/* Queue one message: directly from its place if it is contiguous there. */
+/* Queue one message of `bytes`: directly from its place `at`; NULL: it is not contiguous there. */
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
-                                   size_t bytes, long slice, long tick)
+                                   unsigned char *at, size_t bytes, long slice, long tick)
 {
-    const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll__cargo *cargo = &stage->cargo[stage->xfer_count];
     coll_xfer *x = &stage->xfers[stage->xfer_count++];
 
@@ -157,9 +147,9 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
     coll__xfer_ready(r, x, tick);
     x->peer = coll__world_rank(r->comm, step->peer);
     x->length = bytes;
-    x->buffer = as_is && bytes > 0 ? coll__in_one_piece(r, stage, span, slice) : NULL;
-    if (x->buffer) cargo->at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
-    if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
+    x->buffer = at;
+    if (at) cargo->at = (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]);
+    else if (bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
 }
@@ -169,13 +159,15 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
-    const size_t bytes = coll__span_bytes(r, stage, span, slice);
+    size_t bytes;
+    unsigned char *at = coll__in_one_piece(r, stage, span, slice, &bytes);
     coll_status status = COLL_OK;
 
-    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, bytes, slice, tick);
+    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, at, bytes, slice, tick);
     for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
         const coll__span one = coll__span_of_one(r, span, i);
-        status = coll__post_span(r, stage, step, &one, coll__span_bytes(r, stage, &one, slice), slice, tick);
+        at = coll__in_one_piece(r, stage, &one, slice, &bytes);
+        status = coll__post_span(r, stage, step, &one, at, bytes, slice, tick);
     }
     return status;
 }

@@ -191,35 +191,27 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* Source of the location of ranks. */
-typedef enum coll__place_kind { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__place_kind;
-
-/* Ranks grouped by location; free with coll__give.  NULL: no memory. */
-static coll__topology *coll__comm_divided(const coll_comm *comm, coll__place_kind by)
-{
-    const coll_transport *t = comm->session->transport;
-    int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
-    int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
-
-    for (int i = 0; places && i < comm->size; i++)
-        places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(&comm->numbers.sites, i)
-                                             : where(comm->session->context, coll__world_rank(comm, i));
-    coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
-    coll__give(places);
-    if (divided) divided->is_by_site = by != COLL__HOST;
-    return divided;
-}
+enum { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST };
 
 /* Find which ranks share a site; if that divides nothing, a host.  Done once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
-    const bool is_known[] = { t->site != NULL, is_by_file, t->host != NULL };
+    const coll__sites *sites = &comm->numbers.sites;
+    const bool is_known[] = { t->site != NULL, COLL__HAS_CHOICE && sites->count > 0, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
-        coll__topology *const divided = is_known[by] ? coll__comm_divided(comm, (coll__place_kind)by) : NULL;
-        if (is_known[by] && !divided) return COLL_ERR_MEMORY;
-        if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
+        if (!is_known[by]) continue;
+        int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
+        int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
+        for (int i = 0; places && i < comm->size; i++)
+            places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(sites, i)
+                                                 : where(comm->session->context, coll__world_rank(comm, i));
+        coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
+        coll__give(places);
+        if (!divided) return COLL_ERR_MEMORY;
+        divided->is_by_site = by != COLL__HOST;
+        if (divided->count > 1 && divided->most > 1) comm->topology = divided;
         else coll__give(divided);
     }
     comm->has_topology = true;
