@@ -32,8 +32,11 @@ static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
 
-    if (cached) {
-        coll__execution_again(r, cached);
+    if (cached) {                                 /* in place: a workspace runs one at a time                 */
+        r->execution = &cached->execution;
+        r->execution->input.base = coll__behind(r->call.send, 0);
+        r->execution->result.base = coll__behind(r->call.recv, 0);
+        r->execution->posted = r->execution->done = 0;
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);

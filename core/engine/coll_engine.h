@@ -125,15 +125,6 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
     coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
-/* Block `i` of a span, as a span. */
-static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
-{
-    const int circle = coll__circle(r->execution, span);
-
-    return (coll__span){ .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
-                         .about = coll__span_about(span, i, circle) };
-}
-
 /* Queue one message of `bytes`: directly from its place `at`; NULL: it is not contiguous there. */
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
                                    unsigned char *at, size_t bytes, long slice, long tick)
@@ -159,13 +150,15 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
+    const int circle = coll__circle(r->execution, span);
     size_t bytes;
     unsigned char *at = coll__in_one_piece(r, stage, span, slice, &bytes);
     coll_status status = COLL_OK;
 
     if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, at, bytes, slice, tick);
     for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
-        const coll__span one = coll__span_of_one(r, span, i);
+        const coll__span one = { .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
+                                 .about = coll__span_about(span, i, circle) };
         at = coll__in_one_piece(r, stage, &one, slice, &bytes);
         status = coll__post_span(r, stage, step, &one, at, bytes, slice, tick);
     }
@@ -214,14 +207,6 @@ static inline coll__stage *coll__stage_of(const coll__execution *execution, long
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
-/* A round begins. */
-static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
-{
-    stage->base[COLL__INPUT] = r->execution->input.base;
-    stage->base[COLL__RESULT] = r->execution->result.base;
-    stage->finished = 0;
-}
-
 /* Begin a round that an equal call has prepared: messages and made blocks are kept, buffers may differ. */
 static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
 {
@@ -247,7 +232,9 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
     coll__stage *stage = coll__stage_of(execution, slice, k);
     coll_status status = COLL_OK;
 
-    coll__stage_begin(r, stage);
+    stage->base[COLL__INPUT] = execution->input.base;
+    stage->base[COLL__RESULT] = execution->result.base;
+    stage->finished = 0;
     if (COLL__CACHED_MOST > 0 && stage->is_kept) return coll__post_again(r, stage, tick);
     coll__round now = coll__round_of(r, execution->list, execution->steps);
     execution->choice.algorithm->round(&now, k);
@@ -369,21 +356,7 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
-/* The peers of a round: a bit for each direction of each peer (some share a bit). */
-static uint64_t coll__round_peers(const coll_request *r, int k)
-{
-    const coll__execution *execution = r->execution;
-    coll__round now = coll__round_of(r, execution->list, execution->steps);
-    uint64_t peers = 0;
-
-    execution->choice.algorithm->round(&now, k);
-    for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
-        if (step->verb == COLL__SEND || step->verb == COLL__RECV)
-            peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
-    return peers;
-}
-
-/* The peers of all rounds; NULL: unknown. */
+/* The peers of all rounds: a bit for each direction of each peer (some share a bit).  NULL: unknown. */
 static const uint64_t *coll__execution_peers(const coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -391,9 +364,15 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 
     if (!execution->peers || execution->has_peers) return execution->peers;
     for (int k = execution->rounds - 1; k >= 0; k--) {
-        execution->peers[k] = coll__round_peers(r, k);
+        coll__round now = coll__round_of(r, execution->list, execution->steps);
+        uint64_t peers = 0;
+        execution->choice.algorithm->round(&now, k);
+        for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
+            if (step->verb == COLL__SEND || step->verb == COLL__RECV)
+                peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
+        execution->peers[k] = peers;
         execution->peers[execution->rounds + k] = behind;
-        behind |= execution->peers[k];
+        behind |= peers;
     }
     execution->has_peers = true;
     return execution->peers;

@@ -14,21 +14,16 @@
 COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
 #undef COLL__LEFT_OUT
 
-/* Does recv hold as much as the input?  Then q is in recv, and the call runs in place. */
-static bool coll__feeds_in_place(const coll_request *r)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
-    return shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, r->call.root);
-}
-
-/* Choose the memory of q: recv, or memory of the request. */
+/* Choose the memory of q: recv, if it holds as much as the input; then the call runs in place.  Or memory of the request. */
 static coll_status coll__feedback_ready(coll_request *r)
 {
     coll_call *call = &r->call;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_in_place = shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, call->root);
     const size_t length = coll__input_extent(r->comm, call) * r->codec.type_size;
 
     r->input = call->send;
-    if (coll__feeds_in_place(r) || length == 0) {
+    if (is_in_place || length == 0) {
         if (length > 0) call->send = call->recv;
         return COLL_OK;
     }

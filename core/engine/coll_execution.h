@@ -226,24 +226,15 @@ static bool coll__copies_input(const coll_call *call)
 
 /* ---- >>cache: equal calls reuse choices and executions ---- */
 
-/* Would the tuner get the same query, except for lists of counts?  It does not see blocks that only two ranks know. */
-static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
-{
-    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
-        && a->op == b->op && a->wire == b->wire
-        && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
-}
-
-/* Does the call name this algorithm, or both none? */
-static inline bool coll__names_same(const coll_call *call, const char *name)
-{
-    return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
-}
-
-/* Would the tuner give the same choice, if the numbers of elements are equal? */
+/* Would the tuner give the same choice, if the numbers of elements are equal?  It does not see blocks that only two ranks
+ * know. */
 static inline bool coll__is_like_cached(const coll_request *r, const coll__cached *c)
 {
-    return coll__asks_the_same(&r->call, &c->call) && coll__names_same(&r->call, c->algorithm)
+    const coll_call *a = &r->call, *b = &c->call;
+
+    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
+        && a->op == b->op && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
+        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm)
         && c->version == r->order->numbers->version;
 }
 
@@ -462,16 +453,6 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
 }
 
 /* ---- >>starting ---- */
-
-/* Start with a cached execution, in place: a workspace runs one at a time. */
-static inline void coll__execution_again(coll_request *r, coll__cached *cached)
-{
-    coll__execution *execution = r->execution = &cached->execution;
-
-    execution->input.base = coll__behind(r->call.send, 0);
-    execution->result.base = coll__behind(r->call.recv, 0);
-    execution->posted = execution->done = 0;
-}
 
 /* Cache the choice for a call; NULL: it is cached already, or cannot be. */
 static coll__cached *coll__choice_cache(const coll_request *r)

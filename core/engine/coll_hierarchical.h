@@ -119,10 +119,12 @@ static coll__sub_kind coll__sub_call(const coll__hierarchy *h, coll__sub *out, c
     return COLL__SUB_CALL;
 }
 
-/* A call that moves elements. */
-static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type)
+/* A call that moves elements; counts and offsets of both sides, or NULL. */
+static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, const size_t *counts,
+                              const size_t *offsets)
 {
-    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type };
+    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type,
+                        .send_counts = counts, .send_offsets = offsets, .recv_counts = counts, .recv_offsets = offsets };
 }
 
 /* A call that reduces sums of h->sum_type, or elements as in the whole call.  The last one (`finishes`) divides and scales. */
@@ -166,11 +168,9 @@ static coll__sub_kind coll__sum_on_host(const coll__hierarchy *h, const void *in
 static coll__sub_kind coll__move_on_host(const coll__hierarchy *h, coll_kind kind, const void *send, void *recv, int root,
                                          coll__sub *out)
 {
-    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type);
+    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type, h->counts, h->offsets);
 
     call.root = root;
-    call.send_counts = call.recv_counts = h->counts;
-    call.send_offsets = call.recv_offsets = h->offsets;
     return coll__sub_call(h, out, h->intra, &call);
 }
 
@@ -253,7 +253,7 @@ static coll__sub_kind coll__next_in_parts(coll__hierarchy *h, int lane, int k, c
 
 static coll__sub_kind coll__barrier_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
-    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0);
+    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0, NULL, NULL);
 
     if (k > 0 || (stage == COLL__INTER && h->hosts->place > 0)) return COLL__SUB_WORK;
     return coll__sub_call(h, out, stage == COLL__INTER ? h->inter : h->intra, &call);
@@ -270,7 +270,7 @@ static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, int stage, int k,
     if (k > 0) return COLL__SUB_WORK;
     if (stage == COLL__INTRA_LAST) return coll__share_on_host(h, out);
     if (stage == COLL__INTER && coll__is_on_rail(h)) {
-        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type);
+        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type, NULL, NULL);
         call.root = host;
         return coll__sub_call(h, out, h->inter, &call);
     }
@@ -304,9 +304,8 @@ static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, int root, unsig
         const size_t at = h->rail_offsets[h->hosts->host], count = h->rail_counts[h->hosts->host];
         unsigned char *const own = results + at * h->wire_unit;
         coll__round_sums(h, own, sums + at * h->sum_unit, count);
-        call = coll__moving(kind == COLL_REDUCE ? COLL_GATHERV : COLL_ALLGATHERV, own, results, count, h->whole->call.wire);
-        call.recv_counts = h->rail_counts;
-        call.recv_offsets = h->rail_offsets;
+        call = coll__moving(kind == COLL_REDUCE ? COLL_GATHERV : COLL_ALLGATHERV, own, results, count, h->whole->call.wire,
+                            h->rail_counts, h->rail_offsets);
     }
     call.root = root;
     return coll__sub_call(h, out, h->inter, &call);
@@ -400,8 +399,8 @@ static coll__sub_kind coll__next_of_allgather(coll__hierarchy *h, int lane, int 
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
     const int turns = coll__turns_of(t), behind = k - 1 - turns;
-    coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv, 0, c->type);
     const bool is_inter = k > 0 && k <= turns;
+    const size_t *const counts = is_inter ? h->rail_counts : h->counts, *const offsets = is_inter ? h->rail_offsets : h->offsets;
 
     (void)lane;
     if (behind >= turns * t->count) return COLL__SUB_END;
@@ -409,9 +408,8 @@ static coll__sub_kind coll__next_of_allgather(coll__hierarchy *h, int lane, int 
     if (behind >= 0 && behind / turns == t->host) return COLL__SUB_WORK;
     if (is_inter) coll__count_on_rail(h, k - 1);
     else coll__count_on_host(h, k == 0 ? t->host : behind / turns, k == 0 ? 0 : behind % turns, k == 0);
-    call.recv_counts = is_inter ? h->rail_counts : h->counts;
-    call.recv_offsets = is_inter ? h->rail_offsets : h->offsets;
-    call.count = is_inter ? h->rail_counts[t->host] : h->counts[t->place];
+    const coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv,
+                                        counts[is_inter ? t->host : t->place], c->type, counts, offsets);
     return coll__sub_call(h, out, is_inter ? h->inter : h->intra, &call);
 }
 
@@ -502,7 +500,7 @@ static coll__sub_kind coll__hand_over(coll__hierarchy *h, coll__sub *out)
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
     const int here = coll__ranks_here(h), bringer = t->place % t->least;
-    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type);
+    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type, h->counts, h->offsets);
 
     if (here <= t->least) return COLL__SUB_WORK;
     for (int k = 0; k < here; k++) {
@@ -512,8 +510,6 @@ static coll__sub_kind coll__hand_over(coll__hierarchy *h, coll__sub *out)
         h->rail_offsets[k] = 0;
     }
     coll__offsets_fill(h->offsets, h->counts, here);
-    call.send_counts = h->counts;
-    call.send_offsets = h->offsets;
     call.recv_counts = h->rail_counts;
     call.recv_offsets = h->rail_offsets;
     return coll__sub_call(h, out, h->intra, &call);

@@ -101,27 +101,22 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* A block, or the description of a long one, has reached its destination. */
-static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
+/* Store a packet as block or slot `i` of a span.  In RESULT a block, or the description of a long one, is at its destination. */
+static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *got)
 {
-    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
-    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
+    const int block = coll__span_at(span, i, coll__circle(r->execution, span));
     size_t length;
 
+    if (span->place != COLL__RESULT) {
+        coll__packets_of(r)->slots[block] = *got;
+        return COLL_OK;
+    }
+    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
+    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
     if (got->count != want.count || got->type != want.type) return coll__packet_misfits(r, got, block, source);
     if (got->length != want.length) return coll__packet_wrong(r, got, coll__world_rank(r->comm, source));
     unsigned char *const to = coll__block_at(r, COLL__RESULT, block, &length);
     if (got->length) memcpy(to, got->at, got->length);
-    return COLL_OK;
-}
-
-/* Store a packet as block or slot `i` of a span. */
-static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
-{
-    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
-
-    if (span->place == COLL__RESULT) return coll__packet_deliver(r, packet, at);
-    coll__packets_of(r)->slots[at] = *packet;
     return COLL_OK;
 }
 
@@ -134,20 +129,6 @@ static void coll__packet_write(unsigned char *message, size_t each, const coll__
     coll__put32(message + 12, packet->length);
     if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
     memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
-}
-
-/* Take the packets out of a received message. */
-static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
-{
-    const unsigned char *at = (const unsigned char *)x->buffer;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < span->blocks && status == COLL_OK; i++, at += coll__packets_of(r)->each) {
-        const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
-        if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
-        status = coll__packet_put(r, span, i, &got);
-    }
-    return status;
 }
 
 static coll_status coll__packets_post(coll_request *r, const coll__step *step)
@@ -190,16 +171,20 @@ static coll_status coll__packets_begin_round(coll_request *r)
     return status;
 }
 
-/* All messages of this round are done. */
+/* All messages of this round are done: take the packets out of the received ones. */
 static coll_status coll__packets_end_round(coll_request *r)
 {
     const coll__packets *p = coll__packets_of(r);
     const coll_xfer *x = p->xfers;
     coll_status status = COLL_OK;
 
-    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
-        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
-        x += p->list[s].verb != COLL__COPY;
+    for (const coll__step *step = p->list; step < p->list + p->steps; x += step++->verb != COLL__COPY) {
+        const unsigned char *at = (const unsigned char *)x->buffer;
+        for (int i = 0; step->verb == COLL__RECV && i < step->span.blocks && status == COLL_OK; i++, at += p->each) {
+            const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
+            if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
+            status = coll__packet_put(r, &step->span, i, &got);
+        }
     }
     return status;
 }

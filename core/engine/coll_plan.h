@@ -10,14 +10,6 @@
 
 /* ---- >>matching a plan ---- */
 
-/* Do one count and all ranks describe a call of this kind? */
-static inline bool coll__is_repeatable(coll_kind kind)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(kind);
-
-    return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
-}
-
 /* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
 {
@@ -103,12 +95,14 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
 static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
     const coll__session *session = comm->session;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
     const size_t unit = codec->type_size;
     char why[120];
 
     if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
-        || call->algorithm || !coll__is_repeatable(call->kind) || call->op == COLL_USER || !coll__calculates_plainly(call)
-        || coll__plan_like(comm, call) || coll__is_refused(comm, call, why, sizeof why)) return;
+        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !coll__is_by_count(shape)
+        || call->kind == COLL_ALLREDUCE_LIST || shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS) || coll__plan_like(comm, call)
+        || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(call->kind)]);
     if (!plan) return;
     coll_request *own = &plan->request;
