@@ -250,15 +250,6 @@ static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, cons
     }
 }
 
-/* The usual cases, without lists: each side is contiguous, and they are apart or the same. */
-static bool coll__is_simple(const coll__side *send, const coll__side *recv, size_t send_length, size_t recv_length)
-{
-    const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
-
-    if (coll__is_listed(send) || coll__is_listed(recv)) return false;
-    return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
-}
-
 static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
 {
     return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
@@ -293,11 +284,14 @@ static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, co
 
 static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
-    const size_t unit = coll_type_size(call->type);
+    const size_t unit = coll_type_size(call->type), sent = coll__side_length(send, unit);
+    const size_t received = coll__side_length(recv, unit);
+    const uintptr_t from = (uintptr_t)send->at, to = (uintptr_t)recv->at;
+    const bool is_listed = coll__is_listed(send) || coll__is_listed(recv);
 
-    if (coll__is_simple(send, recv, coll__side_length(send, unit), coll__side_length(recv, unit))) return COLL_OK;
+    if (!is_listed && (!sent || !received || from + sent <= to || to + received <= from)) return COLL_OK;     /* apart  */
     const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
-    if (coll__is_listed(send) || coll__is_listed(recv)) return coll__check_blocks(comm, call, send, recv, is_in_place);
+    if (is_listed) return coll__check_blocks(comm, call, send, recv, is_in_place);
     return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
@@ -436,32 +430,24 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* ---- >>kinds ---- */
 
-/* The collectives of this program, one bit each. */
-#define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
-#define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
-     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
-     | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
-     | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
-     | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
-     | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
-     | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
-
 /* The switch that left out a kind of call; NULL: not left out. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
+    static const struct { coll_kind last; bool is_here; } families[] = {
+        { COLL_BARRIER, true }, { COLL_BROADCAST, COLL__HAS_BROADCAST }, { COLL_REDUCE, COLL__HAS_REDUCE },
+        { COLL_ALLREDUCE, true }, { COLL_REDUCE_SCATTERV, COLL__HAS_REDUCE_SCATTER }, { COLL_EXSCAN, COLL__HAS_SCAN },
+        { COLL_GATHERV, COLL__HAS_GATHER }, { COLL_SCATTERV, COLL__HAS_SCATTER }, { COLL_ALLGATHERV, true },
+        { COLL_ALLTOALLW, COLL__HAS_ALLTOALL }, { COLL_NEIGHBOR_ALLTOALLW, COLL__HAS_NEIGHBOR }
+    };
+    int i = 0;
+
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
     if (!COLL__HAS_COUNTS && (coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
         return "COLL_NO_COUNTS";
-    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
+    while (families[i].last < kind) i++;
+    return families[i].is_here ? NULL : "COLL_ONLY_KINDS";
 }
-
-#undef COLL__KINDS_HERE
-#undef COLL__KINDS
 
 COLL__FOR_SPEED
 

@@ -83,7 +83,6 @@ typedef struct coll__execution {
     coll__stage *stages;                          /* of the slices in progress; is_cached: of all rounds      */
     bool    is_cached;                            /* the order owns its tables, for the next equal call       */
     bool    is_chosen_before;                     /* its choice is that of a cached call                      */
-    bool    is_declined;                          /* planned by rounds, but not started                       */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* steps of the round that is being posted                  */

@@ -371,82 +371,62 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Can the peers of each round be computed (coll_overlap.h)? */
-static inline bool coll__has_few_rounds(const coll__execution *execution)
-{
-    return COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
-}
-
-/* Bytes for the parts of an execution. */
-typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; copy of the input */
-    size_t xfers, table;                          /* of a stage: messages; messages with cargo and made blocks */
-    size_t work, part, staging, slice;            /* of a slice; the sum of the three                         */
-} coll__needs;
-
-static coll__needs coll__execution_needs(coll__execution *execution, const coll_request *r)
-{
-    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
-    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)execution->moved;
-    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
-    const size_t steps = (size_t)execution->steps;
-    coll__needs n;
-
-    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
-    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
-    n.xfers = steps + (is_packed ? 0 : moved);
-    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + (size_t)execution->made * sizeof(coll__made)
-                             + (size_t)execution->from * sizeof(coll__spot), 64);
-    n.work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
-    n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
-    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
-    const size_t packed = moved * widest + steps * 64;
-    n.staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
-    const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
-    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
-    n.copy = coll__copy_length(execution, r);
-    n.slice = coll__round_up(n.work + n.part + n.staging, 64);
-    return n;
-}
-
 /* Allocate the stages.  Values are in the arena of the workspace, which grows to the largest need and is reused.  So are the
  * tables, unless the execution can be cached: then they have their own memory, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
-    const coll__needs n = coll__execution_needs(execution, r);
-    const size_t rounds = (size_t)execution->rounds;
-    const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
-    const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
+    const size_t rounds = (size_t)execution->rounds, steps = (size_t)execution->steps, moved = (size_t)execution->moved;
+    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size);
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const bool has_peers = COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
+
+    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
+    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    /* once: scratch; peers, sources and steps; copy of the input */
+    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, execution->steps + 1) : 0;
+    const size_t sums = coll__round_up(scratch, 64);
+    const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
+    const size_t lists = coll__round_up(peers + steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    const size_t copy = coll__copy_length(execution, r);
+    /* of a stage: messages with cargo, and made blocks */
+    const size_t xfers = steps + (is_packed ? 0 : moved);
+    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__cargo))
+                                        + (size_t)execution->made * sizeof(coll__made)
+                                        + (size_t)execution->from * sizeof(coll__spot), 64);
+    /* of a slice: the slots, and staging memory */
+    const size_t work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
+    const size_t part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
+    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
+    const size_t packed = moved * widest + steps * 64;
+    const size_t staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    const size_t slice = coll__round_up(work + part + staging, 64);
+
+    const size_t cached_length = lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * table;
     const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
                          && coll__execution_is_repeatable(r);
     coll__cached *cached = can_return ? coll__cached_reserve(r, cached_length) : NULL;
-    unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
-
-    execution->is_cached = cached != NULL;
-    execution->stage_count = execution->is_cached ? execution->rounds : (int)stages;
-    const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
-    const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
-    const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    unsigned char *const arena = coll__workspace_memory(r, values + tables);
+    const size_t stages = cached ? rounds : coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
+    const size_t heads = coll__round_up(stages * sizeof(coll__stage), 64), values = sums + (cached ? 1 : stages) * slice;
+    unsigned char *const arena = coll__workspace_memory(r, values + (cached ? 0 : lists + copy + heads + stages * table));
     if (!arena) return COLL_ERR_MEMORY;
+    unsigned char *at = cached ? (unsigned char *)cached->memory : arena + values;
+    execution->is_cached = cached != NULL;
+    execution->stage_count = (int)stages;
     execution->scratch = arena;
-    if (!at) at = arena + values;
-    execution->sources = (coll__source *)(void *)at;
-    execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
-    execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
-                                       : (coll__step *)(void *)(execution->sources + execution->steps);
-    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && n.copy) coll__make_copy(execution, r, at + n.lists);
-    execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
-    at += n.lists + n.copy + heads;
-    for (int i = 0; i < execution->stage_count; i++, at += n.table) {
+    execution->peers = has_peers ? (uint64_t *)(void *)at : NULL;
+    execution->sources = (coll__source *)(void *)(at + peers);
+    execution->list = (coll__step *)(void *)(execution->sources + steps);
+    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && copy) coll__make_copy(execution, r, at + lists);
+    execution->stages = (coll__stage *)(void *)(at + lists + copy);
+    at += lists + copy + heads;
+    for (size_t i = 0; i < stages; i++, at += table) {
         coll__stage *stage = &execution->stages[i];
-        unsigned char *slice = arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
-        *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
-                                .staging = slice + n.work + n.part };
+        unsigned char *value = arena + sums + (cached ? 0 : i * slice);
+        *stage = (coll__stage){ .base = { [COLL__WORK] = value, [COLL__PART] = value + work }, .staging = value + work + part };
         stage->xfers = (coll_xfer *)(void *)at;
-        stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
-        stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + xfers);
+        stage->made = (coll__made *)(void *)(stage->cargo + xfers);
         stage->spots = (coll__spot *)(void *)(stage->made + execution->made);
     }
     return COLL_OK;
@@ -479,8 +459,7 @@ static coll_status coll__execution_start(coll_request *r)
     if (!w) return COLL_ERR_MEMORY;
     coll__execution *const execution = r->execution = &w->execution;
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
-    execution->is_declined = execution->choice.room > 0;
-    if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
+    if (execution->choice.room > 0) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
     if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
     coll__cached *cached = coll__choice_cache(r);

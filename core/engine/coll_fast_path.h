@@ -7,20 +7,6 @@
 
 /* ---- >>at once ---- */
 
-/* Offer a task to the transport, several times, because most tasks complete soon. */
-static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
-{
-    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
-
-    failure->status = COLL_OK;
-    for (int looks = 1; ; looks++) {
-        const coll_status status = session->transport->offload(session->context, task, failure);
-        if (status != COLL_PENDING || looks >= most) return status;
-        if (!session->is_crowded) coll__relax();
-        else if (!coll__give_way(session)) most = 0;
-    }
-}
-
 /* A call that was never queued has ended. */
 static inline coll_status coll__done_at_once(coll_request *r)
 {
@@ -28,14 +14,22 @@ static inline coll_status coll__done_at_once(coll_request *r)
     return COLL_OK;
 }
 
-/* The transport did not complete a request at the first look.  Offer it again, then queue it as it is. */
+/* The transport did not complete a request at the first look.  Offer it again several times, because most tasks complete soon;
+ * then queue it as it is. */
 static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_status status, coll_failure *failure)
 {
     coll_comm *comm = r->comm;
+    coll__session *session = comm->session;
+    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     COLL__ASSERT(r->carrier->traits & COLL__AS_A_WHOLE, "%s was offered to the transport, and %s carries it",
                  coll_kind_name(r->call.kind), r->carrier->name);
-    if (status == COLL_PENDING) status = coll__offer(comm->session, &r->task, failure);
+    for (int looks = 0; status == COLL_PENDING && looks < most; looks++) {
+        if (looks > 0 && !session->is_crowded) coll__relax();
+        else if (looks > 0 && !coll__give_way(session)) most = 0;
+        failure->status = COLL_OK;
+        status = session->transport->offload(session->context, &r->task, failure);
+    }
     if (status == COLL_OK) return coll__done_at_once(r);
     r->status = COLL_PENDING;
     r->is_started = status == COLL_PENDING;

@@ -180,8 +180,6 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h)
     h->sums = h->sums_length ? at + front : NULL;
     h->results = h->results_length ? at + front + sums : NULL;
     h->extra = h->extra_length ? at + front + sums + results : NULL;
-    COLL__ASSERT(h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least, "%s %u has %d parts, %d slices for %d rails",
-                 coll_kind_name(r->call.kind), r->sequence, h->parts, h->slices, h->hosts->least);
     *coll__runner_of(r) = (coll__runner){ .script = h->script, .state = state };
     *state = *h;
     return COLL_OK;

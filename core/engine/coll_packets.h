@@ -28,7 +28,7 @@ typedef struct coll__packets {
     bool         is_posted;                       /* its messages are posted                                  */
     int          xfer_count, finished;            /* messages of this round; completed ones, counted from the first */
     int          long_count, long_finished;       /* the same for long blocks                                 */
-    int          room, steps;                     /* capacity of `list`; steps of this round                  */
+    int          steps;                           /* of this round                                            */
     coll__step  *list, *long_list;                /* long_list: the direct exchange, of long_steps steps      */
     int          long_steps;
     coll_xfer   *xfers, *longs;
@@ -152,7 +152,7 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 static coll_status coll__packets_begin_round(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->room);
+    coll__round now = coll__round_of(r, p->list, r->execution->steps);
     coll_status status = COLL_OK;
 
     r->execution->choice.algorithm->round(&now, p->round);
@@ -309,7 +309,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     if (!coll__workspace_memory(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
-    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+    *p = (coll__packets){ .straight = straight, .each = each, .list = (coll__step *)(void *)(at + head),
                           .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
                           .messages = at + head + list + tables + copy };
     p->long_list = p->list + steps;
@@ -319,13 +319,12 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     return true;
 }
 
-/* The carrier of rounds has declined and left its plan.  A prepared call that starts again has no such plan. */
+/* Plans again: the carrier of rounds has declined, or a prepared call starts again. */
 static coll_status coll__packets_start(coll_request *r)
 {
     const coll__algorithm *const straight = coll__straight_of(r->call.kind);
 
-    if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
-    r->execution->is_declined = false;
+    if (coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     coll__round direct = coll__round_of(r, NULL, 0);
     straight->round(&direct, 0);
     if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);

@@ -26,28 +26,16 @@ struct coll__strided {
 
 /* ---- >>packing ---- */
 
-/* Pack blocks of the matrix, or unpack them. */
+/* Pack the blocks of a matrix, or unpack them: when all calls before it have ended, and after success. */
 static void coll__columns_move(const coll__columns *c, bool packs)
 {
-    unsigned char *packed = c->packed;
+    unsigned char *packed = COLL__IS_WHOLE ? c->packed : NULL;
 
     for (int i = 0; packed && i < c->blocks; i++) {
         unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
         for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
             memcpy(packs ? packed : at, packs ? at : packed, c->row);
     }
-}
-
-/* At the start: all calls before it have ended. */
-static void coll__strides_start(const coll_request *r)
-{
-    if (COLL__IS_WHOLE) coll__columns_move(&r->strided->send, true);
-}
-
-/* After success. */
-static void coll__strides_end(const coll_request *r)
-{
-    if (COLL__IS_WHOLE) coll__columns_move(&r->strided->recv, false);
 }
 
 #endif /* COLL_STRIDES_H */
