@@ -13,109 +13,92 @@ enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
 typedef struct coll__list {
     int           count, left;                    /* parts; unfinished parts                                  */
-    uint32_t      hash;                           /* of the types and counts of all buffers                   */
     coll_status   status;                         /* the first error of a part                                */
-    bool          has_overflow;                   /* of a part                                                */
     coll_request *parts;
-    int          *part_of;                        /* by buffer: its part                                      */
-    size_t       *offset;                         /* by buffer: offset in the part in bytes; SIZE_MAX: it is the part */
-    unsigned char *memory;                        /* of packed parts                                          */
 } coll__list;
 
 static inline coll__list *coll__list_of(const coll_request *r) { return (coll__list *)r->carried; }
 
-static void coll__list_free(coll__list *list)
-{
-    if (!list) return;
-    coll__give(list->parts);
-    coll__give(list->part_of);
-    coll__give(list->offset);
-    coll__give(list->memory);
-    coll__give(list);
-}
+/* ---- >>assigning buffers to parts ---- */
 
-/* Elements that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
+enum { COLL__LIST_TYPES = COLL_I64_I64 + 1 };
+
+/* A walk over the buffers of a list, always with the same result. */
+typedef struct coll__list_walk {
+    int    count;                                 /* parts so far                                             */
+    int    open[COLL__LIST_TYPES];                /* by type: the number of parts up to the one with free room; 0: none */
+    size_t used[COLL__LIST_TYPES];                /* its bytes                                                */
+} coll__list_walk;
+
+/* Bytes that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
 static size_t coll__list_room(const coll_call *call, const coll_list_item *b)
 {
-    return coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count;
+    return (coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count) * coll_type_size(b->type);
+}
+
+/* The part of the next buffer; *at: its offset there in bytes; SIZE_MAX: it is the part. */
+static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll_list_item *b, size_t *at)
+{
+    const size_t length = coll__list_room(call, b);
+    const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
+
+    *at = SIZE_MAX;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
+    if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
+        w->open[t] = ++w->count;
+        w->used[t] = 0;
+    }
+    *at = w->used[t];
+    w->used[t] += length;
+    return w->open[t] - 1;
 }
 
 /* Copy the packed buffers in or out.  Gaps between them are set to 0 at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
-    for (int i = 0; i < call->list_count; i++) {
-        const coll_list_item *b = &call->list[i];
+    coll__list_walk walk = { .count = 0 };
+
+    for (const coll_list_item *b = call->list; b < call->list + call->list_count; b++) {
         const size_t length = b->count * coll_type_size(b->type);
-        if (length == 0 || list->offset[i] == SIZE_MAX) continue;
-        unsigned char *const at = (unsigned char *)list->parts[list->part_of[i]].call.recv + list->offset[i];
+        size_t offset;
+        const int part = coll__list_part(&walk, call, b, &offset);
+        if (length == 0 || offset == SIZE_MAX) continue;
+        unsigned char *const at = (unsigned char *)list->parts[part].call.recv + offset;
         if (!is_in) {
             memcpy(b->recv, at, length);
             continue;
         }
         memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
-        memset(at + length, 0, coll__list_room(call, b) * coll_type_size(b->type) - length);
+        memset(at + length, 0, coll__list_room(call, b) - length);
     }
 }
 
-/* Assign buffers to parts.  Returns the number of parts; *memory: bytes of the packed ones. */
-static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memory)
+/* Fill in the calls of the parts; packed ones are reduced in place, in `memory`. */
+static void coll__list_calls(const coll_call *call, const coll__list *list, unsigned char *memory)
 {
-    enum { TYPES = COLL_I64_I64 + 1 };
-    int open[TYPES], count = 0;                   /* by type: the part with free room                         */
-    size_t used[TYPES] = { 0 };
-
-    for (int t = 0; t < TYPES; t++) open[t] = -1;
-    for (int i = 0; i < call->list_count; i++) {
-        const coll_list_item *b = &call->list[i];
-        const size_t length = coll__list_room(call, b) * coll_type_size(b->type);
-        const int t = b->type < TYPES ? b->type : 0;
-        list->offset[i] = SIZE_MAX;
-        if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) {
-            list->part_of[i] = count++;
-            continue;
-        }
-        if (open[t] < 0 || used[t] + length > COLL__PART_MOST) {
-            open[t] = count++;
-            used[t] = 0;
-        }
-        list->part_of[i] = open[t];
-        list->offset[i] = used[t];
-        used[t] += length;
-        *memory += length;
-    }
-    return count;
-}
-
-/* Fill in the calls of the parts, except the memory of packed ones. */
-static void coll__list_calls(coll_request *r, coll__list *list)
-{
-    const coll_call *call = &r->call;
+    coll__list_walk walk = { .count = 0 };
 
     for (int i = 0; i < call->list_count; i++) {
         const coll_list_item *b = &call->list[i];
-        coll_call *part = &list->parts[list->part_of[i]].call;
+        size_t offset;
+        coll_call *part = &list->parts[coll__list_part(&walk, call, b, &offset)].call;
+        const bool is_packed = offset != SIZE_MAX;
         if (part->kind == 0) {
             *part = *call;
             part->kind = COLL_ALLREDUCE;
-            part->send = NULL;
-            part->recv = NULL;
+            part->send = is_packed ? NULL : b->send == COLL_IN_PLACE ? b->recv : b->send;
+            part->recv = is_packed ? NULL : b->recv;
             part->list = NULL;
             part->list_count = 0;
             part->type = b->type;
-            part->count = 0;
             part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
-        part->count += list->offset[i] != SIZE_MAX ? coll__list_room(call, b) : b->count;
-        if (list->offset[i] != SIZE_MAX) continue;
-        part->send = b->send == COLL_IN_PLACE ? b->recv : b->send;
-        part->recv = b->recv;
+        part->count += is_packed ? coll__list_room(call, b) / coll_type_size(b->type) : b->count;
     }
-    unsigned char *at = list->memory;
-    for (int k = 0; k < list->count; k++) {
-        coll_call *part = &list->parts[k].call;
-        if (part->recv) continue;
-        part->send = part->recv = at;             /* packed: reduced in place                                 */
-        at += coll__round_up(part->count * coll_type_size(part->type), 64);
+    for (coll_request *part = list->parts; part < list->parts + list->count; part++) {
+        if (part->call.recv) continue;
+        part->call.send = part->call.recv = memory;
+        memory += coll__round_up(part->call.count * coll_type_size(part->call.type), 64);
     }
 }
 
@@ -130,43 +113,39 @@ static uint32_t coll__list_hash(const coll_call *call)
     return coll__hash_end(hash);
 }
 
-/* Cut a checked list into parts and allocate their memory. */
-static coll_status coll__list_make(coll_request *r)
-{
-    const size_t n = (size_t)r->call.list_count + 1;
-    coll__list *list = (coll__list *)coll__allocate(coll__like(r->comm), sizeof *list);
-    size_t memory = 0, *ignored = NULL;
-    coll_status status = COLL_OK;
-
-    r->carried = list;
-    if (!list) return COLL_ERR_MEMORY;
-    list->part_of = (int *)coll__take(coll__like(r->comm), n * sizeof *list->part_of);
-    list->offset = (size_t *)coll__take(coll__like(r->comm), n * sizeof *list->offset);
-    if (!list->part_of || !list->offset) return COLL_ERR_MEMORY;
-    list->count = coll__list_plan(&r->call, list, &memory);
-    list->hash = coll__list_hash(&r->call);
-    list->parts = (coll_request *)coll__allocate(coll__like(r->comm), (size_t)(list->count + 1) * sizeof *list->parts);
-    list->memory = (unsigned char *)coll__allocate(coll__like(r->comm), memory + 64 * (size_t)list->count);
-    if (!list->parts || !list->memory) return COLL_ERR_MEMORY;
-    coll__list_calls(r, list);
-    for (int k = 0; k < list->count && status == COLL_OK; k++)
-        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
-    for (int k = 0; k < list->count && status == COLL_OK; k++) status = coll__refused(r->comm, &list->parts[k].call);
-    return status;
-}
+/* ---- >>the carrier ---- */
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
 
+/* Cut a checked list into parts, with their memory. */
 static coll_status coll__list_bind(coll_request *r)
 {
-    const coll_status status = coll__list_make(r);
+    const coll_call *call = &r->call;
+    coll__list_walk walk = { .count = 0 };
+    size_t memory = 0, offset, *ignored = NULL;
+    coll_status status = COLL_OK;
 
-    if (status == COLL_ERR_MEMORY) coll__explain_error(r->comm, &r->call, status, "no memory for the parts of the list");
-    if (status < 0) coll__list_free(coll__list_of(r));
+    for (int i = 0; i < call->list_count; i++) {
+        (void)coll__list_part(&walk, call, &call->list[i], &offset);
+        if (offset != SIZE_MAX) memory += coll__list_room(call, &call->list[i]);
+    }
+    const size_t count = (size_t)walk.count, head = coll__round_up(sizeof(coll__list), 64);
+    const size_t front = head + coll__round_up(count * sizeof(coll_request), 64);
+    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 64 * count);
+    if (!at) return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for the parts of the list");
+    coll__list *const list = (coll__list *)(void *)at;
+    *list = (coll__list){ .count = walk.count, .parts = (coll_request *)(void *)(at + head) };
+    coll__list_calls(call, list, at + front);
+    for (int k = 0; k < list->count && status == COLL_OK; k++) {
+        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
+        if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
+    }
+    r->carried = list;
+    if (status < 0) coll__give(list);
     return status;
 }
 
-static void coll__list_unbind(coll_request *r) { coll__list_free(coll__list_of(r)); }
+static void coll__list_unbind(coll_request *r) { coll__give(r->carried); }
 
 /* A part has ended; the whole ends with the last one. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
@@ -174,9 +153,8 @@ static void coll__list_part_done(coll_request *whole, coll_request *part, coll_s
     coll__list *list = coll__list_of(whole);
 
     if (list->status == COLL_OK) list->status = status;
-    if (part && part->has_overflow) list->has_overflow = true;
+    if (part && part->has_overflow) whole->has_overflow = true;
     if (--list->left > 0) return;
-    whole->has_overflow = list->has_overflow;
     if (list->status == COLL_OK) coll__list_copy(&whole->call, list, false);
     coll__request_finish(whole, list->status);
 }
@@ -188,10 +166,10 @@ static coll_status coll__list_start(coll_request *r)
     coll_status status = COLL_OK;
 
     coll__name_request(r, 0);                     /* parts have numbers; this head is for error sentences     */
-    coll__put32(r->head + 20, list->hash);
+    coll__put32(r->head + 20, coll__list_hash(&r->call));
+    r->has_overflow = false;
     list->status = COLL_OK;
     list->left = list->count + 1;
-    list->has_overflow = false;
     coll__list_copy(&r->call, list, true);
     for (int k = 0; k < list->count; k++) {
         coll_request *part = &list->parts[k];

@@ -32,8 +32,11 @@ static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
 
-    if (cached) {
-        coll__execution_again(r, cached);
+    if (cached) {                                 /* in place: a workspace runs one at a time                 */
+        r->execution = &cached->execution;
+        r->execution->input.base = coll__behind(r->call.send, 0);
+        r->execution->result.base = coll__behind(r->call.recv, 0);
+        r->execution->posted = r->execution->done = 0;
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
@@ -44,11 +47,6 @@ static coll_status coll__rounds_start(coll_request *r)
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;
     return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
-}
-
-static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
-{
-    if (r->is_started) coll__execution_late(r, is_late);
 }
 
 static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
@@ -90,8 +88,9 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 #endif
 
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                      \
+      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),                              \
+      .explain = coll__rounds_explain },
 
 #else
 

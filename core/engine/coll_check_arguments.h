@@ -99,11 +99,6 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* alltoallw: lengths are in bytes  */
         return COLL_OK;
     }
-    const coll__plan *plan = coll__plan_like(comm, call);
-    if (plan) {
-        *codec = plan->request.codec;
-        return COLL_OK;
-    }
     if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
@@ -130,25 +125,26 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
     for (int i = 0; i < blocks; at += counts[i++]) offsets[i] = at;
 }
 
+static bool coll__lacks_offsets(const coll__side *side) { return side->is_used && coll__is_listed(side) && !side->offsets; }
+
 /* Fill in missing offsets: one block after the other.  The request owns them. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
-    const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
-    const bool for_recv = recv->is_used && coll__is_listed(recv) && !recv->offsets;
-    const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
+    coll__side *const sides[2] = { send, recv };
+    size_t room = 0, *at = NULL;
 
+    for (int i = 0; i < 2; i++) room += coll__lacks_offsets(sides[i]) ? (size_t)sides[i]->blocks : 0;
     if (room == 0) return COLL_OK;
-    *own = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
-    if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
-    if (for_send) {
-        coll__offsets_fill(*own, send->counts, send->blocks);
-        call->send_offsets = send->offsets = *own;
+    *own = at = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
+    if (!at) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
+    for (int i = 0; i < 2; i++) {
+        if (!coll__lacks_offsets(sides[i])) continue;
+        coll__offsets_fill(at, sides[i]->counts, sides[i]->blocks);
+        sides[i]->offsets = at;
+        at += sides[i]->blocks;
     }
-    if (for_recv) {
-        size_t *at = *own + (for_send ? send->blocks : 0);
-        coll__offsets_fill(at, recv->counts, recv->blocks);
-        call->recv_offsets = recv->offsets = at;
-    }
+    call->send_offsets = send->offsets;
+    call->recv_offsets = recv->offsets;
     return COLL_OK;
 }
 
@@ -254,15 +250,6 @@ static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, cons
     }
 }
 
-/* The usual cases, without lists: each side is contiguous, and they are apart or the same. */
-static bool coll__is_simple(const coll__side *send, const coll__side *recv, size_t send_length, size_t recv_length)
-{
-    const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
-
-    if (coll__is_listed(send) || coll__is_listed(recv)) return false;
-    return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
-}
-
 static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
 {
     return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
@@ -297,11 +284,14 @@ static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, co
 
 static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
-    const size_t unit = coll_type_size(call->type);
+    const size_t unit = coll_type_size(call->type), sent = coll__side_length(send, unit);
+    const size_t received = coll__side_length(recv, unit);
+    const uintptr_t from = (uintptr_t)send->at, to = (uintptr_t)recv->at;
+    const bool is_listed = coll__is_listed(send) || coll__is_listed(recv);
 
-    if (coll__is_simple(send, recv, coll__side_length(send, unit), coll__side_length(recv, unit))) return COLL_OK;
+    if (!is_listed && (!sent || !received || from + sent <= to || to + received <= from)) return COLL_OK;     /* apart  */
     const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
-    if (coll__is_listed(send) || coll__is_listed(recv)) return coll__check_blocks(comm, call, send, recv, is_in_place);
+    if (is_listed) return coll__check_blocks(comm, call, send, recv, is_in_place);
     return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
@@ -415,14 +405,6 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .share = comm->session->share, .counts = comm->counts };
 }
 
-/* Does the algorithm that the call names exist for it? */
-static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
-
-    return !coll__why_not(&query);
-}
-
 static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
 {
     char known[120] = "";
@@ -431,13 +413,13 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     if (!COLL__HAS_CHOICE)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
                                    "COLL_NO_CHOICE", call->algorithm);
-    const char *const forced = coll__forced(comm->session, call->kind);
-    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* used if possible                     */
-        call->algorithm = forced;
-        if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
-    }
-    if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
+    const bool is_named = call->algorithm != NULL;
+    if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
+    if (!call->algorithm) return COLL_OK;
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
+    if (coll__can_choose(&query)) return COLL_OK;
+    if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
+    if (!is_named) return COLL_OK;
     const char *const why = coll__why_not(&query);
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))
@@ -448,32 +430,24 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* ---- >>kinds ---- */
 
-/* The collectives of this program, one bit each. */
-#define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
-#define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
-     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
-     | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
-     | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
-     | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
-     | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
-     | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
-
 /* The switch that left out a kind of call; NULL: not left out. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
+    static const struct { coll_kind last; bool is_here; } families[] = {
+        { COLL_BARRIER, true }, { COLL_BROADCAST, COLL__HAS_BROADCAST }, { COLL_REDUCE, COLL__HAS_REDUCE },
+        { COLL_ALLREDUCE, true }, { COLL_REDUCE_SCATTERV, COLL__HAS_REDUCE_SCATTER }, { COLL_EXSCAN, COLL__HAS_SCAN },
+        { COLL_GATHERV, COLL__HAS_GATHER }, { COLL_SCATTERV, COLL__HAS_SCATTER }, { COLL_ALLGATHERV, true },
+        { COLL_ALLTOALLW, COLL__HAS_ALLTOALL }, { COLL_NEIGHBOR_ALLTOALLW, COLL__HAS_NEIGHBOR }
+    };
+    int i = 0;
+
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
     if (!COLL__HAS_COUNTS && (coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
         return "COLL_NO_COUNTS";
-    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
+    while (families[i].last < kind) i++;
+    return families[i].is_here ? NULL : "COLL_ONLY_KINDS";
 }
-
-#undef COLL__KINDS_HERE
-#undef COLL__KINDS
 
 COLL__FOR_SPEED
 

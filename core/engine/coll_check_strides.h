@@ -50,93 +50,57 @@ static coll_status coll__check_stride(coll_comm *comm, const coll_call *call, co
 static coll__columns coll__columns_of(const coll_call *call, const coll__side *side, size_t stride)
 {
     const size_t unit = coll_type_size(call->type), rows = call->count / call->row;
+    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && rows > 1 && stride != call->row;
 
     return (coll__columns){ .at = coll__behind(side->at, 0), .row = call->row * unit, .rows = rows,
-                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks };
-}
-
-/* Bytes to pack for a side; 0: none. */
-static size_t coll__columns_packed(const coll__columns *c, const coll__side *side, size_t stride)
-{
-    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && c->rows > 1 && c->stride != c->row;
-
-    return is_apart ? (size_t)c->blocks * c->rows * c->row : 0;
+                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks,
+                            .length = is_apart ? (size_t)side->blocks * call->count * unit : 0 };
 }
 
 /* Do two different matrices share a byte?  Rows of equal strides may interleave. */
-static bool coll__columns_overlap(const coll__columns *a, bool is_a_apart, const coll__columns *b, bool is_b_apart)
+static bool coll__columns_overlap(const coll__columns *a, const coll__columns *b)
 {
     const size_t wide_a = a->row * (size_t)a->blocks, wide_b = b->row * (size_t)b->blocks;
     const uintptr_t from = (uintptr_t)a->at, to = (uintptr_t)b->at;
-    const size_t long_a = is_a_apart ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
-    const size_t long_b = is_b_apart ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
+    const size_t long_a = a->length ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
+    const size_t long_b = b->length ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
 
     if (from + long_a <= to || to + long_b <= from) return false;
-    if (!is_a_apart || !is_b_apart || a->stride != b->stride) return true;
+    if (!a->length || !b->length || a->stride != b->stride) return true;
     const size_t between = to >= from ? (to - from) % a->stride : (a->stride - (from - to) % a->stride) % a->stride;
     return between < wide_a || between + wide_b > a->stride;
 }
 
 /* ---- >>replacing ---- */
 
-/* Is it in place?  Then send, or at the root of a scatter recv, is ignored. */
-static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send,
-                                      const coll__side *recv)
+/* Is it in place?  Then send, or at the root of a scatter recv, is a part of the other side; `skip`: where it begins there. */
+static bool coll__is_strided_in_place(const coll_call *call, const coll__side *send, const coll__side *recv, size_t skip)
 {
-    const size_t skip = (size_t)comm->rank * call->row * coll_type_size(call->type);
     const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
                        && call->send_stride == call->recv_stride;
 
     switch (call->kind) {
     case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
     case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
-    case COLL_BROADCAST: return false;
     default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
     }
 }
 
-/* Turn the call into an ordinary one, on packed memory where there is some. */
-static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__strided *s, bool is_in_place)
-{
-    const bool is_root = comm->rank == call->root, is_scatter = call->kind == COLL_SCATTER;
-
-    s->is_spread = s->recv.packed != NULL;
-    if (s->send.packed) call->send = s->send.packed;
-    if (s->recv.packed) call->recv = s->recv.packed;
-    if (is_in_place && is_scatter && s->send.packed) call->recv = COLL_IN_PLACE;
-    if (is_in_place && !is_scatter && s->recv.packed) call->send = COLL_IN_PLACE;
-    if (!s->recv.packed) return;
-    const bool is_all = (call->kind == COLL_ALLTOALL && is_in_place) || (call->kind == COLL_BROADCAST && is_root);
-    s->first = is_all ? 0 : comm->rank;
-    s->blocks = is_all ? s->recv.blocks : is_in_place && !is_scatter;
-    if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
-}
-
-/* Allocate the state.  Blocking calls, one at a time, reuse the last one. */
+/* Allocate the state, with the packed blocks after it.  Blocking calls, one at a time, reuse the last one. */
 static unsigned char *coll__strides_take(const coll_request *r, size_t length)
 {
-    coll_comm *comm = r->comm;
-    const bool is_spare = r->is_blocking && comm->spare && length <= comm->spare->length;
-    unsigned char *const memory = is_spare ? (unsigned char *)comm->spare
-                                           : (unsigned char *)coll__take_lines(coll__like(comm), length);
+    coll__strided *const spare = r->is_blocking ? r->comm->spare : NULL;
 
-    if (is_spare) length = comm->spare->length;
-    if (is_spare) comm->spare = NULL;
-    if (memory) *(coll__strided *)(void *)memory = (coll__strided){ .length = length };
-    return memory;
+    if (!spare || length > coll__prefix_of(spare)->length) return (unsigned char *)coll__take_lines(coll__like(r->comm), length);
+    r->comm->spare = NULL;
+    return (unsigned char *)spare;
 }
 
 static void coll__strides_give(const coll_request *r)
 {
-    coll_comm *comm = r->comm;
-
     if (!COLL__IS_WHOLE) return;
-    if (!r->is_blocking) {
-        coll__give(r->strided);
-        return;
-    }
-    coll__give(comm->spare);
-    comm->spare = r->strided;
+    coll__give(r->is_blocking ? r->comm->spare : r->strided);
+    if (r->is_blocking) r->comm->spare = r->strided;
 }
 
 /* Replace the strides of a call: afterwards its blocks are contiguous. */
@@ -151,28 +115,38 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
     status = coll__check_rows(comm, call);
     if (status < 0) return status;
     coll__sides_of(comm, call, &send, &recv);
-    const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
-    if (is_in_place && is_scatter) recv.is_used = false;      /* its block is not moved                       */
-    if (is_in_place && !is_scatter) send.is_used = false;
-    if ((status = coll__check_stride(comm, call, &send, call->send_stride)) < 0
-        || (status = coll__check_stride(comm, call, &recv, call->recv_stride)) < 0) return status;
-    coll__strided s = { .send = coll__columns_of(call, &send, call->send_stride),
-                        .recv = coll__columns_of(call, &recv, call->recv_stride) };
-    const size_t sent = coll__columns_packed(&s.send, &send, call->send_stride);
-    const size_t received = coll__columns_packed(&s.recv, &recv, call->recv_stride), front = coll__round_up(sizeof s, 64);
+    const bool is_scatter = call->kind == COLL_SCATTER;
+    const size_t unit = coll_type_size(call->type);
+    const size_t skip = call->kind == COLL_ALLTOALL ? 0 : (size_t)comm->rank * call->row * unit;
+    const bool is_in_place = coll__is_strided_in_place(call, &send, &recv, skip);
+    coll__side *const whole = is_scatter ? &send : &recv, *const part = is_scatter ? &recv : &send;
+    size_t send_stride = is_in_place && !is_scatter ? 0 : call->send_stride;
+    size_t recv_stride = is_in_place && is_scatter ? 0 : call->recv_stride;
+    if ((status = coll__check_stride(comm, call, &send, send_stride)) < 0
+        || (status = coll__check_stride(comm, call, &recv, recv_stride)) < 0) return status;
+    if (is_in_place && whole->is_used && coll__is_buffer(whole->at)) {
+        part->at = whole->at + skip;
+        send_stride = recv_stride = is_scatter ? send_stride : recv_stride;
+    }
+    if (call->kind == COLL_BROADCAST && comm->rank == call->root) {       /* it sends what others receive     */
+        send = recv;
+        send_stride = recv_stride;
+        recv.is_used = false;
+    }
+    coll__strided s = { .send = coll__columns_of(call, &send, send_stride), .recv = coll__columns_of(call, &recv, recv_stride) };
+    const size_t front = coll__round_up(sizeof s, 64), both = coll__round_up(s.send.length, 64) + s.recv.length;
     call->row = call->send_stride = call->recv_stride = 0;
-    if (sent + received == 0) return COLL_OK;
+    if (both == 0) return COLL_OK;
     const coll__side *const sides[2] = { &send, &recv };
-    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, coll_type_size(call->type))) < 0) return status;
-    if (send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
-        && coll__columns_overlap(&s.send, sent > 0, &s.recv, received > 0)) return coll__refuse_overlap(comm, call);
-    unsigned char *const memory = coll__strides_take(r, front + coll__round_up(sent, 64) + received);
-    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", sent + received);
-    s.send.packed = sent ? memory + front : NULL;
-    s.recv.packed = received ? memory + front + coll__round_up(sent, 64) : NULL;
-    coll__strides_settle(comm, call, &s, is_in_place);
+    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, unit)) < 0) return status;
+    if (!is_in_place && send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
+        && coll__columns_overlap(&s.send, &s.recv)) return coll__refuse_overlap(comm, call);
+    unsigned char *const memory = coll__strides_take(r, front + both);
+    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", both);
+    if (s.send.length) call->send = s.send.packed = memory + front;
+    if (s.recv.length) call->recv = s.recv.packed = memory + front + both - s.recv.length;
+    if (call->kind == COLL_BROADCAST && s.send.packed) call->recv = s.send.packed;
     r->strided = (coll__strided *)(void *)memory;
-    s.length = r->strided->length;
     *r->strided = s;
     return COLL_OK;
 }

@@ -83,7 +83,6 @@ typedef struct coll__execution {
     coll__stage *stages;                          /* of the slices in progress; is_cached: of all rounds      */
     bool    is_cached;                            /* the order owns its tables, for the next equal call       */
     bool    is_chosen_before;                     /* its choice is that of a cached call                      */
-    bool    is_declined;                          /* planned by rounds, but not started                       */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* steps of the round that is being posted                  */
@@ -104,14 +103,12 @@ typedef struct coll__cached {
     bool       has_execution;
     coll__execution execution;
     void      *memory;                            /* tables of the execution                                  */
-    size_t     length;
     unsigned   arenas;                            /* the workspace's `arenas` at that time: its values are in that arena */
 } coll__cached;
 
 /* Memory for a running collective of an order, and the cache for later calls. */
 typedef struct coll__workspace {
     void     *arena;                              /* memory of the running collective                         */
-    size_t    arena_length;
     unsigned  arenas;                             /* arenas allocated so far                                  */
     coll__cached *cached[COLL__CACHED];           /* the last different calls; NULL: empty                    */
     unsigned  cached_next;                        /* the entry to replace next                                */
@@ -151,7 +148,8 @@ struct coll_request {
     coll__codec  codec;
     const uint64_t *history;                      /* history in the fingerprint: its order's; or NULL         */
     coll__touched touched;                        /* bounds of its buffers, computed on demand                */
-    size_t      *offsets;                         /* owned: replaces missing offsets; may hold a changed input */
+    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
+    void        *changed;                         /* owned: the input with its residual; or NULL              */
     const void  *input;                           /* with a residual: the caller's input, from which call.send is made */
     coll_task    task;                            /* used when the transport executes the whole call          */
     const coll__carrier *carrier;
@@ -447,7 +445,6 @@ struct coll_comm {
     int  *graph_lists;
     unsigned graph_version;                       /* replacements so far                                      */
     coll__plan *plans[COLL__PLAN_PLACES];         /* by kind; NULL: not called yet                            */
-    coll__plan *others[COLL__PLAN_PLACES];        /* for calls with other arithmetic: checks only             */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs; a simulated rank
                                                      that is killed cannot free it                            */

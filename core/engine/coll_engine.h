@@ -34,47 +34,22 @@ static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long ti
     x->status = COLL_PENDING;
 }
 
-static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span, long tick)
+/* Address of a span if it is contiguous as in the message, else NULL; *bytes: of the message. */
+static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice,
+                                         size_t *bytes)
 {
-    const int i = stage->xfer_count++;
-    coll_xfer *x = &stage->xfers[i];
-
-    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
-                 r->comm->rank, r->comm->size, step->peer);
-
-    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
-    coll__xfer_ready(r, x, tick);
-    x->buffer = NULL;
-    x->length = 0;
-    x->peer = coll__world_rank(r->comm, step->peer);
-    return x;
-}
-
-static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
-{
+    unsigned char *first = NULL;
+    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll__range elements;
-    size_t bytes = 0;
 
+    *bytes = 0;
     for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many empty blocks */
-        (void)coll__locate(r, stage, span, i, slice, &elements);
-        bytes += coll__bytes_of(r, span->place, elements.count);
-    }
-    return bytes;
-}
-
-/* Address of a span if it is contiguous as in the message; NULL: it is not. */
-static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
-{
-    unsigned char *first = NULL, *end = NULL;
-    coll__range elements;
-
-    for (int i = 0; i < span->blocks; i++) {
         unsigned char *at = coll__locate(r, stage, span, i, slice, &elements);
         if (i == 0) first = at;
-        else if (at != end) return NULL;
-        end = at + coll__bytes_of(r, span->place, elements.count);
+        is_one = is_one && (uintptr_t)at - (uintptr_t)first == *bytes;
+        *bytes += coll__bytes_of(r, span->place, elements.count);
     }
-    return first;
+    return is_one && *bytes > 0 ? first : NULL;
 }
 
 /* The rank of the elements, as coll__pack expects it. */
@@ -145,32 +120,27 @@ static void coll__head_set_block(unsigned char *head, const coll__layout *l, int
 
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__layout *l = span->place == COLL__INPUT ? &r->execution->input : &r->execution->result;
+    const coll__layout *l = coll__layout_at(r->execution, span->place);
 
     coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
-/* Block `i` of a span, as a span. */
-static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
-{
-    const int circle = coll__circle(r->execution, span);
-
-    return (coll__span){ .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
-                         .about = coll__span_about(span, i, circle) };
-}
-
-/* Queue one message: directly from its place if it is contiguous there. */
+/* Queue one message of `bytes`: directly from its place `at`; NULL: it is not contiguous there. */
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
-                                   size_t bytes, long slice, long tick)
+                                   unsigned char *at, size_t bytes, long slice, long tick)
 {
-    const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
-    coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
+    coll__cargo *cargo = &stage->cargo[stage->xfer_count];
+    coll_xfer *x = &stage->xfers[stage->xfer_count++];
 
+    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
+                 r->comm->rank, r->comm->size, step->peer);
+    *cargo = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
+    coll__xfer_ready(r, x, tick);
+    x->peer = coll__world_rank(r->comm, step->peer);
     x->length = bytes;
-    if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
-    if (x->buffer)
-        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
-    if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
+    x->buffer = at;
+    if (at) cargo->at = (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]);
+    else if (bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
 }
@@ -180,13 +150,17 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
-    const size_t bytes = coll__span_bytes(r, stage, span, slice);
+    const int circle = coll__circle(r->execution, span);
+    size_t bytes;
+    unsigned char *at = coll__in_one_piece(r, stage, span, slice, &bytes);
     coll_status status = COLL_OK;
 
-    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, bytes, slice, tick);
+    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, at, bytes, slice, tick);
     for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
-        const coll__span one = coll__span_of_one(r, span, i);
-        status = coll__post_span(r, stage, step, &one, coll__span_bytes(r, stage, &one, slice), slice, tick);
+        const coll__span one = { .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
+                                 .about = coll__span_about(span, i, circle) };
+        at = coll__in_one_piece(r, stage, &one, slice, &bytes);
+        status = coll__post_span(r, stage, step, &one, at, bytes, slice, tick);
     }
     return status;
 }
@@ -233,14 +207,6 @@ static inline coll__stage *coll__stage_of(const coll__execution *execution, long
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
-/* A round begins. */
-static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
-{
-    stage->base[COLL__INPUT] = r->execution->input.base;
-    stage->base[COLL__RESULT] = r->execution->result.base;
-    stage->finished = 0;
-}
-
 /* Begin a round that an equal call has prepared: messages and made blocks are kept, buffers may differ. */
 static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
 {
@@ -266,7 +232,9 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
     coll__stage *stage = coll__stage_of(execution, slice, k);
     coll_status status = COLL_OK;
 
-    coll__stage_begin(r, stage);
+    stage->base[COLL__INPUT] = execution->input.base;
+    stage->base[COLL__RESULT] = execution->result.base;
+    stage->finished = 0;
     if (COLL__CACHED_MOST > 0 && stage->is_kept) return coll__post_again(r, stage, tick);
     coll__round now = coll__round_of(r, execution->list, execution->steps);
     execution->choice.algorithm->round(&now, k);
@@ -388,21 +356,7 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
-/* The peers of a round: a bit for each direction of each peer (some share a bit). */
-static uint64_t coll__round_peers(const coll_request *r, int k)
-{
-    const coll__execution *execution = r->execution;
-    coll__round now = coll__round_of(r, execution->list, execution->steps);
-    uint64_t peers = 0;
-
-    execution->choice.algorithm->round(&now, k);
-    for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
-        if (step->verb == COLL__SEND || step->verb == COLL__RECV)
-            peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
-    return peers;
-}
-
-/* The peers of all rounds; NULL: unknown. */
+/* The peers of all rounds: a bit for each direction of each peer (some share a bit).  NULL: unknown. */
 static const uint64_t *coll__execution_peers(const coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -410,9 +364,15 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 
     if (!execution->peers || execution->has_peers) return execution->peers;
     for (int k = execution->rounds - 1; k >= 0; k--) {
-        execution->peers[k] = coll__round_peers(r, k);
+        coll__round now = coll__round_of(r, execution->list, execution->steps);
+        uint64_t peers = 0;
+        execution->choice.algorithm->round(&now, k);
+        for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
+            if (step->verb == COLL__SEND || step->verb == COLL__RECV)
+                peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
+        execution->peers[k] = peers;
         execution->peers[execution->rounds + k] = behind;
-        behind |= execution->peers[k];
+        behind |= peers;
     }
     execution->has_peers = true;
     return execution->peers;
@@ -470,7 +430,7 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 {
     const coll__execution *execution = r->execution;
 
-    for (int s = 0; execution->rounds > 0 && s < execution->stage_count; s++)
+    for (int s = 0; r->is_started && execution->rounds > 0 && s < execution->stage_count; s++)
         for (int i = execution->stages[s].finished; i < execution->stages[s].xfer_count; i++)
             if (execution->stages[s].xfers[i].status == COLL_PENDING) is_late[execution->stages[s].xfers[i].peer] = 1;
 }

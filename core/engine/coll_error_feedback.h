@@ -14,39 +14,22 @@
 COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
 #undef COLL__LEFT_OUT
 
-/* Does recv hold as much as the input?  Then q is in recv, and the call runs in place. */
-static bool coll__feeds_in_place(const coll_request *r)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
-    return shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, r->call.root);
-}
-
-/* Choose the memory of q: recv, or memory of the request after its offsets. */
+/* Choose the memory of q: recv, if it holds as much as the input; then the call runs in place.  Or memory of the request. */
 static coll_status coll__feedback_ready(coll_request *r)
 {
     coll_call *call = &r->call;
-    const size_t size = (size_t)r->comm->size, table = r->offsets ? coll__round_up(size * sizeof *r->offsets, 64) : 0;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_in_place = shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, call->root);
     const size_t length = coll__input_extent(r->comm, call) * r->codec.type_size;
-    unsigned char *memory = NULL;
 
     r->input = call->send;
-    if (coll__feeds_in_place(r) || length == 0) {
+    if (is_in_place || length == 0) {
         if (length > 0) call->send = call->recv;
         return COLL_OK;
     }
-    if (!(memory = (unsigned char *)coll__take(coll__like(r->comm), table + length))) {
-        coll__give(r->offsets);
-        r->offsets = NULL;
-        return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
-    }
-    if (r->offsets) {                             /* of the input; other kinds that reduce have none          */
-        memcpy(memory, r->offsets, size * sizeof *r->offsets);
-        call->send_offsets = (size_t *)(void *)memory;
-        coll__give(r->offsets);
-    }
-    r->offsets = (size_t *)(void *)memory;
-    call->send = memory + table;
-    return COLL_OK;
+    call->send = r->changed = coll__take(coll__like(r->comm), length);
+    return call->send ? COLL_OK : coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its "
+                                                      "residual", length);
 }
 
 /* Elements at..at+count; `at` is the start of a group. */

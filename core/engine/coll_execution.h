@@ -31,13 +31,6 @@ static inline coll__range coll__share_range(const coll__layout *l, int block)
     return (coll__range){ at, end - at };
 }
 
-/* Block `block` of a list. */
-static inline coll__range coll__listed_range(const coll__layout *l, int block)
-{
-    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
-    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
-}
-
 /* Block `block` of a buffer, in elements; in bytes if blocks have types. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
@@ -46,8 +39,10 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
-    default: return coll__listed_range(l, block);
+    default: break;
     }
+    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
+    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
 }
 
 /* The same, cut to slice `slice`. */
@@ -61,11 +56,16 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
+/* The layout of the blocks of a place. */
+static inline const coll__layout *coll__layout_at(const coll__execution *execution, coll__place place)
+{
+    return coll__is_slot(place) ? execution->vector : place == COLL__INPUT ? &execution->input : &execution->result;
+}
+
 /* Number of blocks; block numbers of the span are modulo this. */
 static inline int coll__circle(const coll__execution *execution, const coll__span *span)
 {
-    return coll__is_slot(span->place) ? execution->vector->blocks
-         : span->place == COLL__INPUT ? execution->input.blocks : execution->result.blocks;
+    return coll__layout_at(execution, span->place)->blocks;
 }
 
 /* Address of block `i` of a span; *elements: which elements of the vector or of its own buffer it holds. */
@@ -79,7 +79,7 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
         *elements = coll__slice_of(execution->vector, execution, coll__span_about(span, i, circle), slice);
         return stage->base[span->place] + (size_t)at * (span->place == COLL__WORK ? execution->work_slot : execution->part_slot);
     }
-    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
+    const coll__layout *l = coll__layout_at(execution, span->place);
     *elements = coll__slice_of(l, execution, at, slice);
     return coll__behind(l->base, elements->at * r->codec.type_size);
 }
@@ -141,16 +141,11 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
 /* Elements in all blocks. */
 static size_t coll__layout_total(const coll__layout *l, size_t *longest)
 {
+    const bool is_uneven = (COLL__HAS_COUNTS && l->kind == COLL__LISTED) || (COLL__HAS_CHOICE && l->shares);
     size_t total = 0;
 
-    *longest = 0;
-    for (int i = 0; COLL__HAS_CHOICE && l->shares && i < l->blocks; i++)
-        *longest = coll__most(*longest, coll__share_range(l, i).count);
-    if (COLL__HAS_CHOICE && l->shares) return l->count;
-    if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
-        *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
-        return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
-    }
+    *longest = is_uneven ? 0 : coll__block_range(l, 0).count;
+    if (!is_uneven) return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     for (int i = 0; i < l->blocks; i++) {
         const size_t count = coll__block_range(l, i).count;
         total += count;
@@ -196,35 +191,27 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* Source of the location of ranks. */
-typedef enum coll__place_kind { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__place_kind;
-
-/* Ranks grouped by location; free with coll__give.  NULL: no memory. */
-static coll__topology *coll__comm_divided(const coll_comm *comm, coll__place_kind by)
-{
-    const coll_transport *t = comm->session->transport;
-    int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
-    int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
-
-    for (int i = 0; places && i < comm->size; i++)
-        places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(&comm->numbers.sites, i)
-                                             : where(comm->session->context, coll__world_rank(comm, i));
-    coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
-    coll__give(places);
-    if (divided) divided->is_by_site = by != COLL__HOST;
-    return divided;
-}
+enum { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST };
 
 /* Find which ranks share a site; if that divides nothing, a host.  Done once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
-    const bool is_known[] = { t->site != NULL, is_by_file, t->host != NULL };
+    const coll__sites *sites = &comm->numbers.sites;
+    const bool is_known[] = { t->site != NULL, COLL__HAS_CHOICE && sites->count > 0, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
-        coll__topology *const divided = is_known[by] ? coll__comm_divided(comm, (coll__place_kind)by) : NULL;
-        if (is_known[by] && !divided) return COLL_ERR_MEMORY;
-        if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
+        if (!is_known[by]) continue;
+        int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
+        int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
+        for (int i = 0; places && i < comm->size; i++)
+            places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(sites, i)
+                                                 : where(comm->session->context, coll__world_rank(comm, i));
+        coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
+        coll__give(places);
+        if (!divided) return COLL_ERR_MEMORY;
+        divided->is_by_site = by != COLL__HOST;
+        if (divided->count > 1 && divided->most > 1) comm->topology = divided;
         else coll__give(divided);
     }
     comm->has_topology = true;
@@ -239,24 +226,15 @@ static bool coll__copies_input(const coll_call *call)
 
 /* ---- >>cache: equal calls reuse choices and executions ---- */
 
-/* Would the tuner get the same query, except for lists of counts?  It does not see blocks that only two ranks know. */
-static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
-{
-    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
-        && a->op == b->op && a->wire == b->wire
-        && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
-}
-
-/* Does the call name this algorithm, or both none? */
-static inline bool coll__names_same(const coll_call *call, const char *name)
-{
-    return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
-}
-
-/* Would the tuner give the same choice, if the numbers of elements are equal? */
+/* Would the tuner give the same choice, if the numbers of elements are equal?  It does not see blocks that only two ranks
+ * know. */
 static inline bool coll__is_like_cached(const coll_request *r, const coll__cached *c)
 {
-    return coll__asks_the_same(&r->call, &c->call) && coll__names_same(&r->call, c->algorithm)
+    const coll_call *a = &r->call, *b = &c->call;
+
+    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
+        && a->op == b->op && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
+        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm)
         && c->version == r->order->numbers->version;
 }
 
@@ -302,23 +280,8 @@ static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
-    if ((*at)->length < length) {
-        coll__give((*at)->memory);
-        (*at)->memory = coll__allocate(coll__like(r->comm), length);
-        (*at)->length = (*at)->memory ? length : 0;
-    }
-    return (*at)->length < length ? NULL : *at;
-}
-
-/* Fill an entry with a call and its choice; it has no execution yet. */
-static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
-{
-    cached->call = r->call;
-    cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = r->order->numbers->version;
-    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
-    cached->choice = *choice;
-    coll__workspace_of(r)->cached_next++;
+    if (length > 0) (void)coll__make_room(r->comm, &(*at)->memory, length);
+    return length > 0 && !(*at)->memory ? NULL : *at;
 }
 
 /* The choice for a checked call; *is_cached: taken from the cache. */
@@ -408,98 +371,68 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Can the peers of each round be computed (coll_overlap.h)? */
-static inline bool coll__has_few_rounds(const coll__execution *execution)
-{
-    return COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
-}
-
-/* Bytes for the parts of an execution. */
-typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; copy of the input */
-    size_t xfers, table;                          /* of a stage: messages; messages with cargo and made blocks */
-    size_t work, part, staging, slice;            /* of a slice; the sum of the three                         */
-} coll__needs;
-
-static coll__needs coll__execution_needs(coll__execution *execution, const coll_request *r)
-{
-    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
-    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)execution->moved;
-    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
-    const size_t steps = (size_t)execution->steps;
-    coll__needs n;
-
-    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
-    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
-    n.xfers = steps + (is_packed ? 0 : moved);
-    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + (size_t)execution->made * sizeof(coll__made)
-                             + (size_t)execution->from * sizeof(coll__spot), 64);
-    n.work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
-    n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
-    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
-    const size_t packed = moved * widest + steps * 64;
-    n.staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
-    const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
-    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
-    n.copy = coll__copy_length(execution, r);
-    n.slice = coll__round_up(n.work + n.part + n.staging, 64);
-    return n;
-}
-
 /* Allocate the stages.  Values are in the arena of the workspace, which grows to the largest need and is reused.  So are the
  * tables, unless the execution can be cached: then they have their own memory, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
-    const coll__needs n = coll__execution_needs(execution, r);
-    const size_t rounds = (size_t)execution->rounds;
-    const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
-    const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
+    const size_t rounds = (size_t)execution->rounds, steps = (size_t)execution->steps, moved = (size_t)execution->moved;
+    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size);
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const bool has_peers = COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
+
+    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
+    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    /* once: scratch; peers, sources and steps; copy of the input */
+    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, execution->steps + 1) : 0;
+    const size_t sums = coll__round_up(scratch, 64);
+    const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
+    const size_t lists = coll__round_up(peers + steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    const size_t copy = coll__copy_length(execution, r);
+    /* of a stage: messages with cargo, and made blocks */
+    const size_t xfers = steps + (is_packed ? 0 : moved);
+    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__cargo))
+                                        + (size_t)execution->made * sizeof(coll__made)
+                                        + (size_t)execution->from * sizeof(coll__spot), 64);
+    /* of a slice: the slots, and staging memory */
+    const size_t work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
+    const size_t part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
+    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
+    const size_t packed = moved * widest + steps * 64;
+    const size_t staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    const size_t slice = coll__round_up(work + part + staging, 64);
+
+    const size_t cached_length = lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * table;
     const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
                          && coll__execution_is_repeatable(r);
     coll__cached *cached = can_return ? coll__cached_reserve(r, cached_length) : NULL;
-    unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
-
-    execution->is_cached = cached != NULL;
-    execution->stage_count = execution->is_cached ? execution->rounds : (int)stages;
-    const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
-    const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
-    const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    unsigned char *const arena = coll__workspace_memory(r, values + tables);
+    const size_t stages = cached ? rounds : coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
+    const size_t heads = coll__round_up(stages * sizeof(coll__stage), 64), values = sums + (cached ? 1 : stages) * slice;
+    unsigned char *const arena = coll__workspace_memory(r, values + (cached ? 0 : lists + copy + heads + stages * table));
     if (!arena) return COLL_ERR_MEMORY;
+    unsigned char *at = cached ? (unsigned char *)cached->memory : arena + values;
+    execution->is_cached = cached != NULL;
+    execution->stage_count = (int)stages;
     execution->scratch = arena;
-    if (!at) at = arena + values;
-    execution->sources = (coll__source *)(void *)at;
-    execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
-    execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
-                                       : (coll__step *)(void *)(execution->sources + execution->steps);
-    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && n.copy) coll__make_copy(execution, r, at + n.lists);
-    execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
-    at += n.lists + n.copy + heads;
-    for (int i = 0; i < execution->stage_count; i++, at += n.table) {
+    execution->peers = has_peers ? (uint64_t *)(void *)at : NULL;
+    execution->sources = (coll__source *)(void *)(at + peers);
+    execution->list = (coll__step *)(void *)(execution->sources + steps);
+    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && copy) coll__make_copy(execution, r, at + lists);
+    execution->stages = (coll__stage *)(void *)(at + lists + copy);
+    at += lists + copy + heads;
+    for (size_t i = 0; i < stages; i++, at += table) {
         coll__stage *stage = &execution->stages[i];
-        unsigned char *slice = arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
-        *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
-                                .staging = slice + n.work + n.part };
+        unsigned char *value = arena + sums + (cached ? 0 : i * slice);
+        *stage = (coll__stage){ .base = { [COLL__WORK] = value, [COLL__PART] = value + work }, .staging = value + work + part };
         stage->xfers = (coll_xfer *)(void *)at;
-        stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
-        stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + xfers);
+        stage->made = (coll__made *)(void *)(stage->cargo + xfers);
         stage->spots = (coll__spot *)(void *)(stage->made + execution->made);
     }
     return COLL_OK;
 }
 
 /* ---- >>starting ---- */
-
-/* Start with a cached execution, in place: a workspace runs one at a time. */
-static inline void coll__execution_again(coll_request *r, coll__cached *cached)
-{
-    coll__execution *execution = r->execution = &cached->execution;
-
-    execution->input.base = coll__behind(r->call.send, 0);
-    execution->result.base = coll__behind(r->call.recv, 0);
-    execution->posted = execution->done = 0;
-}
 
 /* Cache the choice for a call; NULL: it is cached already, or cannot be. */
 static coll__cached *coll__choice_cache(const coll_request *r)
@@ -508,7 +441,13 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 
     if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
     coll__cached *cached = coll__cached_reserve(r, 0);
-    if (cached) coll__cached_set(cached, r, &execution->choice);
+    if (!cached) return NULL;
+    cached->call = r->call;
+    cached->elements = coll__call_elements(&r->call, r->comm->size);
+    cached->version = r->order->numbers->version;
+    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
+    cached->choice = execution->choice;
+    coll__workspace_of(r)->cached_next++;
     return cached;
 }
 
@@ -520,8 +459,7 @@ static coll_status coll__execution_start(coll_request *r)
     if (!w) return COLL_ERR_MEMORY;
     coll__execution *const execution = r->execution = &w->execution;
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
-    execution->is_declined = execution->choice.room > 0;
-    if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
+    if (execution->choice.room > 0) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
     if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
     coll__cached *cached = coll__choice_cache(r);

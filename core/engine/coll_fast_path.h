@@ -7,20 +7,6 @@
 
 /* ---- >>at once ---- */
 
-/* Offer a task to the transport, several times, because most tasks complete soon. */
-static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
-{
-    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
-
-    failure->status = COLL_OK;
-    for (int looks = 1; ; looks++) {
-        const coll_status status = session->transport->offload(session->context, task, failure);
-        if (status != COLL_PENDING || looks >= most) return status;
-        if (!session->is_crowded) coll__relax();
-        else if (!coll__give_way(session)) most = 0;
-    }
-}
-
 /* A call that was never queued has ended. */
 static inline coll_status coll__done_at_once(coll_request *r)
 {
@@ -28,14 +14,22 @@ static inline coll_status coll__done_at_once(coll_request *r)
     return COLL_OK;
 }
 
-/* The transport did not complete a request at the first look.  Offer it again, then queue it as it is. */
+/* The transport did not complete a request at the first look.  Offer it again several times, because most tasks complete soon;
+ * then queue it as it is. */
 static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_status status, coll_failure *failure)
 {
     coll_comm *comm = r->comm;
+    coll__session *session = comm->session;
+    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     COLL__ASSERT(r->carrier->traits & COLL__AS_A_WHOLE, "%s was offered to the transport, and %s carries it",
                  coll_kind_name(r->call.kind), r->carrier->name);
-    if (status == COLL_PENDING) status = coll__offer(comm->session, &r->task, failure);
+    for (int looks = 0; status == COLL_PENDING && looks < most; looks++) {
+        if (looks > 0 && !session->is_crowded) coll__relax();
+        else if (looks > 0 && !coll__give_way(session)) most = 0;
+        failure->status = COLL_OK;
+        status = session->transport->offload(session->context, &r->task, failure);
+    }
     if (status == COLL_OK) return coll__done_at_once(r);
     r->status = COLL_PENDING;
     r->is_started = status == COLL_PENDING;
@@ -105,37 +99,11 @@ static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The fields that most calls have.  Field by field, because compilers clear a whole struct with an instruction that is slower
- * than the rest of a short call. */
+/* The fields that most calls have. */
 static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
                                       int root)
 {
-    coll_call call;
-
-    call.kind = kind;
-    call.send = send;
-    call.recv = recv;
-    call.count = count;
-    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
-    call.send_types = call.recv_types = NULL;
-    call.recv_count = call.row = call.send_stride = call.recv_stride = 0;
-    call.type = type;
-    call.wire = call.accumulate = 0;
-    call.op = op;
-    call.fn = NULL;
-    call.fn_context = NULL;
-    call.not_commutative = false;
-    call.scale = 0;
-    call.flags = 0;
-    call.seed = 0;
-    call.residual = NULL;
-    call.list = NULL;
-    call.list_count = 0;
-    call.root = root;
-    call.peer = call.source = call.tag = 0;
-    call.timeout_ms = 0;
-    call.algorithm = call.name = NULL;
-    return call;
+    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root };
 }
 
 /* ---- >>plain calls of simple kinds: by their plan ---- */
@@ -154,14 +122,6 @@ static inline void coll__call_set(coll_call *call, const void *send, void *recv,
     call->root = root;
 }
 
-/* Does this call fit the plan, with valid count, root and buffers? */
-static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
-                                  const void *recv, size_t count, coll_type type, coll_op op, int root)
-{
-    return COLL__PLANS && plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
-        && coll__plan_suits(comm, plan, kind, send, recv, count, root);
-}
-
 /* Prepare the request of a plan for a call. */
 static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind kind, const void *send, void *recv, size_t count,
                                     coll_type type, coll_op op, int root)
@@ -169,7 +129,8 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root)) {
+    if (COLL__PLANS && plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
+        && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
         coll__call_set(&r->call, from, recv, count, root);
         return COLL_OK;
     }
@@ -228,28 +189,6 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
     }
     coll__comm_lock_release(comm);
     return COLL_OK;
-}
-
-/* ---- >>non-blocking calls ---- */
-
-/* A checked request for a non-blocking call of a simple kind; copied from a fitting plan. */
-static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
-                                        coll_type type, coll_op op, int root, coll_request **out)
-{
-    const void *const from = coll__in_place_of(kind, send, recv);
-    const coll__plan *const plan = COLL__PLANS && out && !coll__is_extended(comm) ? comm->plans[coll__plan_place(kind)] : NULL;
-
-    if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
-        coll_request *const r = *out = coll__request_take(comm);
-        if (r) {
-            coll__copy_struct(&r->call, &plan->request.call, sizeof r->call);
-            coll__call_set(&r->call, from, recv, count, root);
-            coll__ready_like(comm, r, plan);
-            return COLL_OK;
-        }
-    }
-    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
-    return coll__request_new(comm, &call, out);
 }
 
 #endif /* COLL_FAST_PATH_H */

@@ -37,22 +37,13 @@
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
 /* Kinds without parts have one stage for all steps. */
-typedef enum coll__hierarchy_phase { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_phase;
-
-typedef struct coll__hierarchy coll__hierarchy;
-
-/* Bytes of the scratch memory of a call. */
-typedef struct coll__stage_memory { size_t sums, results, extra; } coll__stage_memory;
-typedef coll__stage_memory coll__stage_needs(coll__hierarchy *h);
-
-/* Step k of a stage. */
-typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out);
+enum { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST };
 
 struct coll__hierarchy {
     const coll__topology *hosts;
     coll_comm    *intra, *inter;                  /* the ranks of our host; those of our rail, NULL: on no rail */
     const coll_request *whole;
-    coll__stage_step *step;
+    const coll__script *script;
     bool          is_wide;                        /* stages carry sums in another type                        */
     coll_type     sum_type;
     size_t        unit, sum_unit, wire_unit;      /* bytes of an element in memory, of a sum, and of a result on rails */
@@ -61,6 +52,7 @@ struct coll__hierarchy {
     size_t       *counts, *offsets;               /* of the slices of our host's ranks, from the part's start */
     size_t       *rail_counts, *rail_offsets;     /* of the pieces of our rail's hosts                        */
     size_t        result_length;                  /* bytes of a part's results                                */
+    size_t        sums_length, results_length, extra_length;      /* bytes of the scratch memory, set by `needs` */
     unsigned char *sums, *results, *extra;        /* scratch: input as sums; results as on the wire; other    */
 };
 
@@ -94,54 +86,25 @@ static inline unsigned char *coll__at_part(const coll__hierarchy *h, const void 
     return coll__behind(vector, coll__part_now(h).at * h->unit);
 }
 
-/* Its results. */
-static inline unsigned char *coll__results_now(const coll__hierarchy *h)
-{
-    return h->results ? h->results + (size_t)h->part * h->result_length : NULL;
-}
-
-/* The piece of our slice that belongs to host `host` while the rail distributes results. */
-static inline coll__range coll__piece_at(const coll__hierarchy *h, int host)
-{
-    return coll__part(coll__own_slice(h).count, 0, (size_t)h->hosts->count, (size_t)host);
-}
-
 /* Is this rank on a rail? */
 static inline bool coll__is_on_rail(const coll__hierarchy *h) { return h->hosts->place < h->slices; }
 
-/* The sum of the first `n` counts. */
-static COLL__UNUSED size_t coll__counted(const size_t *counts, int n)
-{
-    size_t all = 0;
-
-    for (int i = 0; i < n; i++) all += counts[i];
-    return all;
-}
+static inline int coll__ranks_here(const coll__hierarchy *h) { return coll__host_size(h->hosts, h->hosts->host); }
 
 /* Set h->counts and h->offsets to the slices of the part. */
 static void coll__count_slices(coll__hierarchy *h)
 {
-    for (int s = 0; s < coll__host_size(h->hosts, h->hosts->host); s++) {
-        const coll__range slice = coll__slice_at(h, s);
-        h->counts[s] = slice.count;
-        h->offsets[s] = slice.at - coll__part_now(h).at;
-    }
-    COLL__ASSERT(coll__counted(h->counts, coll__host_size(h->hosts, h->hosts->host)) == coll__part_now(h).count,
-                 "part %d of %d of %s %u, %zu elements, is not all in %d slices", h->part, h->parts,
-                 coll_kind_name(h->whole->call.kind), h->whole->sequence, coll__part_now(h).count, h->slices);
+    for (int s = 0; s < coll__ranks_here(h); s++) h->counts[s] = coll__slice_at(h, s).count;
+    coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
 }
 
-/* Set h->rail_counts and h->rail_offsets to the pieces of our slice. */
+/* Set h->rail_counts and h->rail_offsets to the pieces of our slice: each host's while the rail distributes results. */
 static void coll__count_pieces(coll__hierarchy *h)
 {
-    for (int g = 0; g < h->hosts->count; g++) {
-        const coll__range piece = coll__piece_at(h, g);
-        h->rail_counts[g] = piece.count;
-        h->rail_offsets[g] = piece.at;
-    }
-    COLL__ASSERT(coll__counted(h->rail_counts, h->hosts->count) == coll__own_slice(h).count,
-                 "slice %d of %s %u, %zu elements, is not all in the pieces of %d hosts", h->hosts->place,
-                 coll_kind_name(h->whole->call.kind), h->whole->sequence, coll__own_slice(h).count, h->hosts->count);
+    const size_t hosts = (size_t)h->hosts->count;
+
+    for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
+    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
 }
 
 /* ---- >>calls ---- */
@@ -153,14 +116,15 @@ static coll__sub_kind coll__sub_call(const coll__hierarchy *h, coll__sub *out, c
     out->on = on;
     out->call = *call;
     out->call.timeout_ms = 0;
-    if (call->op == COLL_AVG) out->divisor = &h->whole->codec.divisor;
     return COLL__SUB_CALL;
 }
 
-/* A call that moves elements. */
-static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type)
+/* A call that moves elements; counts and offsets of both sides, or NULL. */
+static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, const size_t *counts,
+                              const size_t *offsets)
 {
-    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type };
+    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type,
+                        .send_counts = counts, .send_offsets = offsets, .recv_counts = counts, .recv_offsets = offsets };
 }
 
 /* A call that reduces sums of h->sum_type, or elements as in the whole call.  The last one (`finishes`) divides and scales. */
@@ -204,11 +168,9 @@ static coll__sub_kind coll__sum_on_host(const coll__hierarchy *h, const void *in
 static coll__sub_kind coll__move_on_host(const coll__hierarchy *h, coll_kind kind, const void *send, void *recv, int root,
                                          coll__sub *out)
 {
-    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type);
+    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type, h->counts, h->offsets);
 
     call.root = root;
-    call.send_counts = call.recv_counts = h->counts;
-    call.send_offsets = call.recv_offsets = h->offsets;
     return coll__sub_call(h, out, h->intra, &call);
 }
 
@@ -270,12 +232,11 @@ enum { COLL__STAGE_STEPS = 3 };                   /* of a stage: a wait, and two
  *     first 0, first 1, last 0, first 2, last 1, first 3, last 2, last 3
  *
  * Lane 1 is inter.  It starts a part after the part's first stage; the last stage starts after it. */
-static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_in_parts(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const int number = k / COLL__STAGE_STEPS, step = k % COLL__STAGE_STEPS, end = lane ? h->parts : 2 * h->parts;
     const bool is_first = number == 0 || (number % 2 == 1 && number < end - 1);
-    const coll__hierarchy_phase stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
+    const int stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
 
     if (number >= end) return COLL__SUB_END;
     h->part = lane ? number : is_first ? (number + 1) / 2 : number == end - 1 ? h->parts - 1 : number / 2 - 1;
@@ -287,18 +248,18 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     }
     if (lane) coll__count_pieces(h);
     else coll__count_slices(h);
-    return h->step(h, stage, step - 1, out);
+    return h->script->step(h, stage, step - 1, out);
 }
 
-static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+static coll__sub_kind coll__barrier_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
-    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0);
+    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0, NULL, NULL);
 
     if (k > 0 || (stage == COLL__INTER && h->hosts->place > 0)) return COLL__SUB_WORK;
     return coll__sub_call(h, out, stage == COLL__INTER ? h->inter : h->intra, &call);
 }
 
-static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);
@@ -309,7 +270,7 @@ static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_p
     if (k > 0) return COLL__SUB_WORK;
     if (stage == COLL__INTRA_LAST) return coll__share_on_host(h, out);
     if (stage == COLL__INTER && coll__is_on_rail(h)) {
-        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type);
+        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type, NULL, NULL);
         call.root = host;
         return coll__sub_call(h, out, h->inter, &call);
     }
@@ -330,77 +291,59 @@ static coll__sub_kind coll__sum_first(coll__hierarchy *h, int k, void *sums, col
     return COLL__SUB_WORK;
 }
 
-/* Then the sum over the rail, for a root or all hosts (`kind`).  Wide sums are rounded between the two steps, each host its
- * piece. */
-static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, coll_kind kind, int root, unsigned char *sums,
-                                      unsigned char *results, coll__sub *out)
+/* Then the sum over the rail, for host `root` or all hosts.  Wide sums are rounded between the two steps, each host its piece. */
+static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, int root, unsigned char *sums, unsigned char *results,
+                                      coll__sub *out)
 {
-    const bool has_root = kind == COLL_REDUCE;
+    const coll_kind kind = h->whole->call.kind;
     coll_call call = coll__reducing(h, kind, sums, sums, coll__own_slice(h).count, true);
 
     if (!coll__is_on_rail(h) || (k > 0 && !h->is_wide)) return COLL__SUB_WORK;
     if (k == 0 && h->is_wide) return coll__sum_on_rail(h, sums, out);
     if (k > 0) {
-        const coll__range piece = coll__piece_at(h, h->hosts->host);
-        unsigned char *const own = results + piece.at * h->wire_unit;
-        coll__round_sums(h, own, sums + piece.at * h->sum_unit, piece.count);
-        call = coll__moving(has_root ? COLL_GATHERV : COLL_ALLGATHERV, own, results, piece.count, h->whole->call.wire);
-        call.recv_counts = h->rail_counts;
-        call.recv_offsets = h->rail_offsets;
+        const size_t at = h->rail_offsets[h->hosts->host], count = h->rail_counts[h->hosts->host];
+        unsigned char *const own = results + at * h->wire_unit;
+        coll__round_sums(h, own, sums + at * h->sum_unit, count);
+        call = coll__moving(kind == COLL_REDUCE ? COLL_GATHERV : COLL_ALLGATHERV, own, results, count, h->whole->call.wire,
+                            h->rail_counts, h->rail_offsets);
     }
     call.root = root;
     return coll__sub_call(h, out, h->inter, &call);
 }
 
-/* Results whose wire type differs from memory have memory for each part. */
-static coll__stage_memory coll__allreduce_needs(coll__hierarchy *h)
+/* Results have memory for each part if their wire type differs from memory; and in a reduce, whose root alone has memory for
+ * them. */
+static void coll__reduce_needs(coll__hierarchy *h)
 {
     const coll_call *c = &h->whole->call;
-    const bool is_other_wire = h->is_wide && c->wire != c->type;
-
-    h->result_length = is_other_wire ? coll__round_up(coll__longest_slice(h) * h->wire_unit, 64) : 0;
-    return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length, 0 };
-}
-
-static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
-{
-    const coll__range own = coll__own_slice(h);
-    unsigned char *const slice = coll__behind(h->whole->call.recv, own.at * h->unit);
-    unsigned char *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : slice;
-    unsigned char *const results = h->results ? coll__results_now(h) : slice;
-
-    if (stage == COLL__INTRA_FIRST) return coll__sum_first(h, k, sums, out);
-    if (stage == COLL__INTER) return coll__sum_inter(h, k, COLL_ALLREDUCE, 0, sums, results, out);
-    if (k > 0) return coll__share_on_host(h, out);
-    if (results != slice) coll__unpack(&h->whole->codec, slice, results, own.count);
-    return COLL__SUB_WORK;
-}
-
-/* Only the root has memory for a result. */
-static coll__stage_memory coll__reduce_needs(coll__hierarchy *h)
-{
-    const coll_call *c = &h->whole->call;
-    const bool is_other_wire = h->is_wide && c->wire != c->type;
+    const bool has_root = c->kind == COLL_REDUCE, is_other_wire = h->is_wide && c->wire != c->type;
     const size_t slice = coll__longest_slice(h);
 
-    h->result_length = coll__round_up(slice * coll__most(h->wire_unit, h->unit), 64);
-    return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length,
-                                 is_other_wire ? slice * h->unit : 0 };
+    h->result_length = has_root || is_other_wire ? coll__round_up(slice * coll__most(h->wire_unit, h->unit), 64) : 0;
+    h->sums_length = h->is_wide ? c->count * h->sum_unit : 0;
+    h->results_length = (size_t)h->parts * h->result_length;
+    h->extra_length = has_root && is_other_wire ? slice * h->unit : 0;
 }
 
-static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+/* Reduce and allreduce.  `slice`: our slice of the result, as in memory; `results`: as on the wire. */
+static coll__sub_kind coll__reduce_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
+    const bool has_root = c->kind == COLL_REDUCE;
     const coll__range own = coll__own_slice(h);
-    unsigned char *const results = coll__results_now(h), *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : results;
-    int host;
-    const int place = coll__place_of_rank(h->hosts, c->root, &host);
+    unsigned char *const in_result = has_root ? h->extra : coll__behind(c->recv, own.at * h->unit);
+    unsigned char *const results = h->results ? h->results + (size_t)h->part * h->result_length : in_result;
+    unsigned char *const slice = in_result ? in_result : results;
+    unsigned char *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : results;
+    int host = h->hosts->host;
+    const int place = has_root ? coll__place_of_rank(h->hosts, c->root, &host) : 0;
 
     if (stage == COLL__INTRA_FIRST) return coll__sum_first(h, k, sums, out);
-    if (stage == COLL__INTER) return coll__sum_inter(h, k, COLL_REDUCE, host, sums, results, out);
+    if (stage == COLL__INTER) return coll__sum_inter(h, k, has_root ? host : 0, sums, results, out);
     if (host != h->hosts->host) return COLL__SUB_WORK;
-    if (k > 0) return coll__move_on_host(h, COLL_GATHERV, h->extra ? h->extra : results, coll__at_part(h, c->recv), place, out);
-    if (h->extra) coll__unpack(&h->whole->codec, h->extra, results, own.count);
+    if (k > 0) return has_root ? coll__move_on_host(h, COLL_GATHERV, slice, coll__at_part(h, c->recv), place, out)
+                               : coll__share_on_host(h, out);
+    if (results != slice) coll__unpack(&h->whole->codec, slice, results, own.count);
     return COLL__SUB_WORK;
 }
 
@@ -431,7 +374,7 @@ static void coll__count_on_host(coll__hierarchy *h, int host, int turn, bool fro
 {
     const coll__topology *t = h->hosts;
 
-    for (int s = 0; s < coll__host_size(t, t->host); s++) {
+    for (int s = 0; s < coll__ranks_here(h); s++) {
         const int rank = from_all ? coll__rank_at(t, host, s)
                        : s < t->least ? coll__rank_at(t, host, turn * t->least + s) : COLL_RANK_NONE;
         h->counts[s] = coll__block_count_of(h, rank);
@@ -451,14 +394,13 @@ static void coll__count_on_rail(coll__hierarchy *h, int turn)
     }
 }
 
-static coll__sub_kind coll__next_of_allgather(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_allgather(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
     const int turns = coll__turns_of(t), behind = k - 1 - turns;
-    coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv, 0, c->type);
     const bool is_inter = k > 0 && k <= turns;
+    const size_t *const counts = is_inter ? h->rail_counts : h->counts, *const offsets = is_inter ? h->rail_offsets : h->offsets;
 
     (void)lane;
     if (behind >= turns * t->count) return COLL__SUB_END;
@@ -466,9 +408,8 @@ static coll__sub_kind coll__next_of_allgather(void *state, int lane, int k, coll
     if (behind >= 0 && behind / turns == t->host) return COLL__SUB_WORK;
     if (is_inter) coll__count_on_rail(h, k - 1);
     else coll__count_on_host(h, k == 0 ? t->host : behind / turns, k == 0 ? 0 : behind % turns, k == 0);
-    call.recv_counts = is_inter ? h->rail_counts : h->counts;
-    call.recv_offsets = is_inter ? h->rail_offsets : h->offsets;
-    call.count = is_inter ? h->rail_counts[t->host] : h->counts[t->place];
+    const coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv,
+                                        counts[is_inter ? t->host : t->place], c->type, counts, offsets);
     return coll__sub_call(h, out, is_inter ? h->inter : h->intra, &call);
 }
 
@@ -493,26 +434,17 @@ static size_t coll__in_hand_before(const coll__hierarchy *h, int turn, int host,
     return before;
 }
 
-/* Where the rail's result of turn `turn` goes: our own block, or memory for a block of another rank of our host. */
-static unsigned char *coll__brought_to(const coll__hierarchy *h, int turn)
-{
-    const size_t own = coll__in_hand_before(h, 1, 0, h->hosts->host);
-
-    if (turn == 0) return (unsigned char *)h->whole->call.recv;
-    return h->extra + (coll__in_hand_before(h, turn, 0, h->hosts->host) - own) * h->unit;
-}
-
 /* Memory for the input in one piece, unless it is; for the sums of all turns; for blocks of other ranks of our host. */
-static coll__stage_memory coll__reduce_scatter_needs(coll__hierarchy *h)
+static void coll__reduce_scatter_needs(coll__hierarchy *h)
 {
     const int size = h->whole->comm->size, turns = coll__turns_of(h->hosts);
     bool is_in_one_piece = true;
 
     for (int r = 0; r < size; r++)
         is_in_one_piece = is_in_one_piece && coll__block_offset_of(h, r) == coll__blocks_before(h, r);
-    return (coll__stage_memory){ h->is_wide || !is_in_one_piece ? coll__blocks_before(h, size) * h->sum_unit : 0,
-                                 coll__in_hand_before(h, turns, 0, -1) * h->sum_unit,
-                                 coll__in_hand_before(h, turns, 0, h->hosts->host) * h->unit };
+    h->sums_length = h->is_wide || !is_in_one_piece ? coll__blocks_before(h, size) * h->sum_unit : 0;
+    h->results_length = coll__in_hand_before(h, turns, 0, -1) * h->sum_unit;
+    h->extra_length = coll__in_hand_before(h, turns, 0, h->hosts->host) * h->unit;
 }
 
 /* Copy the input to one piece, block after block, widened if necessary. */
@@ -536,37 +468,22 @@ static coll__sub_kind coll__sum_blocks_on_host(coll__hierarchy *h, int host, int
     const coll__topology *t = h->hosts;
     const unsigned char *const in = h->sums ? h->sums : (const unsigned char *)h->whole->call.send;
     unsigned char *const result = h->results + coll__in_hand_before(h, turn, host, -1) * h->sum_unit;
-    size_t at = 0;
 
     if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
     const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     coll__count_on_host(h, host, turn, false);
-    for (int s = 0; s < coll__host_size(t, t->host); s++) {
-        h->offsets[s] = at;
-        at += h->counts[s];
-    }
+    coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
     return coll__sum_on_host(h, in + before * h->sum_unit, result, out);
 }
 
-static coll__sub_kind coll__sum_blocks_on_rail(coll__hierarchy *h, int turn, coll__sub *out)
-{
-    size_t at = 0;
-
-    coll__count_on_rail(h, turn);
-    for (int g = 0; g < h->hosts->count; g++) {
-        h->rail_offsets[g] = at;
-        at += h->rail_counts[g];
-    }
-    return coll__sum_on_rail(h, h->results + coll__in_hand_before(h, turn, 0, -1) * h->sum_unit, out);
-}
-
-/* Store the received block of turn `turn`, rounded if it is wide. */
+/* Store the received block of turn `turn`, rounded if it is wide: in turn 0 our own, then one of another rank of our host. */
 static void coll__take_block(const coll__hierarchy *h, int turn)
 {
     const coll__topology *t = h->hosts;
     const size_t count = coll__block_count_of(h, coll__rank_at(t, t->host, turn * t->least + t->place));
     unsigned char *const from = h->results + coll__in_hand_before(h, turn, t->host, -1) * h->sum_unit;
-    unsigned char *const to = coll__brought_to(h, turn);
+    const size_t others = coll__in_hand_before(h, turn, 0, t->host) - coll__in_hand_before(h, turn > 0, 0, t->host);
+    unsigned char *const to = turn == 0 ? (unsigned char *)h->whole->call.recv : h->extra + others * h->unit;
 
     if (count == 0) return;
     if (!h->is_wide) {
@@ -582,29 +499,24 @@ static coll__sub_kind coll__hand_over(coll__hierarchy *h, coll__sub *out)
 {
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
-    const int here = coll__host_size(t, t->host), bringer = t->place % t->least;
-    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type);
-    size_t at = 0;
+    const int here = coll__ranks_here(h), bringer = t->place % t->least;
+    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type, h->counts, h->offsets);
 
     if (here <= t->least) return COLL__SUB_WORK;
     for (int k = 0; k < here; k++) {
         const bool is_ours = k >= t->least && k % t->least == t->place, is_from = t->place >= t->least && k == bringer;
         h->counts[k] = is_ours ? coll__block_count_of(h, coll__rank_at(t, t->host, k)) : 0;
-        h->offsets[k] = at;
-        at += h->counts[k];
         h->rail_counts[k] = is_from ? coll__block_count_of(h, h->whole->comm->rank) : 0;
         h->rail_offsets[k] = 0;
     }
-    call.send_counts = h->counts;
-    call.send_offsets = h->offsets;
+    coll__offsets_fill(h->offsets, h->counts, here);
     call.recv_counts = h->rail_counts;
     call.recv_offsets = h->rail_offsets;
     return coll__sub_call(h, out, h->intra, &call);
 }
 
-static coll__sub_kind coll__next_of_reduce_scatter(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_reduce_scatter(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const int turns = coll__turns_of(h->hosts), inter = k - 1 - turns * h->hosts->count, last = inter - turns;
 
     (void)lane;
@@ -614,16 +526,20 @@ static coll__sub_kind coll__next_of_reduce_scatter(void *state, int lane, int k,
     if (inter < 0) return coll__sum_blocks_on_host(h, (k - 1) / turns, (k - 1) % turns, out);
     if (inter > 0 && h->inter) coll__take_block(h, inter - 1);
     if (last == 0) return coll__hand_over(h, out);
-    return h->inter ? coll__sum_blocks_on_rail(h, inter, out) : COLL__SUB_WORK;
+    if (!h->inter) return COLL__SUB_WORK;
+    coll__count_on_rail(h, inter);
+    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
+    return coll__sum_on_rail(h, h->results + coll__in_hand_before(h, inter, 0, -1) * h->sum_unit, out);
 }
 
 /* ---- >>scans ---- */
 
 /* Memory for the sums of all hosts before ours, for the sum of our slice, and for folding both. */
-static coll__stage_memory coll__scan_needs(coll__hierarchy *h)
+static void coll__scan_needs(coll__hierarchy *h)
 {
-    return (coll__stage_memory){ h->whole->call.count * h->unit, coll__longest_slice(h) * h->unit,
-                                 coll__combine_scratch(&h->whole->codec, 2) };
+    h->sums_length = h->whole->call.count * h->unit;
+    h->results_length = coll__longest_slice(h) * h->unit;
+    h->extra_length = coll__combine_scratch(&h->whole->codec, 2);
 }
 
 /* Fold the sums of all hosts before ours into the result. */
@@ -642,9 +558,8 @@ static void coll__put_before(const coll__hierarchy *h)
                                            .count = c->count, .scratch = h->extra });
 }
 
-static coll__sub_kind coll__next_of_scan(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_scan(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const coll_call *c = &h->whole->call;
     coll_call call;
 
@@ -669,29 +584,23 @@ static coll__sub_kind coll__next_of_scan(void *state, int lane, int k, coll__sub
 
 /* ---- >>the scripts ---- */
 
-typedef struct coll__staged {
-    coll__script       script;
-    coll__stage_step  *step;                      /* NULL: no parts                                           */
-    coll__stage_needs *needs;                     /* NULL: no scratch memory                                  */
-} coll__staged;
-
-static const coll__staged coll__staged_kinds[COLL_ALLGATHERV + 1] = {
-    [COLL_BARRIER]         = { { 2, coll__next_in_parts }, coll__barrier_step, NULL },
-    [COLL_BROADCAST]       = { { 2, coll__next_in_parts }, coll__broadcast_step, NULL },
-    [COLL_REDUCE]          = { { 2, coll__next_in_parts }, coll__reduce_step, coll__reduce_needs },
-    [COLL_ALLREDUCE]       = { { 2, coll__next_in_parts }, coll__allreduce_step, coll__allreduce_needs },
-    [COLL_REDUCE_SCATTER]  = { { 1, coll__next_of_reduce_scatter }, NULL, coll__reduce_scatter_needs },
-    [COLL_REDUCE_SCATTERV] = { { 1, coll__next_of_reduce_scatter }, NULL, coll__reduce_scatter_needs },
-    [COLL_SCAN]            = { { 1, coll__next_of_scan }, NULL, coll__scan_needs },
-    [COLL_EXSCAN]          = { { 1, coll__next_of_scan }, NULL, coll__scan_needs },
-    [COLL_ALLGATHER]       = { { 1, coll__next_of_allgather }, NULL, NULL },
-    [COLL_ALLGATHERV]      = { { 1, coll__next_of_allgather }, NULL, NULL },
+static const coll__script coll__scripts[COLL_ALLGATHERV + 1] = {
+    [COLL_BARRIER]         = { 2, coll__next_in_parts, coll__barrier_step, NULL },
+    [COLL_BROADCAST]       = { 2, coll__next_in_parts, coll__broadcast_step, NULL },
+    [COLL_REDUCE]          = { 2, coll__next_in_parts, coll__reduce_step, coll__reduce_needs },
+    [COLL_ALLREDUCE]       = { 2, coll__next_in_parts, coll__reduce_step, coll__reduce_needs },
+    [COLL_REDUCE_SCATTER]  = { 1, coll__next_of_reduce_scatter, NULL, coll__reduce_scatter_needs },
+    [COLL_REDUCE_SCATTERV] = { 1, coll__next_of_reduce_scatter, NULL, coll__reduce_scatter_needs },
+    [COLL_SCAN]            = { 1, coll__next_of_scan, NULL, coll__scan_needs },
+    [COLL_EXSCAN]          = { 1, coll__next_of_scan, NULL, coll__scan_needs },
+    [COLL_ALLGATHER]       = { 1, coll__next_of_allgather, NULL, NULL },
+    [COLL_ALLGATHERV]      = { 1, coll__next_of_allgather, NULL, NULL },
 };
 
 /* The script of a kind; NULL: it has none. */
-static const coll__staged *coll__staged_of(coll_kind kind)
+static const coll__script *coll__script_of(coll_kind kind)
 {
-    return (unsigned)kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
+    return (unsigned)kind <= COLL_ALLGATHERV && coll__scripts[kind].lanes ? &coll__scripts[kind] : NULL;
 }
 
 #endif /* COLL__HAS_HIERARCHY */

@@ -140,7 +140,7 @@ static coll_status coll__is_hierarchical(const coll_request *r)
     coll__order *order = r->order;
     const coll_call *c = &r->call;
 
-    if (!coll__staged_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
+    if (!coll__script_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
     if (coll__find_phases(order) < 0) return COLL_ERR_MEMORY;
     return order->intra && (!coll__kind_reduces(c->kind) || coll__sums_by_hosts(r)) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
@@ -155,37 +155,32 @@ static int coll__slices_for(const coll__topology *t, const coll_call *c, size_t 
 /* Number of parts. */
 static int coll__parts_for(const coll_call *c, size_t unit)
 {
-    if (!coll__staged_of(c->kind)->step) return 1;
+    if (!coll__script_of(c->kind)->step) return 1;
     return (int)coll__least(COLL__PARTS_MOST, coll__most(1, c->count * unit / COLL__PART_LEAST));
 }
 
 /* ---- >>starting ---- */
 
 /* Place the runner, the state, its tables and scratch in the memory of the order. */
-static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, const coll__staged *staged)
+static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h)
 {
     const size_t table = (size_t)coll__most((size_t)h->hosts->most, (size_t)h->hosts->count);
     const size_t head = coll__round_up(sizeof(coll__runner), 64);
     const size_t front = head + coll__round_up(sizeof *h + 4 * table * sizeof(size_t), 64);
-    const coll__stage_memory needs = staged->needs ? staged->needs(h) : (coll__stage_memory){ 0, 0, 0 };
-    const size_t sizes[3] = { needs.sums, needs.results, needs.extra };
-    unsigned char **const places[3] = { &h->sums, &h->results, &h->extra };
-    size_t length = front;
 
-    for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    unsigned char *const arena = coll__workspace_memory(r, length), *at = arena;
-    if (!arena) return COLL_ERR_MEMORY;
+    if (h->script->needs) h->script->needs(h);
+    const size_t sums = coll__round_up(h->sums_length, 64), results = coll__round_up(h->results_length, 64);
+    unsigned char *const at = coll__workspace_memory(r, front + sums + results + h->extra_length);
+    if (!at) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);
     h->offsets = h->counts + table;
     h->rail_counts = h->offsets + table;
     h->rail_offsets = h->rail_counts + table;
-    *coll__runner_of(r) = (coll__runner){ .script = &staged->script, .state = state };
-    at += front;
-    for (int i = 0; i < 3; at += coll__round_up(sizes[i++], 64)) *places[i] = sizes[i] ? at : NULL;
-    COLL__ASSERT(at == arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
-                 "%s %u lies in %zu bytes, %d parts, %d slices for %d rails", coll_kind_name(r->call.kind), r->sequence, length,
-                 h->parts, h->slices, h->hosts->least);
+    h->sums = h->sums_length ? at + front : NULL;
+    h->results = h->results_length ? at + front + sums : NULL;
+    h->extra = h->extra_length ? at + front + sums + results : NULL;
+    *coll__runner_of(r) = (coll__runner){ .script = h->script, .state = state };
     *state = *h;
     return COLL_OK;
 }
@@ -200,14 +195,13 @@ static coll_status coll__hierarchy_start(coll_request *r)
 
     if (status == COLL_ERR_UNSUPPORTED) return status;
     if (status < 0) return coll__has_no_memory(r->comm);
-    const coll__staged *staged = coll__staged_of(c->kind);
     coll__hierarchy h = { .hosts = r->comm->topology, .intra = r->order->intra, .inter = r->order->inter, .whole = r,
-                          .step = staged->step, .is_wide = coll__has_wide_sums(c), .sum_type = coll__sum_type_of(c),
+                          .script = coll__script_of(c->kind), .is_wide = coll__has_wide_sums(c), .sum_type = coll__sum_type_of(c),
                           .unit = r->codec.type_size, .wire_unit = coll_type_size(c->wire) };
     h.sum_unit = h.is_wide ? coll_type_size(h.sum_type) : h.unit;
     h.parts = coll__parts_for(c, h.unit);
     h.slices = coll__slices_for(h.hosts, c, h.unit);
-    return coll__hierarchy_lay_out(r, &h, staged) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
+    return coll__hierarchy_lay_out(r, &h) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
 /* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails". */

@@ -69,15 +69,6 @@ static inline bool coll__do_overlap(const coll__bounds *a, const coll__bounds *b
     return coll__bounds_length(a) && coll__bounds_length(b) && a->from < b->end && b->from < a->end;
 }
 
-/* Extend the first bounds to cover both. */
-static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
-{
-    if (!coll__bounds_length(s)) return;
-    if (!coll__bounds_length(all)) *all = *s;
-    if (s->from < all->from) all->from = s->from;
-    if (s->end > all->end) all->end = s->end;
-}
-
 /* Does one write what the other reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
@@ -85,47 +76,30 @@ static inline bool coll__is_after(const coll__touched *a, const coll__touched *b
            || coll__do_overlap(&a->reads, &b->writes);
 }
 
-/* Give a call a workspace that is not in `taken`. false: no memory. */
-static bool coll__workspace_find(coll_request *r, uint64_t taken)
-{
-    const int i = __builtin_ctzll(~taken);
-
-    if (i >= COLL__OVERLAP || !coll__workspace_reserve(r->order, i)) return false;
-    r->workspace = (unsigned char)i;
-    return true;
-}
-
-/* Does it depend on the buffers of an earlier call?  First tested against the union of all of them. */
-static bool coll__is_after_any(coll_request *r, const coll__touched *all)
+/* May a call begin while earlier calls run, which use the workspaces `taken`?  Ranks may decide differently. */
+static bool coll__begins_overlap(coll_request *r, uint64_t taken)
 {
     const coll__touched *t = coll__touched_by(r);
-
-    if (!coll__is_after(t, all)) return false;
-    for (coll_request *front = r->order->queue; front != r; front = front->next)
-        if (coll__is_after(t, coll__touched_by(front))) return true;
-    return false;
-}
-
-/* May a call begin while earlier calls run, which use the workspaces `taken` and the memory `all`?  Ranks may decide
- * differently. */
-static bool coll__begins_overlap(coll_request *r, uint64_t taken, const coll__touched *all)
-{
-    const coll__touched *t = coll__touched_by(r);
+    const int own = __builtin_ctzll(~taken);
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
         || coll__bounds_length(&t->reads) > COLL__OVERLAP_BYTES
         || coll__bounds_length(&t->writes) > COLL__OVERLAP_BYTES) return false;
-    return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
+    for (coll_request *front = r->order->queue; front != r; front = front->next)
+        if (!front->is_over && coll__is_after(t, coll__touched_by(front))) return false;
+    if (own >= COLL__OVERLAP || !coll__workspace_reserve(r->order, own)) return false;
+    r->workspace = (unsigned char)own;
+    return true;
 }
 
 /* ---- >>advancing ---- */
 
 /* Advance a call that is not the first.  COLL_ERR_UNSUPPORTED: it did not begin, and no later call may. */
-static coll_status coll__carry_overlap(coll_request *r, uint64_t taken, const coll__touched *all)
+static coll_status coll__carry_overlap(coll_request *r, uint64_t taken)
 {
     while (!r->is_started) {
-        if (!coll__begins_overlap(r, taken, all)) return COLL_ERR_UNSUPPORTED;
+        if (!coll__begins_overlap(r, taken)) return COLL_ERR_UNSUPPORTED;
         const coll_status status = r->carrier->start(r);
         if (status == COLL_ERR_UNSUPPORTED) {
             (void)coll__next_carrier(r);
@@ -150,7 +124,6 @@ static inline bool coll__waits_for_turn(const coll_request *r)
 /* The first call of an order waits: advance the later ones, and start more of them. */
 static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *order)
 {
-    coll__touched all = { .is_known = true };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
     bool rests = true;
@@ -160,7 +133,7 @@ static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *or
         if (place > 0 && !coll__waits_for_turn(r)) {
             order->ahead = ahead;
             order->place = place;
-            const coll_status status = coll__carry_overlap(r, taken, &all);
+            const coll_status status = coll__carry_overlap(r, taken);
             if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be freed   */
             if (!coll__waits_for_turn(r) && (ahead || coll__may_offer(r))) rests = false;
             order->ahead = 0;
@@ -172,8 +145,6 @@ static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
-        coll__bounds_add(&all.reads, &coll__touched_by(r)->reads);
-        coll__bounds_add(&all.writes, &coll__touched_by(r)->writes);
     }
     order->rests = rests;
     return COLL_PENDING;

@@ -28,7 +28,7 @@ typedef struct coll__packets {
     bool         is_posted;                       /* its messages are posted                                  */
     int          xfer_count, finished;            /* messages of this round; completed ones, counted from the first */
     int          long_count, long_finished;       /* the same for long blocks                                 */
-    int          room, steps;                     /* capacity of `list`; steps of this round                  */
+    int          steps;                           /* of this round                                            */
     coll__step  *list, *long_list;                /* long_list: the direct exchange, of long_steps steps      */
     int          long_steps;
     coll_xfer   *xfers, *longs;
@@ -40,15 +40,10 @@ static inline coll__packets *coll__packets_of(const coll_request *r) { return (c
 
 /* ---- >>blocks ---- */
 
-static inline const coll__layout *coll__side_layout(const coll_request *r, coll__place place)
-{
-    return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
-}
-
 /* A block of the user's buffer: its address and length. */
 static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const coll__range range = coll__block_range(l, block);
 
     *length = range.count * r->codec.type_size;
@@ -58,7 +53,7 @@ static unsigned char *coll__block_at(const coll_request *r, coll__place place, i
 /* Its packet. */
 static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const size_t count = coll__count_of_block(l, block);
     size_t length;
     const unsigned char *at = coll__block_at(r, place, block, &length);
@@ -106,27 +101,22 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* A block, or the description of a long one, has reached its destination. */
-static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
+/* Store a packet as block or slot `i` of a span.  In RESULT a block, or the description of a long one, is at its destination. */
+static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *got)
 {
-    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
-    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
+    const int block = coll__span_at(span, i, coll__circle(r->execution, span));
     size_t length;
 
+    if (span->place != COLL__RESULT) {
+        coll__packets_of(r)->slots[block] = *got;
+        return COLL_OK;
+    }
+    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
+    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
     if (got->count != want.count || got->type != want.type) return coll__packet_misfits(r, got, block, source);
     if (got->length != want.length) return coll__packet_wrong(r, got, coll__world_rank(r->comm, source));
     unsigned char *const to = coll__block_at(r, COLL__RESULT, block, &length);
     if (got->length) memcpy(to, got->at, got->length);
-    return COLL_OK;
-}
-
-/* Store a packet as block or slot `i` of a span. */
-static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
-{
-    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
-
-    if (span->place == COLL__RESULT) return coll__packet_deliver(r, packet, at);
-    coll__packets_of(r)->slots[at] = *packet;
     return COLL_OK;
 }
 
@@ -139,20 +129,6 @@ static void coll__packet_write(unsigned char *message, size_t each, const coll__
     coll__put32(message + 12, packet->length);
     if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
     memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
-}
-
-/* Take the packets out of a received message. */
-static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
-{
-    const unsigned char *at = (const unsigned char *)x->buffer;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < span->blocks && status == COLL_OK; i++, at += coll__packets_of(r)->each) {
-        const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
-        if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
-        status = coll__packet_put(r, span, i, &got);
-    }
-    return status;
 }
 
 static coll_status coll__packets_post(coll_request *r, const coll__step *step)
@@ -176,7 +152,7 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 static coll_status coll__packets_begin_round(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->room);
+    coll__round now = coll__round_of(r, p->list, r->execution->steps);
     coll_status status = COLL_OK;
 
     r->execution->choice.algorithm->round(&now, p->round);
@@ -195,16 +171,20 @@ static coll_status coll__packets_begin_round(coll_request *r)
     return status;
 }
 
-/* All messages of this round are done. */
+/* All messages of this round are done: take the packets out of the received ones. */
 static coll_status coll__packets_end_round(coll_request *r)
 {
     const coll__packets *p = coll__packets_of(r);
     const coll_xfer *x = p->xfers;
     coll_status status = COLL_OK;
 
-    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
-        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
-        x += p->list[s].verb != COLL__COPY;
+    for (const coll__step *step = p->list; step < p->list + p->steps; x += step++->verb != COLL__COPY) {
+        const unsigned char *at = (const unsigned char *)x->buffer;
+        for (int i = 0; step->verb == COLL__RECV && i < step->span.blocks && status == COLL_OK; i++, at += p->each) {
+            const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
+            if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
+            status = coll__packet_put(r, &step->span, i, &got);
+        }
     }
     return status;
 }
@@ -224,7 +204,7 @@ static coll_status coll__long_post(coll_request *r, const coll__step *step)
     if (length <= (size_t)r->execution->choice.room) return COLL_OK;
     coll_xfer *x = &p->longs[p->long_count++];
     coll__xfer_ready(r, x, coll__long_step(r));
-    coll__head_set_block(x->head, coll__side_layout(r, step->span.place), block);
+    coll__head_set_block(x->head, coll__layout_at(r->execution, step->span.place), block);
     x->peer = coll__world_rank(r->comm, step->peer);
     x->buffer = at;
     x->length = length;
@@ -330,7 +310,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     if (!coll__workspace_memory(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
-    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+    *p = (coll__packets){ .straight = straight, .each = each, .list = (coll__step *)(void *)(at + head),
                           .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
                           .messages = at + head + list + tables + copy };
     p->long_list = p->list + steps;
@@ -340,13 +320,12 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     return true;
 }
 
-/* The carrier of rounds has declined and left its plan.  A prepared call that starts again has no such plan. */
+/* Plans again: the carrier of rounds has declined, or a prepared call starts again. */
 static coll_status coll__packets_start(coll_request *r)
 {
     const coll__algorithm *const straight = coll__straight_of(r->call.kind);
 
-    if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
-    r->execution->is_declined = false;
+    if (coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     coll__round direct = coll__round_of(r, NULL, 0);
     direct.radix = direct.size;
     straight->round(&direct, 0);

@@ -2,21 +2,13 @@
  *
  * Most programs repeat a few calls with other buffers.  A plain call of a simple kind leaves a plan: its arithmetic,
  * fingerprint and carrier, and what the transport has bound for it.  The next call of that kind, type and operation checks only
- * count, root and buffers (coll__plan_suits).  A blocking one starts from the plan's request (coll_fast_path.h).  A call with
- * flags or another accumulator leaves a second plan, only for the checks of equal calls.  The order caches what depends on the
- * count (coll_execution.h).  Scales, time limits, user operations and lists of counts are in no plan. */
+ * count, root and buffers (coll__plan_suits).  A blocking one starts from the plan's request (coll_fast_path.h).  The order
+ * caches what depends on the count (coll_execution.h).  Flags, accumulators, scales, time limits, user operations and lists of
+ * counts are in no plan. */
 #ifndef COLL_PLAN_H
 #define COLL_PLAN_H
 
 /* ---- >>matching a plan ---- */
-
-/* Do one count and all ranks describe a call of this kind? */
-static inline bool coll__is_repeatable(coll_kind kind)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(kind);
-
-    return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
-}
 
 /* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
@@ -24,35 +16,15 @@ static inline bool coll__calculates_plainly(const coll_call *call)
     return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
 }
 
-/* May a call with this arithmetic be repeated?  Scales and seeds change with each call, and a function has a context. */
-static inline bool coll__may_return(const coll_call *call)
-{
-    return call->op != COLL_USER && call->scale == 0 && !(call->flags & COLL_STOCHASTIC);
-}
-
-/* Where the plan for this arithmetic is kept. */
-static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
-{
-    return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
-}
-
-/* Do two calls of a kind that reduces have the same arithmetic? */
-static inline bool coll__calculates_like(const coll_call *call, const coll_call *own)
-{
-    const coll_type wire = call->wire ? call->wire : call->type;
-
-    return call->op == own->op && wire == own->wire && call->flags == own->flags && call->accumulate == own->accumulate
-        && call->scale == own->scale && call->not_commutative == own->not_commutative;
-}
-
 /* The plan for a call's arithmetic; or NULL. */
-static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
+static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
-    const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
-                      && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
+    coll__plan *plan = COLL__PLANS && coll__calculates_plainly(call) ? comm->plans[coll__plan_place(call->kind)] : NULL;
+    if (!plan || !plan->is_made || call->type != plan->request.call.type) return NULL;
+    const coll_call *own = &plan->request.call;
+    const bool is_like = call->op == own->op && (call->wire ? call->wire : call->type) == own->wire;
 
-    return is_like ? plan : NULL;
+    return is_like || !coll__kind_reduces(call->kind) ? plan : NULL;
 }
 
 /* Neither NULL nor COLL_IN_PLACE. */
@@ -105,10 +77,8 @@ static inline void coll__plan_forget(coll__plan *plan)
 
 static inline void coll__plans_forget(coll_comm *comm)
 {
-    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+    for (int i = 0; i < COLL__PLAN_PLACES; i++)
         if (comm->plans[i]) coll__plan_forget(comm->plans[i]);
-        if (comm->others[i]) coll__plan_forget(comm->others[i]);
-    }
 }
 
 /* Does the transport refuse a checked call?  Then no carrier may execute it; `why` gets the reason. */
@@ -125,13 +95,15 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
 static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
     const coll__session *session = comm->session;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
     const size_t unit = codec->type_size;
     char why[120];
 
     if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
-        || call->algorithm || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
+        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !coll__is_by_count(shape)
+        || call->kind == COLL_ALLREDUCE_LIST || shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
+    coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(call->kind)]);
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* may be the plan's own                                    */
@@ -147,7 +119,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
-    if (call->wire != call->type || !coll__calculates_plainly(call) || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (call->wire != call->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
     if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
     if (plan->start) return;
     plan->start = session->transport->offload;

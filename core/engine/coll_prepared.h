@@ -48,7 +48,9 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
 static void coll__unready(coll_request *r)
 {
     coll__give(r->offsets);
+    coll__give(r->changed);
     r->offsets = NULL;
+    r->changed = NULL;
     if (r->strided) coll__strides_give(r);
     r->strided = NULL;
 }
@@ -64,14 +66,19 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
     if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
-    if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__unready(r);
+    if (status == COLL_OK && r->call.residual && !is_extended) status = coll__feedback_ready(r);
+    if (status < 0) coll__unready(r);
     return status;
 }
 
-/* Prepare a request from the fitting plan.  Copies only what a start does not set. */
-static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
+/* Prepare a request from the fitting plan: copies only what a start does not set.  false: no plan fits the call. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
+    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
+
+    if (!plan || plan->carrier->bind) return false;
+    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                    */
     coll__request_init(r, comm);
     coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
     coll__copy_struct(r->head, plan->request.head, sizeof r->head);
@@ -80,17 +87,6 @@ static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan 
     r->ends_early = plan->request.ends_early;
     coll__task_init(r);
     r->carrier = plan->carrier;
-}
-
-/* false: no plan fits the call. */
-static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
-{
-    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
-    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
-
-    if (!plan || plan->carrier->bind) return false;
-    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                    */
-    coll__ready_like(comm, r, plan);
     return true;
 }
 
@@ -117,7 +113,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets || r->strided) coll__unready(r);
+    coll__unready(r);
 }
 
 /* Give a checked request its own order. */

@@ -6,7 +6,7 @@
  *
  * In messages a block is contiguous, row after row.  So blocks are packed before the call starts and unpacked after it; in
  * between it is an ordinary call on memory of its request, for every carrier.  A side with contiguous blocks (one row, or no
- * gaps) is used in place. */
+ * gaps) is used in place.  A call in place becomes one with two buffers. */
 #ifndef COLL_STRIDES_H
 #define COLL_STRIDES_H
 
@@ -16,44 +16,26 @@ static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->s
 typedef struct coll__columns {
     unsigned char *at, *packed;                   /* packed NULL: the side is used in place                   */
     size_t row, stride, rows;                     /* bytes; rows of each block                                */
+    size_t length;                                /* bytes to pack; 0: none                                   */
     int    blocks;
 } coll__columns;
 
 struct coll__strided {
     coll__columns send, recv;
-    int  first, blocks;                           /* of recv: blocks that are also input, in place            */
-    bool is_spread;                               /* unpack recv at the end                                   */
-    size_t length;                                /* bytes of this struct and the packed blocks after it      */
 };
 
 /* ---- >>packing ---- */
 
-/* Pack blocks of the matrix, or unpack them. */
-static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
+/* Pack the blocks of a matrix, or unpack them: when all calls before it have ended, and after success. */
+static void coll__columns_move(const coll__columns *c, bool packs)
 {
-    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
+    unsigned char *packed = COLL__IS_WHOLE ? c->packed : NULL;
 
-    for (int i = first; i < first + blocks; i++) {
+    for (int i = 0; packed && i < c->blocks; i++) {
         unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
         for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
             memcpy(packs ? packed : at, packs ? at : packed, c->row);
     }
-}
-
-/* At the start: all calls before it have ended. */
-static void coll__strides_start(const coll_request *r)
-{
-    const coll__strided *s = r->strided;
-
-    if (!COLL__IS_WHOLE) return;
-    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
-    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
-}
-
-/* After success. */
-static void coll__strides_end(const coll_request *r)
-{
-    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
 }
 
 #endif /* COLL_STRIDES_H */

@@ -21,13 +21,16 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: steps that the other lane must have done           */
 } coll__sub;
 
+typedef struct coll__hierarchy coll__hierarchy;
+
 typedef struct coll__script {
     int lanes;
-    coll__sub_kind (*next)(void *state, int lane, int k, coll__sub *out);        /* *out is zeroed            */
+    coll__sub_kind (*next)(coll__hierarchy *h, int lane, int k, coll__sub *out); /* *out is zeroed            */
+    coll__sub_kind (*step)(coll__hierarchy *h, int stage, int k, coll__sub *out);/* step k of a stage of a part; NULL: no parts */
+    void           (*needs)(coll__hierarchy *h);  /* sets the lengths of the scratch memory; NULL: none       */
 } coll__script;
 
 typedef struct coll__script_lane {
@@ -38,7 +41,7 @@ typedef struct coll__script_lane {
 
 typedef struct coll__runner {
     const coll__script *script;
-    void      *state;
+    coll__hierarchy *state;
     coll__script_lane lanes[2];
 } coll__runner;
 
@@ -51,28 +54,16 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     coll__order *const order = &sub->on->main;
     coll_request *const r = &lane->sub;
 
-    COLL__ASSERT(!lane->is_calling, "step %d of %s %u begins while %s %u is on its way", lane->done,
-                 coll_kind_name(whole->call.kind), whole->sequence, coll_kind_name(r->call.kind), r->sequence);
     *r = (coll_request){ .comm = sub->on, .order = order, .call = sub->call, .status = COLL_PENDING,
                          .sequence = whole->sequence, .got_source = -1, .got_tag = -1 };
     r->carrier = coll__carrier_of(r);
     const coll_status status = coll__check(sub->on, &r->call, &r->codec, &r->offsets);
     if (status < 0) return status;
-    if (sub->divisor) r->codec.divisor = *sub->divisor;
+    if (r->call.op == COLL_AVG) r->codec.divisor = whole->codec.divisor;      /* not the ranks of `on`        */
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* mismatches report the whole call                 */
     coll__task_init(r);
     lane->is_calling = true;
     return COLL_OK;
-}
-
-/* A call could not be started: the whole call fails. */
-static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *sub, coll_status status)
-{
-    coll_failure failure = { COLL_OK, -1, "" };
-    const int me = whole->comm->session->rank;
-
-    coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
-    return coll__comm_fail(whole->comm, &failure);
 }
 
 /* Advance one lane by at most one step.  COLL_OK: the lane has ended. */
@@ -87,7 +78,12 @@ static coll_status coll__script_step(const coll_request *whole, coll__runner *ru
         if (kind == COLL__SUB_END) return COLL_OK;
         if (kind == COLL__SUB_WAIT && runner->lanes[!which].done < sub.until) return COLL_PENDING;
         if (kind == COLL__SUB_CALL) status = coll__sub_start(whole, lane, &sub);
-        if (status < 0) return coll__sub_failed(whole, &sub, status);
+        if (status < 0) {                         /* it could not be started: the whole call fails            */
+            coll_failure failure = { COLL_OK, -1, "" };
+            const int me = whole->comm->session->rank;
+            coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub.on));
+            return coll__comm_fail(whole->comm, &failure);
+        }
     }
     if (lane->is_calling) status = coll__carry_on(&lane->sub);
     if (status != COLL_OK) return status;
@@ -100,8 +96,6 @@ static coll_status coll__script_step(const coll_request *whole, coll__runner *ru
 static coll_status coll__script_advance(coll_request *whole)
 {
     coll__runner *const runner = coll__runner_of(whole);
-    COLL__ASSERT(runner->script && (runner->script->lanes == 1 || runner->script->lanes == 2), "%s %u has a script of %d lanes",
-                 coll_kind_name(whole->call.kind), whole->sequence, runner->script ? runner->script->lanes : 0);
     const int first = runner->script->lanes - 1;
     int ended = 0;
 

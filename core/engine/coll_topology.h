@@ -8,7 +8,7 @@
  *     ranks           0   2   5   1   3   4
  *     first           0           3       5   6   in this list
  *
- * One sort and two walks: O(p log p) for p ranks. */
+ * Two sorts: by host number, to find the first rank of each host, and by that rank.  O(p log p) for p ranks. */
 #ifndef COLL_TOPOLOGY_H
 #define COLL_TOPOLOGY_H
 
@@ -51,42 +51,38 @@ static int coll__compare_residents(const void *a, const void *b)
     return x->host != y->host ? (x->host > y->host) - (x->host < y->host) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Add the next host: the ranks that share it with all[0]. */
-static void coll__topology_add(coll__topology *t, const coll__resident *all, int left, int rank)
-{
-    const int first = t->first[t->count];
-    int at = first;
-
-    for (int i = 0; i < left && all[i].host == all[0].host; i++) {
-        if (all[i].rank == rank) t->host = t->count, t->place = i;
-        t->is_ordered = t->is_ordered && all[i].rank == at;
-        t->ranks[at++] = all[i].rank;
-    }
-    t->first[++t->count] = at;
-    if (at - first < t->least) t->least = at - first;
-    if (at - first > t->most) t->most = at - first;
-}
-
 /* hosts[i]: host number of rank i of `size`; `rank`: this one.  Free with coll__give; NULL: no memory. */
 static coll__topology *coll__topology_of(const coll_allocator *memory, const int *hosts, int size, int rank)
 {
     const size_t n = (size_t)size;
     coll__topology *t = (coll__topology *)coll__take(memory, sizeof *t + (2 * n + 1) * sizeof *t->first);
-    coll__resident *all = (coll__resident *)coll__take(memory, n * (sizeof *all + sizeof(int)));
+    coll__resident *all = (coll__resident *)coll__take(memory, n * sizeof *all);
 
     if (!t || !all) {
         coll__give(t);
         coll__give(all);
         return NULL;
     }
-    int *const first = (int *)(void *)(t + 1), *const begins = (int *)(void *)(all + n);
+    int *const first = (int *)(void *)(t + 1), number = 0, leader = 0;
     *t = (coll__topology){ .least = size, .is_ordered = true, .first = first, .ranks = first + n + 1 };
-    first[0] = 0;
     for (int i = 0; i < size; i++) all[i] = (coll__resident){ hosts[i], i };
     qsort(all, n, sizeof *all, coll__compare_residents);
-    for (int i = 0; i < size; i++)                /* start of the host whose first rank this is; -1: not a first rank */
-        begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
-    for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
+    for (int i = 0; i < size; i++) {              /* call each host by its first rank                         */
+        if (i == 0 || all[i].host != number) number = all[i].host, leader = all[i].rank;
+        all[i].host = leader;
+    }
+    qsort(all, n, sizeof *all, coll__compare_residents);
+    for (int i = 0; i < size; i++) {
+        if (i == 0 || all[i].host != all[i - 1].host) first[t->count++] = i;
+        if (all[i].rank == rank) t->host = t->count - 1, t->place = i - first[t->host];
+        t->is_ordered = t->is_ordered && all[i].rank == i;
+        t->ranks[i] = all[i].rank;
+    }
+    first[t->count] = size;
+    for (int h = 0; h < t->count; h++) {
+        if (coll__host_size(t, h) < t->least) t->least = coll__host_size(t, h);
+        if (coll__host_size(t, h) > t->most) t->most = coll__host_size(t, h);
+    }
     coll__give(all);
     COLL__ASSERT(first[t->count] == size && coll__rank_at(t, t->host, t->place) == rank,
                  "%d ranks of %d have a host of %d, rank %d is at %d.%d", first[t->count], size, t->count, rank, t->host,

@@ -3,24 +3,17 @@
 #ifndef COLL_WORKSPACE_H
 #define COLL_WORKSPACE_H
 
-static void coll__workspace_clear(coll__workspace *w)
+/* Free the workspaces from `first` on; none is in use. */
+static void coll__workspaces_give(coll__order *order, int first)
 {
-    coll__give(w->arena);
-    w->arena = NULL;
-    w->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (w->cached[i]) coll__give(w->cached[i]->memory);
-        coll__give(w->cached[i]);
-        w->cached[i] = NULL;
-    }
-}
-
-/* Free the workspaces from `i` on; none is in use. */
-static void coll__workspaces_give(coll__order *order, int i)
-{
-    for (; i < COLL__OVERLAP; i++) {
-        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
-        coll__give(order->workspaces[i]);
+    for (int i = first; i < COLL__OVERLAP; i++) {
+        coll__workspace *const w = order->workspaces[i];
+        for (int k = 0; w && k < COLL__CACHED; k++) {
+            if (w->cached[k]) coll__give(w->cached[k]->memory);
+            coll__give(w->cached[k]);
+        }
+        if (w) coll__give(w->arena);
+        coll__give(w);
         order->workspaces[i] = NULL;
     }
 }
@@ -37,17 +30,22 @@ static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
     return *at;
 }
 
+/* Make a block at least `length` bytes long; earlier contents are lost.  Is its address another one? */
+static bool coll__make_room(const coll_comm *comm, void **block, size_t length)
+{
+    if (*block && length <= coll__prefix_of(*block)->length) return false;
+    coll__give(*block);
+    *block = coll__allocate(coll__like(comm), length);
+    return true;
+}
+
 /* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
 static unsigned char *coll__workspace_memory(const coll_request *r, size_t length)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
 
     if (!w) return NULL;
-    if (length <= w->arena_length) return (unsigned char *)w->arena;
-    coll__give(w->arena);
-    w->arenas++;
-    w->arena = coll__allocate(coll__like(r->comm), length);
-    w->arena_length = w->arena ? length : 0;
+    w->arenas += coll__make_room(r->comm, &w->arena, length);
     return (unsigned char *)w->arena;
 }
 

@@ -212,7 +212,8 @@ static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const voi
     if (out) *out = NULL;
     const coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
-    return coll__leave_started(comm, coll__request_simple(comm, kind, send, recv, count, type, op, root, out), out);
+    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
+    return coll__leave_started(comm, coll__request_new(comm, &call, out), out);
 }
 
 #endif /* COLL_PROGRESS_THREAD_H */

@@ -42,7 +42,7 @@ cat > "$dir/symbols" <<ROWS
 +!COLL__HAS_CHOICE                    coll__query_of
 *!COLL__HAS_CHOICE                    coll__(priced|cost_bruck|measure_(ping|wire))
 !COLL__HAS_COUNTS                     coll__(begin|share|end)_reduce_scatterv
-!COLL__HAS_HIERARCHY                  coll__hierarchy_|coll__script_|coll__staged_|coll__find_phases
+!COLL__HAS_HIERARCHY                  coll__hierarchy_|coll__script_|coll__find_phases
 *!COLL__HAS_NEIGHBOR                  coll__check_edges|coll__neighbor_
 *!COLL__HAS_NETWORKS                  coll__network_(word$|next|excepts|choose|text)|coll__ports_read
 +!COLL__HAS_NETWORKS                  coll__rendezvous_(read|write)|coll__network_words

@@ -61,7 +61,7 @@ static void combine_nothing(coll_comm *comm)
 #if !COLL__HAS_HIERARCHY
 #define IN_HIERARCHY
 #else
-static coll__sub_kind wait_for_ever(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind wait_for_ever(coll__hierarchy *state, int lane, int k, coll__sub *out)
 {
     (void)state, (void)lane, (void)k;
     out->until = 99;
@@ -70,7 +70,7 @@ static coll__sub_kind wait_for_ever(void *state, int lane, int k, coll__sub *out
 
 static void wait_for_one_another(coll_comm *comm)
 {
-    static const coll__script script = { 2, wait_for_ever };
+    static const coll__script script = { 2, wait_for_ever, NULL, NULL };
     coll__runner runner = { .script = &script };
     coll__workspace workspace = { .arena = &runner };
     coll__order order = { .workspaces = { &workspace } };
