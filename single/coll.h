@@ -2111,7 +2111,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefix sums, and the census
@@ -2119,8 +2119,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_link_model.h             numbers of the link, and the length of slices
  *     coll_cost.h                   costs of algorithms, as closed forms
  *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner_query.h            the candidates for a call
- *     coll_tuner.h                  the choice by the cost model
+ *     coll_tuner.h                  the candidates for a call, and the choice by the cost model
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
@@ -2265,7 +2264,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
  *   COLL_OVERLAP         collectives of an order that run at the same time: 1 to 64; 1: one after the other
  *   COLL_REQUESTS        freed requests whose memory is kept: 0 to 65536
- *   COLL_BINS            initial buckets of a table of messages; a power of two: 4 to 65536
+ *   COLL_BINS            bins of messages, by key; a power of two: 4 to 65536
  *   COLL_SHORT_BYTES *   longest short message (coll_p2p.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      longest short message that is copied: 64 to COLL_SHORT_BYTES
  *   COLL_CREDIT_BYTES *  for unexpected messages of each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
@@ -2295,7 +2294,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #define COLL_REQUESTS COLL__SIZE(0, 64)
 #endif
 #if !defined(COLL_BINS)
-#define COLL_BINS COLL__SIZE(8, 64)
+#define COLL_BINS COLL__SIZE(8, 128)
 #endif
 #if !defined(COLL_SHORT_BYTES)
 #define COLL_SHORT_BYTES COLL__SIZE(512, 64 << 10)
@@ -2319,7 +2318,6 @@ enum {
     COLL__PLANS         = COLL__SIZE(0, 1),       /* calls leave plans for later calls of their kind          */
     COLL__ON_DEMAND     = COLL__SIZE(1, 0),       /* a program links messages by key only if it uses them     */
     COLL__TAKES_WHOLE   = COLL__SIZE(0, 1),       /* a transport may execute whole collectives (coll_transport.offload) */
-    COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
     COLL__COPY_MOST     = COLL_COPY_BYTES,
     COLL__CREDIT        = COLL_CREDIT_BYTES,
@@ -2362,10 +2360,6 @@ enum {
     COLL__ABORT_ROOM    = COLL__HAS_TEXT ? 200 : 1,
     COLL__DUMP_ROOM     = COLL__HAS_RECORDER ? 256 : 1
 };
-
-/* ---- >>threads ---- */
-
-enum { COLL__HANDS_MOST = COLL__HAS_OS ? 64 : 1 };        /* changes of the owner after which the lock is unbiased */
 
 #endif /* COLL_SIZES_H */
 /* ---- core/base/coll_base.h ---- */
@@ -7903,20 +7897,15 @@ static inline void coll__add_step(coll__round *now, coll__step step)
 
 /* ---- >>spans ---- */
 
-/* Consecutive blocks of INPUT or RESULT. */
-static inline coll__span coll__blocks(coll__place place, int first, int blocks)
-{
-    return (coll__span){ .place = place, .first = first, .blocks = blocks, .step = 1 };
-}
-
-static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
-
 /* Consecutive slots of WORK or PART, for blocks `about`, about + 1, ... */
 static inline coll__span coll__slots(coll__place place, int first, int slots, int about)
 {
     return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about };
 }
 
+/* Consecutive blocks of INPUT or RESULT. */
+static inline coll__span coll__blocks(coll__place place, int first, int blocks) { return coll__slots(place, first, blocks, 0); }
+static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
 static inline coll__span coll__slot_of(coll__place place, int slot, int about) { return coll__slots(place, slot, 1, about); }
 
 /* ---- >>steps ---- */
@@ -7955,7 +7944,7 @@ static inline void coll__from(coll__round *now, coll__span source)
 COLL__FOR_SIZE
 /* ---- core/algorithms/coll_ring_bruck.h ---- */
 /* coll_ring_bruck.h - algorithms with the same steps on every rank, at fixed distances on a circle of ranks: the radix-r
- * circulant, its far-first order, alltoall by digits, the direct exchange and the ring.
+ * circulant, alltoall by digits, the direct exchange and the ring.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds and M the messages that a
  * rank sends in them.  All are valid for every p >= 1 and r >= 2; powers of two are not special. */
@@ -8013,6 +8002,28 @@ static inline coll__span coll__vectors(const coll__round *now, int offset, int v
     return coll__slots(COLL__WORK, offset * now->blocks, vectors * now->blocks, 0);
 }
 
+/* to = one, finished: divided, scaled and rounded as the place of `to` requires. */
+static void coll__fold_one(coll__round *now, coll__span to, coll__span one)
+{
+    coll__fold(now, to);
+    coll__from(now, one);
+}
+
+/* to = one (op) other. */
+static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll__span other)
+{
+    coll__fold_one(now, to, one);
+    coll__from(now, other);
+}
+
+/* For a single rank: its own contribution, finished, in all blocks. */
+static bool coll__fold_alone(coll__round *now, int k)
+{
+    if (k > 0) return false;
+    coll__fold_one(now, coll__blocks(COLL__RESULT, 0, now->blocks), coll__vector(now));
+    return true;
+}
+
 /* ---- >>circulant: distances shrink from p to 1 by the radix, rounded up ---- */
 
 /* What was gathered from ranks after this one: their blocks in RESULT, or their vectors in WORK. */
@@ -8063,9 +8074,10 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
  * commutes.  After J.  L.  Traeff (arXiv 2410.14234), for any radix. */
 static bool coll__circulant_reduce(coll__round *now, int k)
 {
-    const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
+    const int me = now->rank;
 
-    if (k >= rounds) return false;
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
     const int far = coll__circulant_skip(now->size, now->radix, k), near = coll__circulant_skip(now->size, now->radix, k + 1);
     const coll__place landing = k == 0 ? COLL__WORK : COLL__PART;
     const int behind = (k == 0 ? 0 : far) - near;             /* PART: does not overlap the sums being sent   */
@@ -8079,29 +8091,6 @@ static bool coll__circulant_reduce(coll__round *now, int k)
     coll__from(now, k == 0 ? coll__blocks(COLL__INPUT, me, near) : coll__held(now, COLL__PART, 0, near));
     for (int low = near; low < far; low += near)
         coll__from(now, coll__slots(landing, behind + low, coll__less(near, far - low), me));
-    return true;
-}
-
-/* Round k of the allgather in far-first order: the same messages; distant ranks get few blocks, near ranks many.
- *
- *     p = 8, r = 2:  block of v goes to v+4;  then v and v+4 send it to v+2, v+6;  then these four to v+1, v+3, v+5, v+7
- *
- * A block for distance d makes one hop for each nonzero digit of d, the highest first.  R rounds, p - 1 blocks sent by each
- * rank, none received twice.  For networks with slow long distances of unknown layout; NCCL calls this order PAT (arXiv
- * 2506.20252). */
-static bool coll__far_allgather(coll__round *now, int k)
-{
-    const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, now->radix);
-
-    if (k >= rounds) return false;
-    const int unit = coll__power(size, now->radix, rounds - 1 - k), stride = coll__power(size, now->radix, rounds - k);
-    for (int j = 1; j < now->radix && j <= (size - 1) / unit; j++) {
-        const int hop = j * unit, blocks = (size - 1 - hop) / stride + 1;
-        coll__span had = coll__blocks(COLL__RESULT, me, blocks), got = coll__blocks(COLL__RESULT, me - hop, blocks);
-        had.step = got.step = -stride;
-        coll__send(now, me + hop, had);
-        coll__recv(now, me - hop, got);
-    }
     return true;
 }
 
@@ -8120,38 +8109,16 @@ static void coll__direct_exchange(coll__round *now)
     }
 }
 
-/* Where a rank's raw contribution to a block is, after an exchange that put that of rank v + d in slot d. */
-static inline coll__span coll__raw(const coll__round *now, int rank, int block)
-{
-    if (rank == now->rank) return coll__block(COLL__INPUT, block);
-    return coll__slot_of(COLL__WORK, coll__mod(rank - now->rank, now->size), block);
-}
-
-/* The canonical reduction: all p raw contributions to a block, in the order of ranks, in one fold with one rounding. */
-static void coll__fold_all(coll__round *now, coll__span to, int block)
-{
-    coll__fold(now, to);
-    for (int i = 0; i < now->size; i++) coll__from(now, coll__raw(now, i, block));
-}
-
-/* The same for blocks first, first + 1, ..., with all vectors in WORK. */
-static void coll__fold_vectors(coll__round *now, coll__span to, int first)
+/* The canonical reduction: all p raw contributions to blocks first, first + 1, ..., in the order of ranks, in one fold with one
+ * rounding.  In WORK are `each` blocks of every rank: the whole vector, or only this one block. */
+static void coll__fold_all(coll__round *now, coll__span to, int first, int each)
 {
     coll__fold(now, to);
     for (int i = 0; i < now->size; i++) {
-        const int slot = coll__mod(i - now->rank, now->size) * now->blocks + first;
+        const int slot = coll__mod(i - now->rank, now->size) * each + (each > 1 ? first : 0);
         coll__from(now, i == now->rank ? coll__blocks(COLL__INPUT, first, to.blocks)
                                        : coll__slots(COLL__WORK, slot, to.blocks, first));
     }
-}
-
-/* For a single rank: its own contribution, finished, in all blocks. */
-static bool coll__fold_alone(coll__round *now, int k)
-{
-    if (k > 0) return false;
-    coll__fold(now, coll__blocks(COLL__RESULT, 0, now->blocks));
-    coll__from(now, coll__blocks(COLL__INPUT, 0, now->blocks));
-    return true;
 }
 
 /* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
@@ -8278,6 +8245,7 @@ static bool coll__ring_allgather(coll__round *now, int k)
  * p - 1 rounds, p - 1 blocks sent and folded by each rank; two slots alternate between receiving and sending. */
 static bool coll__ring_reduce(coll__round *now, int k)
 {
+    if (now->size == 1) return coll__fold_alone(now, k);
     if (k >= now->size - 1) return false;
     const int at = coll__ring_place_of(now, now->rank);
     const int sent = coll__ring_rank(now, at - k - 1), got = coll__ring_rank(now, at - k - 2);
@@ -8285,9 +8253,8 @@ static bool coll__ring_reduce(coll__round *now, int k)
     coll__send(now, coll__ring_rank(now, at + 1),
                k == 0 ? coll__block(COLL__INPUT, sent) : coll__slot_of(COLL__PART, (k - 1) & 1, sent));
     coll__recv(now, coll__ring_rank(now, at - 1), landed);
-    coll__fold(now, k == now->size - 2 ? coll__block(COLL__RESULT, got) : coll__slot_of(COLL__PART, k & 1, got));
-    coll__from(now, landed);
-    coll__from(now, coll__block(COLL__INPUT, got));
+    coll__fold_two(now, k == now->size - 2 ? coll__block(COLL__RESULT, got) : coll__slot_of(COLL__PART, k & 1, got), landed,
+                   coll__block(COLL__INPUT, got));
     return true;
 }
 
@@ -8311,7 +8278,7 @@ typedef struct coll__edge {
     int  first, ranks;                            /* of the subtree below: first rank, counted from this one; number of ranks */
 } coll__edge;
 
-/* Call `emit` for each edge of this rank on the level whose subtrees have `unit` ranks.
+/* The next edge of this rank on the level of *edge, which begins with no ranks; false: there are no more.
  *
  *     p = 6, r = 2 (rank numbers from the root)        level 4: 0-4    level 2: 0-2    level 1: 0-1, 2-3, 4-5
  *
@@ -8321,60 +8288,56 @@ typedef struct coll__edge {
  *
  * A subtree has consecutive ranks, so scatter and gather move one range per edge.  Toward the leaves levels go from large units
  * to small ones, toward the root from small to large. */
-static void coll__tree_level(coll__round *now, int unit, void (*emit)(coll__round *now, const coll__edge *edge))
+static bool coll__tree_edge(const coll__round *now, coll__edge *edge)
 {
-    const int size = now->size, v = coll__mod(now->rank - now->root, size), digit = v / unit % now->radix;
+    const int size = now->size, unit = edge->unit, first = edge->first + unit;
+    const int v = coll__mod(now->rank - now->root, size), digit = v / unit % now->radix;
 
-    if (v % unit) return;
+    if (v % unit) return false;
     if (digit) {                                  /* a child: its parent has digit 0 here */
-        const coll__edge up = { now->rank - digit * unit, false, unit, 0, coll__less(unit, size - v) };
-        emit(now, &up);
-        return;
+        if (edge->ranks > 0) return false;
+        *edge = (coll__edge){ now->rank - digit * unit, false, unit, 0, coll__less(unit, size - v) };
+        return true;
     }
-    for (int j = 1; j < now->radix && j <= (size - 1 - v) / unit; j++) {
-        const coll__edge down = { now->rank + j * unit, true, unit, j * unit, coll__less(unit, size - v - j * unit) };
-        emit(now, &down);
-    }
+    if (first / unit >= now->radix || first >= size - v) return false;
+    *edge = (coll__edge){ now->rank + first, true, unit, first, coll__less(unit, size - v - first) };
+    return true;
 }
 
-/* Ranks in the subtree of this rank, including itself. */
-static int coll__tree_ranks(const coll__round *now)
+/* The level of round k toward the root, and toward the leaves. */
+static coll__edge coll__tree_up(const coll__round *now, int k)
 {
-    const int size = now->size, v = coll__mod(now->rank - now->root, size);
-    int unit = 1, n = 0;
-
-    if (v == 0) return size;
-    while (v % coll__power(size, now->radix, n + 1) == 0) unit = coll__power(size, now->radix, ++n);
-    return coll__less(unit, size - v);
+    return (coll__edge){ .unit = coll__power(now->size, now->radix, k) };
 }
 
-/* Unit of round k toward the leaves. */
-static int coll__tree_down(const coll__round *now, int k)
+static coll__edge coll__tree_down(const coll__round *now, int k)
 {
-    return coll__power(now->size, now->radix, coll__circulant_rounds(now->size, now->radix) - 1 - k);
+    return coll__tree_up(now, coll__circulant_rounds(now->size, now->radix) - 1 - k);
+}
+
+/* Is this rank neither the root nor a leaf? */
+static bool coll__is_between(const coll__round *now)
+{
+    const int v = coll__mod(now->rank - now->root, now->size);
+    return v > 0 && v % now->radix == 0 && v < now->size - 1;
+}
+
+/* Send a span down an edge, or up, or receive it. */
+static void coll__pass(coll__round *now, const coll__edge *edge, bool is_down, coll__span span)
+{
+    if (edge->is_parent == is_down) coll__send(now, edge->peer, span);
+    else coll__recv(now, edge->peer, span);
 }
 
 /* ---- >>from the root ---- */
-
-static void coll__edge_pass_on(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__send(now, edge->peer, coll__block(COLL__RESULT, 0));
-    else coll__recv(now, edge->peer, coll__block(COLL__RESULT, 0));
-}
 
 /* Broadcast down the tree, farthest first: R rounds, at most (r - 1) R m sent by the root; for short vectors. */
 static bool coll__broadcast_tree(coll__round *now, int k)
 {
     if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    coll__tree_level(now, coll__tree_down(now, k), coll__edge_pass_on);
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, true, coll__blocks(COLL__RESULT, 0, now->blocks));
     return true;
-}
-
-static void coll__edge_split(coll__round *now, const coll__edge *edge)
-{
-    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
-    if (edge->is_parent) coll__send(now, edge->peer, subtree);
-    else coll__recv(now, edge->peer, subtree);
 }
 
 /* Broadcast as scatter down the tree, then allgather: 2 R rounds, 2 (p - 1) / p m; for medium vectors.  van de Geijn's
@@ -8384,56 +8347,41 @@ static bool coll__broadcast_scatter(coll__round *now, int k)
     const int rounds = coll__circulant_rounds(now->size, now->radix);
 
     if (k >= rounds) return coll__circulant_allgather(now, k - rounds, COLL__RESULT);
-    coll__tree_level(now, coll__tree_down(now, k), coll__edge_split);
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, true, coll__held(now, COLL__RESULT, edge.first, edge.ranks));
     return true;
 }
 
-/* Send a subtree's blocks down an edge; the root has them at `of_root`. */
-static void coll__hand_out(coll__round *now, const coll__edge *edge, coll__span of_root)
+/* Sums for the ranks from `first` on, at the root, after the vectors. */
+static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
 {
-    if (edge->is_parent)
-        coll__send(now, edge->peer, now->rank == now->root ? of_root : coll__held(now, COLL__WORK, edge->first, edge->ranks));
-    else
-        coll__recv(now, edge->peer, edge->ranks == 1 ? coll__block(COLL__RESULT, now->rank)
-                                                     : coll__held(now, COLL__WORK, 0, edge->ranks));
+    return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
 }
 
-static void coll__edge_hand_out(coll__round *now, const coll__edge *edge)
+/* Round k of R that bring each rank its block, which the root has in INPUT, or in WORK.  An inner rank keeps the blocks of its
+ * subtree in WORK until it has forwarded them; all have arrived before the last round. */
+static void coll__tree_hand_out(coll__round *now, int k, coll__place of_root)
 {
-    coll__hand_out(now, edge, coll__blocks(COLL__INPUT, edge->peer, edge->ranks));
-}
+    const coll__span own = coll__block(COLL__RESULT, now->rank);
 
-/* A rank that is neither the root nor a leaf. */
-static bool coll__is_between(const coll__round *now) { return now->rank != now->root && coll__tree_ranks(now) > 1; }
-
-/* Round k of R that bring each rank its block.  An inner rank keeps the blocks of its subtree in WORK until it has forwarded
- * them; all have arrived before the last round. */
-static void coll__tree_hand_out(coll__round *now, int k, void (*emit)(coll__round *now, const coll__edge *edge))
-{
     if (k == coll__circulant_rounds(now->size, now->radix) - 1 && coll__is_between(now))
-        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__held(now, COLL__WORK, 0, 1));
-    coll__tree_level(now, coll__tree_down(now, k), emit);
+        coll__copy(now, own, coll__held(now, COLL__WORK, 0, 1));
+    for (coll__edge edge = coll__tree_down(now, k); coll__tree_edge(now, &edge);) {
+        const coll__span held = coll__held(now, COLL__WORK, edge.first, edge.ranks);
+        if (!edge.is_parent) coll__recv(now, edge.peer, edge.ranks == 1 ? own : held);
+        else if (now->rank != now->root) coll__send(now, edge.peer, held);
+        else coll__send(now, edge.peer, of_root == COLL__INPUT ? coll__blocks(COLL__INPUT, edge.peer, edge.ranks)
+                                                               : coll__root_sums(now, edge.first, edge.ranks));
+    }
 }
 
-/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible. */
+/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible.  With radix p it is direct. */
 static bool coll__scatter_tree(coll__round *now, int k)
 {
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
     if (k == 0 && now->rank == now->root)
         coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
-    if (now->size > 1) coll__tree_hand_out(now, k, coll__edge_hand_out);
-    return true;
-}
-
-/* Direct scatter: 1 round, p - 1 messages from the root, (p - 1) / p m. */
-static bool coll__scatter_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__recv(now, now->root, coll__block(COLL__RESULT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
+    coll__tree_hand_out(now, k, COLL__INPUT);
     return true;
 }
 
@@ -8455,51 +8403,29 @@ static bool coll__broadcast_chain(coll__round *now, int k)
 
 /* ---- >>to the root ---- */
 
-/* Send a subtree's blocks up an edge, to the root's RESULT. */
-static void coll__edge_collect(coll__round *now, const coll__edge *edge)
-{
-    const coll__place here = now->rank == now->root ? COLL__RESULT : COLL__WORK;
-
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__held(now, here, edge->first, edge->ranks));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__held(now, COLL__WORK, 0, edge->ranks));
-}
-
-/* Send a subtree's vectors up an edge. */
-static void coll__edge_collect_vectors(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__vectors(now, edge->first, edge->ranks));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__vector(now) : coll__vectors(now, 0, edge->ranks));
-}
-
-/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  An inner rank copies its own block beside
- * those of its subtree, to send one range. */
+/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible; with radix p it is direct.  An inner rank
+ * copies its own block beside those of its subtree, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
 {
+    const bool is_root = now->rank == now->root;
+
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    if (k == 0 && now->rank == now->root)
-        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    if (k == 0 && is_root) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__own(now));
     if (k == 0 && coll__is_between(now)) coll__copy(now, coll__held(now, COLL__WORK, 0, 1), coll__own(now));
-    if (now->size > 1) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect);
-    return true;
-}
-
-/* Direct gather: 1 round, p - 1 messages into the root, (p - 1) / p m. */
-static bool coll__gather_direct(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k > 0) return false;
-    if (me != now->root) coll__send(now, now->root, coll__block(COLL__INPUT, me));
-    else coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
-    for (int j = 1; me == now->root && j < now->size; j++) coll__recv(now, me + j, coll__block(COLL__RESULT, me + j));
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);) {
+        const coll__span held = coll__held(now, is_root ? COLL__RESULT : COLL__WORK, edge.first, edge.ranks);
+        coll__pass(now, &edge, false, edge.is_parent || edge.ranks > 1 ? held : coll__own(now));
+    }
     return true;
 }
 
 /* Round k of R that bring all vectors to the root's WORK; true on the root when all have arrived. */
-static bool coll__tree_collect(coll__round *now, int k)
+static bool coll__tree_collect_vectors(coll__round *now, int k)
 {
     if (k == 0 && coll__is_between(now)) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect_vectors);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, edge.is_parent || edge.ranks > 1 ? coll__vectors(now, edge.first, edge.ranks)
+                                                                       : coll__vector(now));
     return k == coll__circulant_rounds(now->size, now->radix) - 1 && now->rank == now->root;
 }
 
@@ -8507,11 +8433,9 @@ static bool coll__tree_collect(coll__round *now, int k)
  * short vectors, and for operations that do not commute. */
 static bool coll__reduce_gather(coll__round *now, int k)
 {
-    const int rounds = coll__circulant_rounds(now->size, now->radix);
-
-    if (rounds == 0) return coll__fold_alone(now, k);
-    if (k >= rounds) return false;
-    if (coll__tree_collect(now, k)) coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
+    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
     return true;
 }
 
@@ -8522,34 +8446,22 @@ static coll__span coll__edge_landing(const coll__edge *edge)
     return edge->ranks == 1 ? coll__slot_of(COLL__WORK, child - 1, 0) : coll__slot_of(COLL__PART, child, 0);
 }
 
-static void coll__edge_partial(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__recv(now, edge->peer, coll__edge_landing(edge));
-    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__slot_of(COLL__PART, 0, 0));
-}
-
-/* The folds of a level.  The edge of the first child begins the fold. */
-static void coll__edge_fold(coll__round *now, const coll__edge *edge)
-{
-    if (!edge->is_parent) return;
-    if (edge->first == edge->unit) {
-        const bool is_done = now->rank == now->root && edge->unit > (now->size - 1) / now->radix;
-        coll__fold(now, is_done ? coll__block(COLL__RESULT, 0) : coll__slot_of(COLL__PART, 0, 0));
-        coll__from(now, edge->unit == 1 ? coll__own(now) : coll__slot_of(COLL__PART, 0, 0));
-    }
-    coll__from(now, coll__edge_landing(edge));
-}
-
 /* Reduce up the tree: every parent folds its own input and its children's sums, in the order of ranks counted from the root.  R
  * rounds, each with (r - 1) m into a parent and as much folded; for short vectors and operations that commute. */
 static bool coll__reduce_tree(coll__round *now, int k)
 {
-    const int rounds = coll__circulant_rounds(now->size, now->radix);
+    const coll__span sum = coll__slot_of(COLL__PART, 0, 0);
 
-    if (rounds == 0) return coll__fold_alone(now, k);
-    if (k >= rounds) return false;
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_partial);
-    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_fold);
+    if (now->size == 1) return coll__fold_alone(now, k);
+    if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, edge.is_parent ? coll__edge_landing(&edge) : edge.ranks == 1 ? coll__own(now) : sum);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge) && edge.is_parent;) {
+        const bool is_done = now->rank == now->root && edge.unit > (now->size - 1) / now->radix;
+        if (edge.first == edge.unit)
+            coll__fold_one(now, is_done ? coll__block(COLL__RESULT, 0) : sum, edge.unit == 1 ? coll__own(now) : sum);
+        coll__from(now, coll__edge_landing(&edge));
+    }
     return true;
 }
 
@@ -8563,7 +8475,7 @@ static bool coll__reduce_direct(coll__round *now, int k)
     if (k > 1 || (k > 0 && now->size == 1)) return false;
     if (k == 0) {
         coll__direct_exchange(now);
-        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me);
+        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me, 1);
         return true;
     }
     if (!is_root) coll__send(now, now->root, coll__slot_of(COLL__WORK, 0, me));
@@ -8606,12 +8518,7 @@ static coll__node coll__node_of(const coll__round *now, int tree)
 }
 
 /* Levels of the two trees: floor(log_2 p) + 1. */
-static inline int coll__dbtree_rounds(int size)
-{
-    int rounds = 0;
-    while (size > 1 && size >> rounds) rounds++;
-    return rounds;
-}
+static inline int coll__dbtree_rounds(int size) { return size > 1 ? coll__circulant_rounds(size + 1, 2) : 0; }
 
 /* Broadcast down both trees, each with half of the vector: q rounds (q + 1 if p is a power of 2), 2 (p - 1) messages of m / 2,
  * and m sent by the busiest rank.  For long vectors and many ranks, in a pipeline of slices.  The blocks of coll_blocks.h wait
@@ -8681,39 +8588,15 @@ static bool coll__allreduce_dbtree(coll__round *now, int k)
 
 /* ---- >>to rank 0 and back ---- */
 
-/* Sums for the ranks from `first` on, at the root, after the vectors. */
-static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
-{
-    return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
-}
-
-static void coll__edge_hand_sums(coll__round *now, const coll__edge *edge)
-{
-    coll__hand_out(now, edge, coll__root_sums(now, edge->first, edge->ranks));
-}
-
-static void coll__edge_join(coll__round *now, const coll__edge *edge)
-{
-    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
-    if (edge->is_parent) coll__recv(now, edge->peer, subtree);
-    else coll__send(now, edge->peer, subtree);
-}
-
-static void coll__edge_pass_all(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__send(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-    else coll__recv(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-}
-
 /* Round k of the allgather up and down the tree: before, rank v has block v in RESULT; after, all ranks have all blocks.  2 R
  * rounds, 2 (p - 1) messages; rank 0 gets p - 1 blocks and sends all p to up to (r - 1) R ranks. */
 static bool coll__tree_allgather(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix);
 
-    if (k >= 2 * rounds) return false;
-    if (k < rounds) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_join);
-    else coll__tree_level(now, coll__tree_down(now, k - rounds), coll__edge_pass_all);
+    if (k >= rounds) return coll__broadcast_tree(now, k - rounds);
+    for (coll__edge edge = coll__tree_up(now, k); coll__tree_edge(now, &edge);)
+        coll__pass(now, &edge, false, coll__held(now, COLL__RESULT, edge.first, edge.ranks));
     return true;
 }
 
@@ -8837,9 +8720,7 @@ static bool coll__blocks_sends_later(int rank, int size, int blocks, int block, 
     coll__schedule to = { .q = 0 };
 
     for (int k = 0; k < q; k++) {
-        int skip = size;
-        for (int halvings = q - k; halvings > 0; halvings--) skip = (skip - 1) / 2 + 1;
-        const int target = (int)(((int64_t)rank + skip) % size);
+        const int target = (int)(((int64_t)rank + coll__circulant_skip(size, 2, q - k)) % size);
         if (target == 0) continue;
         coll__blocks_find(&to, target, size);
         for (int at = i + 1 + coll__mod(k - i - 1, q); at < steps && at <= i + 3 * q; at += q)
@@ -8895,9 +8776,8 @@ static bool coll__reduce_blocks(coll__round *now, int k)
                                                                                      : coll__slot_of(COLL__WORK, 0, got);
     const coll__span sum = coll__slot_of(COLL__PART, got, got);
     coll__recv(now, now->rank + skip, landed);
-    coll__fold(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum);     /* the root's last fold of this block */
-    coll__from(now, coll__blocks_sends_later(v, size, blocks, got, i) ? sum : coll__block(COLL__INPUT, got));
-    coll__from(now, landed);
+    coll__fold_two(now, v == 0 && step <= got ? coll__block(COLL__RESULT, got) : sum,   /* the root's last fold of this block */
+                   coll__blocks_sends_later(v, size, blocks, got, i) ? sum : coll__block(COLL__INPUT, got), landed);
     return true;
 }
 
@@ -8912,19 +8792,11 @@ static bool coll__reduce_blocks(coll__round *now, int k)
 #define COLL_SCAN_H
 
 
-/* to = one (op) other. */
-static void coll__fold_two(coll__round *now, coll__span to, coll__span one, coll__span other)
+/* Where a rank's raw contribution to a block is, after an exchange that put that of rank v + d in slot d. */
+static inline coll__span coll__raw(const coll__round *now, int rank, int block)
 {
-    coll__fold(now, to);
-    coll__from(now, one);
-    coll__from(now, other);
-}
-
-/* to = one, finished: divided, scaled and rounded as the place of `to` requires. */
-static void coll__fold_one(coll__round *now, coll__span to, coll__span one)
-{
-    coll__fold(now, to);
-    coll__from(now, one);
+    if (rank == now->rank) return coll__block(COLL__INPUT, block);
+    return coll__slot_of(COLL__WORK, coll__mod(rank - now->rank, now->size), block);
 }
 
 /* Every rank gets all raw inputs (circulant allgather) and folds those of its prefix: R rounds, (p - 1) m; for short vectors. */
@@ -9098,7 +8970,7 @@ enum { COLL__RUNS_MOST = COLL__HAS_CHOICE ? 8 : 1 };
 
 /* All ranks, in increasing order.  No runs: equal links. */
 typedef struct coll__shares {
-    int      count, size;                         /* size: number of ranks, once settled; else 0              */
+    int      count;
     uint32_t parts;                               /* of the whole vector                                      */
     double   time;                                /* T, if the slowest link carries the vector in 1           */
     coll__rank_run runs[COLL__RUNS_MOST];
@@ -9160,10 +9032,9 @@ static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
 static void coll__shares_divide(coll__shares *s, int size)
 {
     const uint64_t least = COLL__RATE_UNIT;
-    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
+    uint64_t sum = 0, ranks = 0, had, parts = 0, most = 0, each[COLL__RUNS_MOST];
 
-    for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
-    for (uint64_t had = 0; had != ranks;) {       /* S: first all ranks, then without those whose links carry
+    do {                                          /* S: first all ranks, then without those whose links carry
                                                      less than a vector in T                                  */
         const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
         had = ranks;
@@ -9172,7 +9043,7 @@ static void coll__shares_divide(coll__shares *s, int size)
             const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = s->runs[i].rate;
             if (rate * some > all) sum += count * rate, ranks += count;
         }
-    }
+    } while (had != ranks);
     const uint64_t beyond = (uint64_t)size - 2 + ranks;
     const bool is_slowest = beyond * least <= sum;
     s->time = is_slowest ? 1 : (double)(beyond * least) / (double)sum;
@@ -9196,7 +9067,6 @@ static inline double coll__shares_settle(coll__shares *s, int size)
 {
     uint32_t least = UINT32_MAX, most = 0;
 
-    s->size = size;
     while (s->count > 0 && s->runs[s->count - 1].first >= size) s->count--;
     for (int i = 0; i < s->count; i++) {
         if (s->runs[i].rate < least) least = s->runs[i].rate;
@@ -9267,7 +9137,7 @@ enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 typedef struct coll__numbers {
     coll__link   link, nominal;                   /* of the slowest rank                                      */
     coll__shares shares;                          /* if some links are faster                                 */
-    coll__far    far, nominal_far;
+    coll__far    far;
     coll__sites  sites;
     double       barrier;                         /* s of a barrier that the transport executes; 0: not measured */
     coll__origin origin;
@@ -9278,7 +9148,7 @@ typedef struct coll__numbers {
 /* An algorithm's parameters.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
 typedef struct coll__shape {
     int    size, radix, blocks;
-    long   slices;
+    double slices;                                /* in a pipeline; otherwise 1                               */
     double bytes, sum_bytes;                      /* sum_bytes: as partial results, in the accumulator type   */
     const coll__shares *shares;                   /* NULL: all links are equal                                */
 } coll__shape;
@@ -9298,13 +9168,6 @@ static inline int coll__site_in(const coll__sites *s, int rank)
     return site;
 }
 
-/* Another site begins with this rank.  If there are too many sites, none is known. */
-static inline void coll__sites_add(coll__sites *s, int rank)
-{
-    if (s->count >= 0) s->count = s->count < COLL__RUNS_MOST ? s->count + 1 : -1;
-    if (s->count > 0) s->first[s->count - 1] = rank;
-}
-
 /* The sites of some ranks; number i has rank ranks[i] in `all`.  None, if a site is not consecutive. */
 static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, const int *ranks, int size)
 {
@@ -9314,11 +9177,13 @@ static inline void coll__sites_inherit(coll__sites *s, const coll__sites *all, c
     for (int i = 0; COLL__HAS_CHOICE && all->count > 0 && i < size; i++) {
         const int site = coll__site_in(all, ranks[i]);
         if (i > 0 && site == coll__site_in(all, ranks[i - 1])) continue;
-        if (i > 0) coll__sites_add(s, i);
-        if (seen >> site & 1) s->count = -1;
+        if (seen >> site & 1) {
+            s->count = 0;
+            return;
+        }
+        if (i > 0) s->first[s->count++] = i;
         seen |= 1u << site;
     }
-    if (s->count < 0) s->count = 0;
 }
 
 /* The link of one of `rails` ranks of a site that send to other sites at the same time. */
@@ -9368,6 +9233,9 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
 #define COLL_COST_H
 
 
+/* The time of an algorithm, or of a part of one, on two or more ranks. */
+typedef double coll__cost_fn(const coll__link *link, const coll__shape *s);
+
 /* The link of ranks that only send, or only receive, at any time: they copy half as much. */
 static inline coll__link coll__one_way(const coll__link *link)
 {
@@ -9395,46 +9263,24 @@ static double coll__block_sum_bytes(const coll__shape *s) { return s->sum_bytes 
 
 /* ---- >>circles ---- */
 
-/* A round of the circulant, over distances from `near` to `far`, with `bytes` for each block. */
-static double coll__circulant_burst(const coll__link *link, int near, int far, double bytes)
+/* The circulant over decreasing distances, with `first` bytes for each block in the first round and `later` bytes in the others;
+ * `fold` is the time to fold a byte. */
+static double coll__circulant_time(const coll__link *link, const coll__shape *s, double first, double later, double fold)
 {
-    const int messages = (far - 1) / near;
-    return coll__burst(link, messages, (far - near) * bytes, (far - messages * near) * bytes);
-}
+    double t = 0, block = first;
 
-static double coll__circulant_time(const coll__link *link, const coll__shape *s, double block)
-{
-    double t = 0;
-    for (int far = s->size, near; far > 1; far = near) {
+    for (int far = s->size, near; far > 1; far = near, block = later) {
         near = (far - 1) / s->radix + 1;
-        t += coll__circulant_burst(link, near, far, block);
+        const int messages = (far - 1) / near;
+        t += coll__burst(link, messages, (far - near) * block, (far - messages * near) * block) + (far - near) * block * fold;
     }
     return t;
 }
 
-static double coll__cost_barrier(const coll__link *link, const coll__shape *s) { return coll__circulant_time(link, s, 0); }
-
+/* Also the barrier, without bytes. */
 static double coll__cost_allgather(const coll__link *link, const coll__shape *s)
 {
-    return coll__circulant_time(link, s, coll__block_bytes(s));
-}
-
-/* The far-first order: the same messages and bytes in total, distributed differently over the rounds. */
-static double coll__cost_far(const coll__link *link, const coll__shape *s)
-{
-    const double block = coll__block_bytes(s);
-    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    double t = 0;
-
-    for (int k = 0; k < rounds; k++) {
-        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
-        const int messages = coll__less(s->radix - 1, (size - 1) / unit);
-        const int whole = size / stride, left = size % stride, cut = left > 0 ? (left - 1) / unit : 0;
-        const int blocks = whole * messages + coll__less(cut, messages);
-        const int last = whole + (cut >= messages);
-        t += coll__burst(link, messages, blocks * block, last * block);
-    }
-    return t;
+    return coll__circulant_time(link, s, coll__block_bytes(s), coll__block_bytes(s), 0);
 }
 
 static double coll__cost_ring_allgather(const coll__link *link, const coll__shape *s)
@@ -9445,38 +9291,20 @@ static double coll__cost_ring_allgather(const coll__link *link, const coll__shap
 /* Raw blocks in the first round, partial sums later. */
 static double coll__cost_circulant_reduce(const coll__link *link, const coll__shape *s)
 {
-    double t = 0;
-    for (int far = s->size, near; far > 1; far = near) {
-        const double block = far == s->size ? coll__block_bytes(s) : coll__block_sum_bytes(s);
-        near = (far - 1) / s->radix + 1;
-        t += coll__circulant_burst(link, near, far, block) + (far - near) * block * link->per_byte_reduced;
-    }
-    return t;
+    return coll__circulant_time(link, s, coll__block_bytes(s), coll__block_sum_bytes(s), link->per_byte_reduced);
 }
 
 static double coll__cost_ring_reduce(const coll__link *link, const coll__shape *s)
 {
     const double raw = coll__block_bytes(s), sum = coll__block_sum_bytes(s);
-    if (s->size < 2) return 0;
     return (s->size - 1) * (link->latency + raw * link->per_byte_reduced) + (raw + (s->size - 2) * sum) * link->per_byte;
 }
 
 /* One block to every other rank, in one round. */
-static double coll__cost_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__burst(link, s->size - 1, coll__block_bytes(s) * (s->size - 1), coll__block_bytes(s));
-}
-
-/* The same to the root, or from it. */
-static double coll__cost_rooted_direct(const coll__link *link, const coll__shape *s)
-{
-    const coll__link half = coll__one_way(link);
-    return coll__cost_direct(&half, s);
-}
-
 static double coll__cost_direct_reduce(const coll__link *link, const coll__shape *s)
 {
-    return coll__cost_direct(link, s) + coll__block_bytes(s) * (s->size - 1) * link->per_byte_reduced;
+    const double all = coll__block_bytes(s) * (s->size - 1);
+    return coll__burst(link, s->size - 1, all, coll__block_bytes(s)) + all * link->per_byte_reduced;
 }
 
 static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
@@ -9497,17 +9325,16 @@ static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
 
 /* ---- >>trees: the time of the longest path; the subtrees of a level are equal except the last one, which may be cut ---- */
 
-typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
-
 /* Ranks in the last subtree of this unit. */
 static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
 
-/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
+/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it.  `whole` is the time of a full
+ * subtree, `cut` that of the last one. */
 static double coll__tree_spread(const coll__link *both, const coll__shape *s, double vector, double block)
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
@@ -9516,14 +9343,14 @@ static double coll__tree_spread(const coll__link *both, const coll__shape *s, do
         const double gap = coll__longer(link->overhead, full * link->per_byte);
         const double arrival = link->latency + full * link->per_byte;
         if (children > 0) {
-            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + t.cut;
-            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + t.whole;
-            t.cut = coll__longer(in_cut, own);
-            if (children > 1) t.cut = coll__longer(t.cut, (children - 2) * gap + arrival + t.whole);
+            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + cut;
+            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + whole;
+            cut = coll__longer(in_cut, own);
+            if (children > 1) cut = coll__longer(cut, (children - 2) * gap + arrival + whole);
         }
-        t.whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
+        whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
     }
-    return t.cut;
+    return cut;
 }
 
 /* To the root: the mirror image.  An edge carries `raw` bytes from one rank, `sum` from several, and `block` for each rank
@@ -9533,21 +9360,21 @@ static double coll__tree_collect_time(const coll__link *both, const coll__shape 
 {
     const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
-    coll__tree_time t = { 0, 0 };
+    double whole = 0, cut = 0;
 
     for (int k = 0; k < rounds; k++) {
         const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
         const int rest = coll__tree_rest(size, stride), children = (rest - 1) / unit, below = rest - children * unit;
         const double full = (unit == 1 ? raw : sum) + unit * block, last = (below == 1 ? raw : sum) + below * block;
         if (children > 1)
-            t.cut = t.whole + coll__burst(link, children, (children - 1) * full + last, last)
+            cut = whole + coll__burst(link, children, (children - 1) * full + last, last)
                     + ((children - 1) * full + last) * fold;
         else if (children == 1)
-            t.cut = coll__longer(t.whole + coll__longer(link->overhead, last * link->per_byte),
-                                 t.cut + coll__burst(link, 1, last, last)) + last * fold;
-        t.whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
+            cut = coll__longer(whole + coll__longer(link->overhead, last * link->per_byte),
+                                 cut + coll__burst(link, 1, last, last)) + last * fold;
+        whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
     }
-    return t.cut;
+    return cut;
 }
 
 static double coll__cost_broadcast_tree(const coll__link *link, const coll__shape *s)
@@ -9565,11 +9392,6 @@ static double coll__cost_gather_tree(const coll__link *link, const coll__shape *
     return coll__tree_collect_time(link, s, 0, 0, coll__block_bytes(s), 0);
 }
 
-static double coll__cost_broadcast_scatter(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_scatter_tree(link, s) + coll__cost_allgather(link, s);
-}
-
 static double coll__cost_reduce_gather(const coll__link *link, const coll__shape *s)
 {
     return coll__tree_collect_time(link, s, 0, 0, s->bytes, 0) + (s->size - 1) * s->bytes * link->per_byte_reduced;
@@ -9578,11 +9400,6 @@ static double coll__cost_reduce_gather(const coll__link *link, const coll__shape
 static double coll__cost_reduce_tree(const coll__link *link, const coll__shape *s)
 {
     return coll__tree_collect_time(link, s, s->bytes, s->sum_bytes, 0, link->per_byte_reduced);
-}
-
-static double coll__cost_reduce_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
 }
 
 /* ---- >>steps one after the other ---- */
@@ -9636,15 +9453,14 @@ static double coll__blocks_time(const coll__link *both, const coll__shape *s, do
 
 static double coll__cost_broadcast_blocks(const coll__link *link, const coll__shape *s)
 {
-    const double share = s->bytes / s->blocks;
-    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, share, false);
+    return coll__blocks_time(link, s, s->bytes / s->blocks, s->bytes / s->blocks, false);
 }
 
 /* The first step sends raw inputs; with two ranks all steps do. */
 static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape *s)
 {
     const double share = s->bytes / s->blocks, sum = s->sum_bytes / s->blocks;
-    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
+    return coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
 }
 
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others follow directly.  A rank forwards slice t
@@ -9653,19 +9469,17 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices;
-    if (s->size < 2) return 0;
-    return coll__steps_time(link, s->size - 1, share, 0) + (slices - 1) * coll__pace(link, share, 0);
+    const double share = s->bytes / s->slices;
+    return coll__steps_time(link, s->size - 1, share, 0) + (s->slices - 1) * coll__pace(link, share, 0);
 }
 
 /* The first step sends a raw input; each step adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices, sum = s->sum_bytes / slices;
-    if (s->size < 2) return 0;
+    const double share = s->bytes / s->slices, sum = s->sum_bytes / s->slices;
     return coll__steps_time(link, s->size - 2, sum, share) + coll__steps_time(link, 1, share, share)
-           + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
+           + (s->slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
 /* ---- >>double tree ---- */
@@ -9708,43 +9522,32 @@ static double coll__dbtree_rest(const coll__link *link, double slices, double ha
 static double coll__cost_broadcast_dbtree(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(link, s->size, half, 0, 0) + coll__dbtree_rest(link, slices, 2, half, 0);
+    const double half = s->bytes / s->slices / 2;
+    return coll__dbtree_time(link, s->size, half, 0, 0) + coll__dbtree_rest(link, s->slices, 2, half, 0);
 }
+
+/* Half of a vector as a partial result; with two ranks all messages are raw inputs. */
+static double coll__dbtree_sum(const coll__shape *s) { return (s->size == 2 ? s->bytes : s->sum_bytes) / s->slices / 2; }
 
 static double coll__cost_reduce_dbtree(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_rest(link, slices, 2, sum, 2 * sum);
+    const double half = s->bytes / s->slices / 2, sum = coll__dbtree_sum(s);
+    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_rest(link, s->slices, 2, sum, 2 * sum);
 }
 
-static double coll__cost_allreduce_dbtree(const coll__link *both, const coll__shape *s)
+static double coll__cost_allreduce_dbtree(const coll__link *link, const coll__shape *s)
 {
-    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
-    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
-    if (s->size < 2) return 0;
-    return coll__dbtree_time(both, s->size, sum, sum, sum - half) + coll__dbtree_time(both, s->size, half, 0, 0)
-           + coll__dbtree_rest(both, slices, 4, (half + sum) / 2, 2 * sum);
+    const double half = s->bytes / s->slices / 2, sum = coll__dbtree_sum(s);
+    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_time(link, s->size, half, 0, 0)
+           + coll__dbtree_rest(link, s->slices, 4, (half + sum) / 2, 2 * sum);
 }
 
-static double coll__cost_gather_fold_own(const coll__link *link, const coll__shape *s)
-{
-    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * coll__block_bytes(s) * link->per_byte_reduced;
-}
-
-/* The last rank has the longest prefix to fold. */
+/* All vectors, of which each rank folds one block; a scan: the last rank has the longest prefix to fold. */
 static double coll__cost_gather_fold(const coll__link *link, const coll__shape *s)
 {
-    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * s->bytes * link->per_byte_reduced;
-}
-
-static double coll__cost_scan_transposed(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
+    return coll__circulant_time(link, s, s->bytes, s->bytes, 0)
+           + (s->size - 1) * (s->bytes / s->blocks) * link->per_byte_reduced;
 }
 
 /* Raw in the first round, and while W is the input of one rank; each round folds the received sum with W, and W with V where
@@ -9765,45 +9568,6 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up and down the tree.  One slice is sent down while the next one is sent up, so a rank's link is used both ways:
- * per_byte_handled 0 disables coll__one_way. */
-static coll__link coll__up_and_down(const coll__link *link)
-{
-    coll__link both = *link;
-
-    both.per_byte_handled = 0;
-    return both;
-}
-
-static double coll__cost_barrier_tree(const coll__link *link, const coll__shape *s)
-{
-    return coll__tree_collect_time(link, s, 0, 0, 0, 0) + coll__tree_spread(link, s, 0, 0);
-}
-
-static double coll__cost_allgather_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_gather_tree(&both, s) + coll__tree_spread(&both, s, s->bytes, 0);
-}
-
-static double coll__cost_allreduce_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_reduce_gather(&both, s) + coll__cost_broadcast_tree(&both, s);
-}
-
-static double coll__cost_reduce_scatter_tree(const coll__link *link, const coll__shape *s)
-{
-    const coll__link both = coll__up_and_down(link);
-    return coll__cost_reduce_gather(&both, s) + coll__cost_scatter_tree(&both, s);
-}
-
-/* Allreduce as two halves. */
-static double coll__cost_allreduce_direct(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
-}
-
 /* Bytes of a rank in both rounds: T of the vector; with equal links 2 (p - 1) / p. */
 static double coll__cost_allreduce_shares(const coll__link *link, const coll__shape *s)
 {
@@ -9812,16 +9576,6 @@ static double coll__cost_allreduce_shares(const coll__link *link, const coll__sh
     const double longest = s->bytes * coll__longest_share(s->shares, s->size);
 
     return 2 * coll__burst(link, others, half, others > 0 ? half / others : 0) + longest * others * link->per_byte_reduced;
-}
-
-static double coll__cost_allreduce_circulant(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_circulant_reduce(link, s) + coll__cost_allgather(link, s);
-}
-
-static double coll__cost_allreduce_ring(const coll__link *link, const coll__shape *s)
-{
-    return coll__cost_ring_reduce(link, s) + coll__cost_ring_allgather(link, s);
 }
 
 /* ---- >>slices of a vector ---- */
@@ -9848,23 +9602,6 @@ static double coll__slices_time(double slices, double most_lag, double rounds, d
     return slices * busy + (excess - coll__longer(0, idle - hidden) + idle) / rounds;
 }
 
-/* A closed form for a vector in `slices` slices; rounds, work and folding are its values with all other numbers 0. */
-static double coll__sliced_cost(double (*cost)(const coll__link *link, const coll__shape *s), const coll__link *link,
-                                const coll__shape *s, double slices)
-{
-    static const coll__link rounds = { .latency = 1 };
-    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
-                               .per_byte_handled = link->per_byte_handled };
-    const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
-    coll__shape slice = *s;
-
-    if (slices <= 1) return cost(link, s);
-    slice.bytes /= slices, slice.sum_bytes /= slices;
-    const double busy = coll__longer(cost(&bytes, &slice), cost(&folds, &slice));
-    const double lag = (double)coll__lag(link, coll__slice_bytes(s->size));
-    return coll__slices_time(slices, lag, cost(&rounds, &slice), cost(link, &slice), busy);
-}
-
 /* ---- >>neighbors ---- */
 
 /* Neighbor lists differ between ranks and are not counted; there is no choice for them. */
@@ -9872,6 +9609,9 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
 {
     return link->latency + s->bytes * link->per_byte;
 }
+
+/* No further part. */
+static double coll__cost_none(const coll__link *link, const coll__shape *s) { return (void)link, (void)s, 0; }
 
 #endif /* COLL_COST_H */
 /* ---- core/algorithms/coll_algorithms.h ---- */
@@ -9885,60 +9625,42 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
 
 /* ---- >>barrier, allgather, reduce_scatter ---- */
 
-/* The circulant allgather with empty blocks: R rounds, no data. */
+/* The circulant allgather with empty blocks: R rounds, no data.  By the tree 2 R rounds and 2 (p - 1) messages, the fewest
+ * possible; the circulant sends p R.  For ranks that share processors. */
 static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circulant_allgather(now, k, COLL__RESULT); }
 
-/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest possible; the circulant sends p R.  For ranks that share
- * processors. */
-static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
-
-/* Copy our own block to its place, in the first round. */
-static void coll__place_own(coll__round *now, int k)
+/* Copy our own block to its place, in the first round.  Returns whether there is this round; `is_more`: other ranks' blocks are
+ * moved in it. */
+static bool coll__with_own(coll__round *now, int k, bool is_more)
 {
     if (k == 0) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    return is_more || k == 0;
 }
 
 /* R rounds, (p - 1) / p m. */
 static bool coll__allgather_circulant(coll__round *now, int k)
 {
-    coll__place_own(now, k);
-    return coll__circulant_allgather(now, k, COLL__RESULT) || k == 0;
-}
-
-/* R rounds, (p - 1) / p m.  Distant ranks get few blocks, first. */
-static bool coll__allgather_far(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__far_allgather(now, k) || k == 0;
+    return coll__with_own(now, k, coll__circulant_allgather(now, k, COLL__RESULT));
 }
 
 /* p - 1 rounds, (p - 1) / p m. */
-static bool coll__allgather_ring(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__ring_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_ring(coll__round *now, int k) { return coll__with_own(now, k, coll__ring_allgather(now, k)); }
 
 /* 2 R rounds, 2 (p - 1) messages; for short vectors of ranks that share processors. */
-static bool coll__allgather_tree(coll__round *now, int k)
-{
-    coll__place_own(now, k);
-    return coll__tree_allgather(now, k) || k == 0;
-}
+static bool coll__allgather_tree(coll__round *now, int k) { return coll__with_own(now, k, coll__tree_allgather(now, k)); }
 
-/* Allgather of the raw vectors; then every rank folds the block that it needs: R rounds, (p - 1) m; for short vectors.
- * Canonical. */
-static bool coll__gather_fold(coll__round *now, int k, int block)
+/* Allgather of the raw vectors; then every rank folds the block that it needs, in an allreduce the only one: R rounds, (p - 1)
+ * m; for short vectors.  Canonical. */
+static bool coll__gather_fold(coll__round *now, int k)
 {
     const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
+    const int block = coll__mod(now->rank, now->blocks);
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_vectors(now, coll__block(COLL__RESULT, block), block);
+    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
     return true;
 }
-
-static bool coll__reduce_scatter_gather(coll__round *now, int k) { return coll__gather_fold(now, k, now->rank); }
 
 /* Rank 0 gets all vectors, folds them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1) messages;
  * for short vectors of ranks that share processors.  Canonical. */
@@ -9949,38 +9671,24 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
     if (rounds == 0) return coll__fold_alone(now, k);
     if (k >= 2 * rounds) return false;
     if (k >= rounds) {
-        coll__tree_hand_out(now, k - rounds, coll__edge_hand_sums);
-    } else if (coll__tree_collect(now, k)) {
-        coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
-        coll__fold_vectors(now, coll__root_sums(now, 1, now->size - 1), 1);
+        coll__tree_hand_out(now, k - rounds, COLL__WORK);
+    } else if (coll__tree_collect_vectors(now, k)) {
+        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
+        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1, now->blocks);
     }
     return true;
 }
 
 /* 1 round, (p - 1) / p m; canonical. */
-static bool coll__reduce_scatter_direct(coll__round *now, int k)
+static bool coll__direct_reduce(coll__round *now, int k)
 {
     if (k > 0) return false;
     coll__direct_exchange(now);
-    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank);
+    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank, 1);
     return true;
 }
 
-/* R rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_circulant(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__circulant_reduce(now, k);
-}
-
-/* p - 1 rounds, (p - 1) / p m. */
-static bool coll__reduce_scatter_ring(coll__round *now, int k)
-{
-    return now->size == 1 ? coll__fold_alone(now, k) : coll__ring_reduce(now, k);
-}
-
 /* ---- >>allreduce ---- */
-
-static bool coll__allreduce_gather(coll__round *now, int k) { return coll__gather_fold(now, k, 0); }
 
 /* Gather all inputs at rank 0, fold, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of it, but
  * only 2 (p - 1) messages instead of p R: for short vectors of ranks that share processors.  Canonical. */
@@ -9991,32 +9699,19 @@ static bool coll__allreduce_tree(coll__round *now, int k)
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
- * vectors.  Canonical, because the reduction takes one round; the allgather does not round. */
+ * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  "shares" is the same in 2 rounds
+ * (radix p), with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
+ * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
-    return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
-}
-
-/* The same in 2 rounds, with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
- * (coll_uneven_split.h).  Canonical. */
-static bool coll__allreduce_shares(coll__round *now, int k)
-{
-    const int me = now->rank;
-
-    if (k == 0) return coll__reduce_scatter_direct(now, 0);
-    if (k > 1 || now->size == 1) return false;
-    for (int j = 1; j < now->size; j++) {
-        coll__send(now, me + j, coll__block(COLL__RESULT, me));
-        coll__recv(now, me - j, coll__block(COLL__RESULT, me - j));
-    }
-    return true;
+    return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
 /* Circulant reduce-scatter and its mirror image: 2 R rounds, 2 (p - 1) / p m. */
 static bool coll__allreduce_circulant(coll__round *now, int k)
 {
     const int half = coll__circulant_rounds(now->size, now->radix);
-    return k < half || now->size == 1 ? coll__reduce_scatter_circulant(now, k)
+    return k < half || now->size == 1 ? coll__circulant_reduce(now, k)
                                       : coll__circulant_allgather(now, k - half, COLL__RESULT);
 }
 
@@ -10024,23 +9719,16 @@ static bool coll__allreduce_circulant(coll__round *now, int k)
 static bool coll__allreduce_ring(coll__round *now, int k)
 {
     const int half = now->size - 1;
-    return k < half || now->size == 1 ? coll__reduce_scatter_ring(now, k) : coll__ring_allgather(now, k - half);
+    return k < half || now->size == 1 ? coll__ring_reduce(now, k) : coll__ring_allgather(now, k - half);
 }
 
 /* ---- >>neighbors ---- */
 
-/* The block from this rank itself: its k-th entry among the sources matches its k-th entry among the destinations. */
-static int coll__neighbor_self(const coll__round *now, int nth)
-{
-    for (int i = 0; i < now->graph->sources; i++)
-        if (now->graph->source[i] == now->rank && nth-- == 0) return i;
-    return -1;
-}
-
+/* Of the blocks for this rank itself, the k-th one is that from its k-th entry among the sources. */
 static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 {
     const coll__graph *graph = now->graph;
-    int selves = 0;
+    int self = -1;                                /* the last entry of this rank among the sources            */
 
     if (k > 0) return false;
     for (int j = 0; j < graph->destinations; j++) {
@@ -10050,8 +9738,8 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
             coll__send(now, graph->destination[j], block);
             continue;
         }
-        const int i = coll__neighbor_self(now, selves++);
-        if (i >= 0) coll__copy(now, coll__block(COLL__RESULT, i), block);
+        while (++self < graph->sources && graph->source[self] != now->rank) {}
+        if (self < graph->sources) coll__copy(now, coll__block(COLL__RESULT, self), block);
     }
     for (int i = 0; i < graph->sources; i++)
         if (graph->source[i] != COLL_RANK_NONE && graph->source[i] != now->rank)
@@ -10078,7 +9766,7 @@ typedef struct coll__algorithm {
     coll_kind   kind;
     const char *name;
     bool      (*round)(coll__round *now, int k);
-    double    (*cost)(const coll__link *link, const coll__shape *shape);      /* s                            */
+    coll__cost_fn *cost, *then;                   /* then: of what follows                                    */
     coll__cut   cut;
     bool        keeps_order;                      /* valid for operations that do not commute                 */
     bool        is_canonical;                     /* reductions: gives the bits of the canonical order; true
@@ -10088,129 +9776,101 @@ typedef struct coll__algorithm {
     bool        is_pipelined;                     /* runs in many slices; the tuner chooses how many          */
     bool        has_order;                        /* uses now->order                                          */
     bool        is_even;                          /* all ranks send equally many messages and blocks          */
-    bool        in_packets;                       /* for blocks whose length only sender and receiver know (coll_tuner_query.h) */
 } coll__algorithm;
 
-#if !COLL__HAS_CHOICE
-#define COLL__COST_OF(name) NULL
-#else
-#define COLL__COST_OF(name) coll__cost_##name
-#endif
-#define COLL__ROW_AS(packets, kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)              \
-    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
-      even, packets },
-#define COLL__ROW(...) COLL__ROW_AS(false, __VA_ARGS__)
+#define COLL__ROW(kind, name, round, cost, then, cut, keeps, canonical, exact, radix, pipelined, order, even)                   \
+    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__COST_OF(then), COLL__CUT_##cut, keeps, canonical, exact,     \
+      radix, pipelined, order, even },
 
-/* ALT: left out of programs without choice.  V: for blocks of different lengths.  ALP: an ALV in packets. */
-#if !COLL__HAS_CHOICE
-#define COLL__ALT(...)
-#else
+/* ALT: left out of programs without choice.  ...V: also for blocks of different lengths. */
+#if COLL__HAS_CHOICE
+#define COLL__COST_OF(name) coll__cost_##name
 #define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
+#else
+#define COLL__COST_OF(name) NULL
+#define COLL__ALT(...)
 #endif
 #if COLL__HAS_COUNTS
-#define COLL__ROV(...) COLL__ROW(__VA_ARGS__)
-#define COLL__ALV(...) COLL__ALT(__VA_ARGS__)
-#define COLL__ALP(...) COLL__ROW_AS(true, __VA_ARGS__)
+#define COLL__IF_COUNTS(...) __VA_ARGS__
 #else
-#define COLL__ROV(...)
-#define COLL__ALV(...)
+#define COLL__IF_COUNTS(...)
 #endif
-#if !COLL__HAS_COUNTS || !COLL__HAS_CHOICE
-#undef COLL__ALP
-#define COLL__ALP(...)
-#endif
+#define COLL__ROWV(kind, ...) COLL__ROW(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ROW(kind##V, __VA_ARGS__))
+#define COLL__SCANS(row, ...) row(SCAN, __VA_ARGS__) row(EXSCAN, __VA_ARGS__)
+#define COLL__ALTV(kind, ...) COLL__ALT(kind, __VA_ARGS__) COLL__IF_COUNTS(COLL__ALT(kind##V, __VA_ARGS__))
 
+/* An algorithm without a radix has radix p. */
 static const coll__algorithm coll__algorithms[] = {
-    /* kind, name, round, cost, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
-    COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    /* kind, name, round, cost, then, cut; keeps order, canonical, needs exact, radix, pipelined, has an order, even */
+    COLL__ROW(BARRIER,        "circulant",  barrier_circulant,   allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(BARRIER,        "tree",       tree_allgather,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_BROADCAST
-    COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0)
-    COLL__ALT(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0)
+    COLL__ROW(BROADCAST,      "tree",       broadcast_tree,      broadcast_tree,    none,           ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "scatter",    broadcast_scatter,   scatter_tree,      allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "blocks",     broadcast_blocks,    broadcast_blocks,  none,           MANY,     1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(BROADCAST,      "chain",      broadcast_chain,     broadcast_chain,   none,           ONE,      1, 1, 0, 0, 1, 1, 0)
+    COLL__ALT(BROADCAST,      "dbtree",     broadcast_dbtree,    broadcast_dbtree,  none,           TWO,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_REDUCE
-    COLL__ALT(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0)
-    COLL__ALT(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0)
+    COLL__ALT(REDUCE,         "gather",     reduce_gather,       reduce_gather,     none,           ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(REDUCE,         "direct",     reduce_direct,       direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,         "tree",       reduce_tree,         reduce_tree,       none,           ONE,      0, 0, 0, 1, 0, 0, 0)
+    COLL__ALT(REDUCE,         "blocks",     reduce_blocks,       reduce_blocks,     none,           MANY,     0, 0, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,         "dbtree",     reduce_dbtree,       reduce_dbtree,     none,           TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
-    COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1)
-    COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
-    COLL__ALT(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0)
-    COLL__ALT(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "gather",     gather_fold,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(ALLREDUCE,      "direct",     allreduce_direct,    direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "shares",     allreduce_direct,    allreduce_shares,  none,           SHARES,   1, 1, 0, 0, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "circulant",  allreduce_circulant, circulant_reduce,  allgather,      PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,      "ring",       allreduce_ring,      ring_reduce,       ring_allgather, PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALT(ALLREDUCE,      "tree",       allreduce_tree,      reduce_gather,     broadcast_tree, ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(ALLREDUCE,      "dbtree",     allreduce_dbtree,    allreduce_dbtree,  none,           TWO,      1, 0, 0, 0, 1, 0, 0)
+    COLL__ALT(ALLREDUCE,      "census",     allreduce_census,    census,            none,           ONE,      0, 0, 1, 0, 0, 0, 1)
 #if COLL__HAS_REDUCE_SCATTER
-    COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALT(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
-    COLL__ALV(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALTV(REDUCE_SCATTER, "gather",    gather_fold,         gather_fold,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "tree",      reduce_scatter_tree, reduce_gather,     scatter_tree,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(REDUCE_SCATTER, "direct",    direct_reduce,       direct_reduce,     none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "circulant", circulant_reduce,    circulant_reduce,  none,           PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALTV(REDUCE_SCATTER, "ring",      ring_reduce,         ring_reduce,       none,           PER_RANK, 0, 0, 0, 0, 0, 1, 1)
 #endif
 #if COLL__HAS_SCAN
-    COLL__ALT(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALT(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(SCAN,                 "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
-    COLL__ALT(EXSCAN,               "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
-    COLL__ALT(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
+    COLL__SCANS(COLL__ALT,    "gather",     scan_gather,         gather_fold,       none,           ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__SCANS(COLL__ROW,    "transposed", scan_transposed,     direct_reduce,     allgather,      PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "census",     scan_census,         census,            none,           ONE,      1, 0, 0, 0, 0, 0, 0)
+    COLL__SCANS(COLL__ALT,    "chain",      scan_chain,          scan_chain,        none,           ONE,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_GATHER
-    COLL__ALT(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALP(GATHERV,              "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALTV(GATHER,        "tree",       gather_tree,         gather_tree,       none,           PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(GATHER,        "direct",     gather_tree,         gather_tree,       none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_SCATTER
-    COLL__ALT(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALTV(SCATTER,       "tree",       scatter_tree,        scatter_tree,      none,           PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(SCATTER,       "direct",     scatter_tree,        scatter_tree,      none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
-    COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALT(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
-    COLL__ALT(ALLGATHER,            "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
-    COLL__ROV(ALLGATHERV,           "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ALV(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
-    COLL__ALV(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROWV(ALLGATHER,     "circulant",  allgather_circulant, allgather,         none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALTV(ALLGATHER,     "ring",       allgather_ring,      ring_allgather,    none,           PER_RANK, 1, 1, 0, 0, 0, 1, 1)
+    COLL__ALTV(ALLGATHER,     "tree",       allgather_tree,      gather_tree,       broadcast_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #if COLL__HAS_ALLTOALL
-    COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALP(ALLTOALLV,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROV(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
-    COLL__ALP(ALLTOALLW,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
-    COLL__ROV(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALTV(ALLTOALL,      "circulant",  alltoall_circulant,  bruck,             none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ROWV(ALLTOALL,      "direct",     alltoall_direct,     bruck,             none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__IF_COUNTS(
+        COLL__ALT(ALLTOALLW,  "circulant",  alltoall_circulant,  bruck,             none,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+        COLL__ROW(ALLTOALLW,  "direct",     alltoall_direct,     bruck,             none,           PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    )
 #endif
 #if COLL__HAS_NEIGHBOR
-    COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
-    COLL__ROV(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROWV(NEIGHBOR_ALLGATHER, "direct", neighbor_allgather, neighbor,          none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROWV(NEIGHBOR_ALLTOALL, "direct", neighbor_alltoall,   neighbor,          none,           PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__IF_COUNTS(COLL__ROW(NEIGHBOR_ALLTOALLW, "direct", neighbor_alltoall, neighbor, none, PER_RANK, 1, 1, 0, 0, 0, 0, 0))
 #endif
 };
 
-#undef COLL__ALP
-#undef COLL__ALV
-#undef COLL__ROV
+#undef COLL__ALTV
+#undef COLL__SCANS
+#undef COLL__ROWV
+#undef COLL__IF_COUNTS
 #undef COLL__ALT
 #undef COLL__ROW
-#undef COLL__ROW_AS
 #undef COLL__COST_OF
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
@@ -10222,15 +9882,48 @@ static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
          : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
 }
 
+/* Its time.  If a tree follows, one slice is sent down while the next one is sent up, so a rank's link is used both ways:
+ * per_byte_handled 0 disables coll__one_way. */
+static double coll__cost_of(const coll__algorithm *a, const coll__link *link, const coll__shape *s)
+{
+    coll__link both = *link;
+
+    if (s->size < 2) return 0;
+    if (a->then == coll__cost_broadcast_tree || a->then == coll__cost_scatter_tree) both.per_byte_handled = 0;
+    return a->cost(&both, s) + a->then(&both, s);
+}
+
 /* Is the number after its name a number of blocks or slices? */
 static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == COLL__CUT_MANY || a->is_pipelined; }
 
 #endif /* COLL_ALGORITHMS_H */
-/* ---- core/algorithms/coll_tuner_query.h ---- */
-/* coll_tuner_query.h - queries for an algorithm, choices, and the algorithms that may be chosen. */
-#ifndef COLL_TUNER_QUERY_H
-#define COLL_TUNER_QUERY_H
+/* ---- core/algorithms/coll_tuner.h ---- */
+/* coll_tuner.h - chooses algorithm, radix, blocks and slices by a cost model with the same numbers on every rank.
+ *
+ * It evaluates all closed forms of coll_cost.h that fit a call, fewer than 80, and takes the cheapest.  All ranks must choose
+ * alike.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
+ * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
+ *
+ * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
+ * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
+ * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
+ * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
+ * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
+#ifndef COLL_TUNER_H
+#define COLL_TUNER_H
 
+
+/* ---- >>queries ---- */
+
+enum {
+    COLL__CANDIDATES_MOST = 80,
+    COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
+    COLL__CUT_LEAST_BYTES = 1 << 10,              /* least bytes of a block or slice                          */
+    COLL__CROWD_MOST      = 256,                  /* most ranks whose total work is counted                   */
+    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes in transit per processor; above, half are out of its caches */
+};
+
+#define COLL__CUT_WORTH 1.02                      /* accepted slowdown for fewer messages                     */
 
 /* What an algorithm sends: sums over all ranks; the rounds of the rank with the most. */
 typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
@@ -10263,61 +9956,56 @@ typedef struct coll__choice {
     double seconds;                               /* predicted                                                */
 } coll__choice;
 
-enum {
-    COLL__CUT_MOST  = 4096                        /* blocks or slices                                         */
-};
-
 /* ---- >>names ---- */
+
+/* The length of an algorithm's name if `text` is "name" or "name:number"; otherwise 0. */
+static size_t coll__name_in(const coll__algorithm *a, const char *text)
+{
+    const size_t length = strlen(a->name);
+
+    return !strncmp(a->name, text, length) && (!text[length] || text[length] == ':') ? length : 0;
+}
 
 /* Does "name" or "name:number" name this algorithm?  `number` is 0 if there is none; an invalid number gives false. */
 static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
 {
-    size_t n = 0;
+    size_t n = text ? coll__name_in(a, text) : 0;
 
     *number = 0;
-    if (!text) return true;
-    while (a->name[n] && a->name[n] == text[n]) n++;
-    if (a->name[n]) return false;
-    if (!text[n]) return true;
-    if (text[n++] != ':' || !text[n]) return false;
-    for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
+    if (n == 0 || !text[n]) return !text || n > 0;
+    for (n++; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
     const bool is_radix = a->has_radix && *number >= 2;
     const bool is_cut = coll__has_cut(a) && *number >= 1 && *number <= COLL__CUT_MOST;
     return !text[n] && (is_radix || is_cut);
 }
 
+/* Why an algorithm of the kind cannot be used for it; NULL: it can. */
+static const char *coll__why_unusable(const coll__algorithm *a, const coll__query *query)
+{
+    if (a->needs_exact && !query->is_exact) return "it is only for operations that are exact";
+    if (!a->keeps_order && !query->is_commutative) return "it does not keep the order of the ranks (not_commutative)";
+    if (a->is_canonical || query->is_exact || !query->must_be_canonical) return NULL;
+    return "its bits are not those of COLL_DETERMINISTIC or COLL_REPRODUCIBLE";
+}
+
 static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query)
 {
-    if (a->kind != query->kind || (a->needs_exact && !query->is_exact)) return false;
-    if (!a->keeps_order && !query->is_commutative) return false;
-    return a->is_canonical || query->is_exact || !query->must_be_canonical;
+    return a->kind == query->kind && !coll__why_unusable(a, query);
 }
 
-/* Is there any such algorithm? */
-static inline bool coll__can_choose(const coll__query *query)
-{
-    long number;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
-        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
-            return true;
-    return false;
-}
-
-/* Why the algorithm that is named cannot carry out the call; NULL: the kind has none of that name. */
+/* Why the algorithm that is named cannot carry out the call; NULL: it can; "": the kind has none of that name. */
 static inline const char *coll__why_not(const coll__query *query)
 {
-    const size_t length = strcspn(query->algorithm, ":");
+    const char *why = "";
+    long number;
 
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        if (a->kind != query->kind || strlen(a->name) != length || memcmp(a->name, query->algorithm, length) != 0) continue;
-        if (a->needs_exact && !query->is_exact) return "it is only for operations that are exact";
-        if (!a->keeps_order && !query->is_commutative) return "it does not keep the order of the ranks (not_commutative)";
-        if (!coll__may_be_used(a, query)) return "its bits are not those of COLL_DETERMINISTIC or COLL_REPRODUCIBLE";
-        return "what follows the colon is not a number that it takes";
+        if (a->kind != query->kind || !coll__name_in(a, query->algorithm)) continue;
+        why = coll__why_unusable(a, query);
+        if (!why && !coll__is_named(a, query->algorithm, &number)) why = "what follows the colon is not a number that it takes";
     }
-    return NULL;
+    return why;
 }
 
 /* ---- >>packets: blocks whose length only sender and receiver know ---- */
@@ -10351,6 +10039,9 @@ static inline bool coll__goes_whole(coll_kind kind, int rounds)
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
+/* Is it for such blocks in packets, not directly? */
+static inline bool coll__in_packets(const coll__algorithm *a) { return a->has_radix && coll__goes_whole(a->kind, 0); }
+
 /* Counts by running the algorithm; for a vector cut into many blocks, one of them.  Neighbor lists differ between ranks and are
  * not counted; there is no choice for them. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
@@ -10365,33 +10056,23 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
     return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
 }
 
-#endif /* COLL_TUNER_QUERY_H */
-/* ---- core/algorithms/coll_tuner.h ---- */
-/* coll_tuner.h - chooses algorithm, radix, blocks and slices by a cost model with the same numbers on every rank.
- *
- * It evaluates all closed forms of coll_cost.h that fit a call, fewer than 80, and takes the cheapest.  All ranks must choose
- * alike.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
- * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
- *
- * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
- * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
- * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
- * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
- * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
-#ifndef COLL_TUNER_H
-#define COLL_TUNER_H
-
-
-enum {
-    COLL__CANDIDATES_MOST = 80,
-    COLL__CUT_LEAST_BYTES = 1 << 10,              /* least bytes of a block or slice                          */
-    COLL__CROWD_MOST      = 256,                  /* most ranks whose total work is counted                   */
-    COLL__UNDER_WAY_CACHED = 1 << 20              /* bytes in transit per processor; above, half are out of its caches */
-};
-
-#define COLL__CUT_WORTH 1.02                      /* accepted slowdown for fewer messages                     */
-
 /* ---- >>candidates ---- */
+
+/* The time of a vector in `slices` slices; rounds, work and folding are its values with all other numbers 0. */
+static double coll__sliced_cost(const coll__algorithm *a, const coll__link *link, const coll__shape *s, double slices)
+{
+    static const coll__link rounds = { .latency = 1 };
+    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
+                               .per_byte_handled = link->per_byte_handled };
+    const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
+    coll__shape slice = *s;
+
+    if (slices <= 1) return coll__cost_of(a, link, s);
+    slice.bytes /= slices, slice.sum_bytes /= slices;
+    const double busy = coll__longer(coll__cost_of(a, &bytes, &slice), coll__cost_of(a, &folds, &slice));
+    const double lag = (double)coll__lag(link, coll__slice_bytes(s->size));
+    return coll__slices_time(slices, lag, coll__cost_of(a, &rounds, &slice), coll__cost_of(a, link, &slice), busy);
+}
 
 /* Slices into which the engine will cut the vector by itself (coll__execution_cut). */
 static double coll__slices_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
@@ -10442,25 +10123,9 @@ static inline bool coll__is_crowd(const coll__query *query)
     return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
 }
 
-static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
-{
-    const int blocks = coll__blocks_of(a, query->size, (int)cut);
-    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes,
-                                query->shares };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(a, query, a->has_radix ? radix : query->size, blocks);
-    const bool is_crowded = coll__is_crowd(query) && a->cost != coll__cost_neighbor;
-    double seconds = coll__sliced_cost(a->cost, query->link, &shape, slices);
-
-    if (is_crowded) {
-        const double cuts = coll__has_cut(a) ? (double)cut : slices;
-        seconds = coll__crowded_time(a, query, radix, blocks, cuts, slices, seconds);
-    }
-    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
-}
-
 /* The room of a packet, a power of 2.  All packets, full or empty, may take at most an eighth of the time of empty direct
  * messages to all ranks; and one packet for each rank may not exceed COLL__LANDING_MOST. */
-static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *query, int radix)
+static int coll__packet_room(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
     const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
@@ -10475,14 +10140,19 @@ static int coll__gpu_memory_for(const coll__algorithm *a, const coll__query *que
 
 static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
-    coll__query packets = *query;
+    const int room = coll__in_packets(a) ? coll__packet_room(a, query, radix) : 0;
+    const int blocks = coll__blocks_of(a, query->size, (int)cut);
+    const long pipelined = a->is_pipelined ? cut : 0;
+    coll__query sent = *query;
 
-    if (!a->in_packets) return coll__price(a, query, radix, cut);
-    const int room = coll__gpu_memory_for(a, query, radix);
-    packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
-    coll__choice choice = coll__price(a, &packets, radix, cut);
-    choice.room = room;
-    return choice;
+    if (room) sent.bytes = sent.sum_bytes = coll__packet_bytes(query->size, room);
+    const coll__shape shape = { query->size, radix, blocks, pipelined ? (double)cut : 1, sent.bytes, sent.sum_bytes,
+                                query->shares };
+    const double slices = pipelined ? 1 : coll__slices_of(a, &sent, radix, blocks);
+    double seconds = coll__sliced_cost(a, query->link, &shape, slices);
+    if (coll__is_crowd(query) && a->cost != coll__cost_neighbor)
+        seconds = coll__crowded_time(a, &sent, radix, blocks, coll__has_cut(a) ? (double)cut : slices, slices, seconds);
+    return (coll__choice){ a, radix, blocks, pipelined, room, seconds };
 }
 
 /* The number n of blocks or slices with the least time.  The time falls with n while long messages wait for one another, and
@@ -10548,9 +10218,8 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__que
         if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
         const int named = coll__less((int)number, own);
         if (number > 0 && a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, named, 1));
-        else if (number > 0) count = coll__insert(list, count, room, coll__priced(a, query, 2, number));
-        else if (coll__has_cut(a)) count = coll__insert(list, count, room, coll__best_cut(a, query));
-        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, 2, 1));
+        else if (number == 0 && coll__has_cut(a)) count = coll__insert(list, count, room, coll__best_cut(a, query));
+        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, own, number > 0 ? number : 1));
         else {
             for (int r = 0; r < COLL__RADICES && coll__radices[r] < own; r++)
                 count = coll__insert(list, count, room, coll__priced(a, query, coll__radices[r], 1));
@@ -10602,7 +10271,7 @@ static inline coll__choice coll__only_choice(coll_kind kind, int size)
     const coll__algorithm *a = coll__algorithms;
 
     while (a->kind != kind) a++;
-    return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
+    return (coll__choice){ .algorithm = a, .radix = a->has_radix || size < 2 ? 2 : size, .blocks = coll__blocks_of(a, size, 1) };
 }
 
 #endif /* COLL_TUNER_H */
@@ -10803,22 +10472,19 @@ static inline bool coll__is_held(const coll__side_shape *shape, int rank, int ro
 
 static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *c, coll__role role, bool is_send)
 {
-    const int blocks[] = { [COLL__OVER_ONE] = 1, [COLL__OVER_RANKS] = role.size, [COLL__OVER_SOURCES] = role.sources,
-                           [COLL__OVER_DESTINATIONS] = role.destinations };
-    const bool is_used = coll__is_held(shape, role.rank, c->root);
+    const bool is_used = coll__is_held(shape, role.rank, c->root), has_counts = COLL__HAS_COUNTS;
 
-    if (!COLL__HAS_COUNTS)
-        return (coll__side){ .name = is_send ? "send" : "recv", .is_used = is_used,
-                             .blocks = shape->over == COLL__OVER_ONE ? 1 : role.size,
-                             .count = shape->from == COLL__FROM_COUNT ? c->count : c->recv_count,
-                             .at = (const unsigned char *)(is_send ? c->send : c->recv) };
     return (coll__side){
-        .name = is_send ? "send" : "recv", .is_used = is_used, .is_listed = is_used && shape->from >= COLL__FROM_LIST,
-        .has_types = shape->from == COLL__FROM_TYPED, .blocks = blocks[shape->over],
-        .count = shape->from == COLL__FROM_RECV_COUNT ? c->recv_count : shape->from != COLL__FROM_OWN_RECV ? c->count
-               : c->recv_counts ? c->recv_counts[role.rank] : 0,
-        .counts = is_send && shape->from != COLL__FROM_RECV_LIST ? c->send_counts : c->recv_counts,
-        .offsets = is_send ? c->send_offsets : c->recv_offsets, .types = is_send ? c->send_types : c->recv_types,
+        .name = is_send ? "send" : "recv", .is_used = is_used,
+        .is_listed = has_counts && is_used && shape->from >= COLL__FROM_LIST,
+        .has_types = has_counts && shape->from == COLL__FROM_TYPED,
+        .blocks = shape->over == COLL__OVER_ONE ? 1 : shape->over == COLL__OVER_RANKS || !has_counts ? role.size
+                : shape->over == COLL__OVER_SOURCES ? role.sources : role.destinations,
+        .count = shape->from == COLL__FROM_RECV_COUNT ? c->recv_count
+               : shape->from != COLL__FROM_OWN_RECV || !has_counts ? c->count : c->recv_counts ? c->recv_counts[role.rank] : 0,
+        .counts = !has_counts ? NULL : is_send && shape->from != COLL__FROM_RECV_LIST ? c->send_counts : c->recv_counts,
+        .offsets = !has_counts ? NULL : is_send ? c->send_offsets : c->recv_offsets,
+        .types = !has_counts ? NULL : is_send ? c->send_types : c->recv_types,
         .at = (const unsigned char *)(is_send ? c->send : c->recv) };
 }
 
@@ -10917,17 +10583,13 @@ static const coll__unit coll__gbits[] = { { "", 1e9, 8 }, { NULL, 0, 0 } };     
 
 static bool coll__read_measure(const char **at, const coll__unit *units, double *out, bool *has_unit)
 {
-    bool any = false;
-
     if (!coll__read_number(at, out)) return false;
-    for (; !any && units->name; units++) {
-        const size_t length = strlen(units->name);
-        if (strncmp(*at, units->name, length)) continue;
+    while (units->name && strncmp(*at, units->name, strlen(units->name))) units++;
+    if (units->name) {
         *out = *out * units->by / units->divide;
-        *at += length;
-        any = true;
+        *at += strlen(units->name);
     }
-    if (has_unit) *has_unit = any;
+    if (has_unit) *has_unit = units->name != NULL;
     return true;
 }
 
@@ -10938,18 +10600,17 @@ enum {
     COLL__WORD_ZERO_IS_NONE = 2                   /* 0 in the text means -1 in the field, where 0 means not set */
 };
 
-typedef struct coll__word coll__word;
-struct coll__word {
+typedef struct coll__word {
     const char *name;                             /* NULL ends the table                                      */
     const char *looks;                            /* describes its value: "a time, like 12us"                 */
 
     /* Read the value at *at into `fields`, and advance *at.  false: invalid. */
-    bool (*take)(void *fields, const coll__word *word, const char **at);
+    bool (*take)(void *fields, const struct coll__word *word, const char **at);
     size_t      at;                               /* offset of the field                                      */
     unsigned    traits;
     const coll__unit *units;
     double      least, most;                      /* in s, or in bytes/s; 0 is always valid                   */
-};
+} coll__word;
 
 /* The first invalid word of a text. */
 typedef struct coll__wrong_word {
@@ -11064,7 +10725,7 @@ static bool coll__take_site(void *fields, const coll__word *word, const char **a
     double first;
 
     if (!coll__read_number(at, &first) || first <= last || first > INT_MAX || s->count == COLL__RUNS_MOST) return false;
-    coll__sites_add(s, (int)first);
+    s->first[s->count++] = (int)first;
     return true;
 }
 
@@ -11096,7 +10757,6 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
-    n->nominal_far = n->far;
     return is_right;
 }
 
@@ -11104,10 +10764,9 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
 static void coll__append_number(char *text, size_t room, double value)
 {
     int digits = value < 1 ? 6 : 4;
-    uint64_t unit = 1;
+    uint64_t unit = value < 1 ? 1000000 : 10000;
 
-    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10;
-    for (int i = 0; i < digits; i++) unit *= 10;
+    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10, unit /= 10;
     const uint64_t all = (uint64_t)((value < 1e12 ? value : 1e12) * (double)unit + 0.5);
     uint64_t part = all % unit;
     coll__append(text, room, "%llu", (unsigned long long)(all / unit));
@@ -11157,15 +10816,13 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
-#if COLL__HAS_CHOICE && COLL__HAS_OS
-
 /* Read the tuning file at `path` for `size` ranks; path NULL: none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
+    if (!path) return COLL_OK;
+#if COLL__HAS_CHOICE && COLL__HAS_OS
     char text[COLL__TUNING_FILE_MOST + 1], where[140];
     coll__wrong_word wrong;
-
-    if (!path) return COLL_OK;
     FILE *file = fopen(path, "re");
     const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
     const int error = !file || ferror(file) ? errno : 0;
@@ -11176,34 +10833,24 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
     text[got] = '\0';
     coll__print(where, sizeof where, "tuning file %.120s", path);
     if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
-    for (int i = 0; i < n->shares.count; i++) {
-        const coll__rank_run *const run = &n->shares.runs[i];
-        /* the end of a range is after its ranks */
-        if (run->first >= size + (run->rate == COLL__RATE_UNIT))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
-                                      path, size);
-    }
-    if (n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: site= names ranks beyond the %d that there are", path,
-                                  size);
+    const coll__rank_run *const last = n->shares.count > 0 ? &n->shares.runs[n->shares.count - 1] : NULL;
+    const bool is_far = n->sites.count > 0 && n->sites.first[n->sites.count - 1] >= size;
+    /* the end of a range is after its ranks */
+    if (is_far || (last && last->first >= size + (last->rate == COLL__RATE_UNIT)))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s: %s= names ranks beyond the %d that there are", where,
+                                  is_far ? "site" : "faster", size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;
     coll__print(n->file, sizeof n->file, "%s", path + (name < sizeof n->file ? 0
                                                                         : name + 1 - sizeof n->file));
     return COLL_OK;
-}
-
 #else
-
-static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
-{
     (void)n, (void)size;
-    if (!path) return COLL_OK;
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_CHOICE", path);
+#endif
 }
 
-#endif
 #endif /* COLL_TUNING_H */
 /* ---- core/contract/coll_transport_registry.h ---- */
 /* coll_transport_registry.h - opening transports: the settings, a table with a row for each transport, and the result. */
@@ -11379,7 +11026,7 @@ static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log
  *     ranks           0   2   5   1   3   4
  *     first           0           3       5   6   in this list
  *
- * One sort and two walks: O(p log p) for p ranks. */
+ * Two sorts: by host number, to find the first rank of each host, and by that rank.  O(p log p) for p ranks. */
 #ifndef COLL_TOPOLOGY_H
 #define COLL_TOPOLOGY_H
 
@@ -11421,42 +11068,38 @@ static int coll__compare_residents(const void *a, const void *b)
     return x->host != y->host ? (x->host > y->host) - (x->host < y->host) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Add the next host: the ranks that share it with all[0]. */
-static void coll__topology_add(coll__topology *t, const coll__resident *all, int left, int rank)
-{
-    const int first = t->first[t->count];
-    int at = first;
-
-    for (int i = 0; i < left && all[i].host == all[0].host; i++) {
-        if (all[i].rank == rank) t->host = t->count, t->place = i;
-        t->is_ordered = t->is_ordered && all[i].rank == at;
-        t->ranks[at++] = all[i].rank;
-    }
-    t->first[++t->count] = at;
-    if (at - first < t->least) t->least = at - first;
-    if (at - first > t->most) t->most = at - first;
-}
-
 /* hosts[i]: host number of rank i of `size`; `rank`: this one.  Free with coll__give; NULL: no memory. */
 static coll__topology *coll__topology_of(const coll_allocator *memory, const int *hosts, int size, int rank)
 {
     const size_t n = (size_t)size;
     coll__topology *t = (coll__topology *)coll__take(memory, sizeof *t + (2 * n + 1) * sizeof *t->first);
-    coll__resident *all = (coll__resident *)coll__take(memory, n * (sizeof *all + sizeof(int)));
+    coll__resident *all = (coll__resident *)coll__take(memory, n * sizeof *all);
 
     if (!t || !all) {
         coll__give(t);
         coll__give(all);
         return NULL;
     }
-    int *const first = (int *)(void *)(t + 1), *const begins = (int *)(void *)(all + n);
+    int *const first = (int *)(void *)(t + 1), number = 0, leader = 0;
     *t = (coll__topology){ .least = size, .is_ordered = true, .first = first, .ranks = first + n + 1 };
-    first[0] = 0;
     for (int i = 0; i < size; i++) all[i] = (coll__resident){ hosts[i], i };
     qsort(all, n, sizeof *all, coll__compare_residents);
-    for (int i = 0; i < size; i++)                /* start of the host whose first rank this is; -1: not a first rank */
-        begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
-    for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
+    for (int i = 0; i < size; i++) {              /* call each host by its first rank                         */
+        if (i == 0 || all[i].host != number) number = all[i].host, leader = all[i].rank;
+        all[i].host = leader;
+    }
+    qsort(all, n, sizeof *all, coll__compare_residents);
+    for (int i = 0; i < size; i++) {
+        if (i == 0 || all[i].host != all[i - 1].host) first[t->count++] = i;
+        if (all[i].rank == rank) t->host = t->count - 1, t->place = i - first[t->host];
+        t->is_ordered = t->is_ordered && all[i].rank == i;
+        t->ranks[i] = all[i].rank;
+    }
+    first[t->count] = size;
+    for (int h = 0; h < t->count; h++) {
+        if (coll__host_size(t, h) < t->least) t->least = coll__host_size(t, h);
+        if (coll__host_size(t, h) > t->most) t->most = coll__host_size(t, h);
+    }
     coll__give(all);
     COLL__ASSERT(first[t->count] == size && coll__rank_at(t, t->host, t->place) == rank,
                  "%d ranks of %d have a host of %d, rank %d is at %d.%d", first[t->count], size, t->count, rank, t->host,
@@ -11553,7 +11196,6 @@ typedef struct coll__execution {
     coll__stage *stages;                          /* of the slices in progress; is_cached: of all rounds      */
     bool    is_cached;                            /* the order owns its tables, for the next equal call       */
     bool    is_chosen_before;                     /* its choice is that of a cached call                      */
-    bool    is_declined;                          /* planned by rounds, but not started                       */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* steps of the round that is being posted                  */
@@ -11574,14 +11216,12 @@ typedef struct coll__cached {
     bool       has_execution;
     coll__execution execution;
     void      *memory;                            /* tables of the execution                                  */
-    size_t     length;
     unsigned   arenas;                            /* the workspace's `arenas` at that time: its values are in that arena */
 } coll__cached;
 
 /* Memory for a running collective of an order, and the cache for later calls. */
 typedef struct coll__workspace {
     void     *arena;                              /* memory of the running collective                         */
-    size_t    arena_length;
     unsigned  arenas;                             /* arenas allocated so far                                  */
     coll__cached *cached[COLL__CACHED];           /* the last different calls; NULL: empty                    */
     unsigned  cached_next;                        /* the entry to replace next                                */
@@ -11621,7 +11261,8 @@ struct coll_request {
     coll__codec  codec;
     const uint64_t *history;                      /* history in the fingerprint: its order's; or NULL         */
     coll__touched touched;                        /* bounds of its buffers, computed on demand                */
-    size_t      *offsets;                         /* owned: replaces missing offsets; may hold a changed input */
+    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
+    void        *changed;                         /* owned: the input with its residual; or NULL              */
     const void  *input;                           /* with a residual: the caller's input, from which call.send is made */
     coll_task    task;                            /* used when the transport executes the whole call          */
     const coll__carrier *carrier;
@@ -11727,16 +11368,12 @@ typedef struct coll__order {
                                                      needed                                                   */
 } coll__order;
 
-/* What the progress thread waits for (coll_progress_thread.h). */
-typedef enum coll__background_wait { COLL__FOR_A_DELAY, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
-
 typedef struct coll__background {
     bool      is_wanted;                          /* configured, and the transport supports it                */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
     coll__cond  doorbell;
-    coll__background_wait waits;
-    int64_t   delay;                              /* ns before the thread advances a request                  */
+    bool      is_asleep;                          /* until an operation is started (coll_progress_thread.h)   */
     unsigned  starts;                             /* non-blocking operations started so far                   */
 } coll__background;
 
@@ -11747,13 +11384,12 @@ typedef coll_failure coll__cause;
 typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
 #endif
 
-/* Callbacks of the flight recorder and of background progress.  The engine works without them.  Short calls that the transport
+/* Callbacks of the flight recorder.  The engine works without them.  Short calls that the transport
  * completes at once are not reported. */
 typedef struct coll__observer {
     void (*begin) (coll_request *r);                              /* launched: its fingerprint is written     */
     void (*end)   (const coll_request *r, coll_status status);    /* ended; it may be freed soon              */
     void (*failed)(const coll__session *session);                 /* the session has failed; no request has ended yet */
-    void (*idle)  (coll__session *session);                       /* its holder leaves; called under the lock */
 } coll__observer;
 
 /* Statistics of yields (coll_progress.h). */
@@ -11800,12 +11436,11 @@ struct coll__session {
     bool  offloads_all;                           /* the transport executes collectives of all ranks          */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     const coll__internals *internals;             /* the transport's                                          */
-    bool  has_membarrier;                         /* the kernel supports it                                   */
     const coll__carrier *carriers;                /* in order of preference; the last one accepts any call    */
     int   carrier_count;
     const coll__observer *observer;               /* or NULL                                                  */
     coll__log  log;
-    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM by kind; points into forced_text          */
+    int   forced_at[COLL__FORCED_KINDS];          /* COLL_ALGORITHM by kind: 1 + the place in forced_text; 0: none */
     char  forced_text[COLL__FORCED_ROOM];
     coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
@@ -11846,8 +11481,6 @@ struct coll__session {
     coll__activity activity;
     uint32_t  made_calls;                         /* in freed communicators of all ranks: number of collectives */
     uint64_t  made_history;                       /* sum of their histories                                   */
-    int64_t  began_at;                            /* start of the last collective, by the observer's clock    */
-    int64_t  ended_at;                            /* end of the last one, if others may have ended with it; 0: not set */
     int64_t  started_at;                          /* start of the last one that did not end at once           */
     unsigned burst;                               /* consecutive collectives before it                        */
     unsigned tests;                               /* tests that found a pending request                       */
@@ -11862,19 +11495,13 @@ static inline bool coll__is_shared(const coll__session *session)
 
 static inline const char *coll__forced(const coll__session *session, coll_kind kind)
 {
-    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+    return COLL__FORCED_KINDS > 1 && session->forced_at[kind] ? session->forced_text + session->forced_at[kind] - 1 : NULL;
 }
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; if there are more ranks than processors */
 
-/* The lock of the communicator: admits one thread (coll_comm_lock.h). */
-typedef struct coll__comm_lock {
-    int       is_taken, is_claimed;
-    const char *owner;                            /* mark of `thread` if it may use the fast path; or NULL    */
-    int       hands;                              /* changes of the owner so far                              */
-    coll__thread_id thread;                             /* the thread that was inside last; it may run the caller's operations */
-    unsigned char inside[COLL__HANDS_MOST];       /* fast path: one word for each owner                       */
-} coll__comm_lock;
+/* Its address identifies the thread, without a system or library call. */
+static COLL__THREAD_LOCAL COLL__UNUSED char coll__thread_mark;
 
 /* The plan of a kind of call (coll_plan.h): the checked parts of its last plain call. */
 typedef struct coll__plan {
@@ -11906,7 +11533,9 @@ struct coll_comm {
     bool  is_by_host;                             /* the current call ignores the extension                   */
     coll__topology *topology;                     /* ranks by host; NULL: one host, or one rank on each       */
     bool  has_topology;                           /* `topology` was computed                                  */
-    coll__comm_lock comm_lock;
+    int   is_taken;                               /* atomic: a thread is inside (coll_comm_lock.h)            */
+    const char *thread;                           /* atomic: mark of the thread that was inside last, which may run
+                                                     the caller's operations                                  */
     bool  is_holder;                              /* the thread inside holds the session                      */
     bool  is_leaving;                             /* in coll_free                                             */
     bool  hears_all;                              /* listens for messages of every member                     */
@@ -11922,7 +11551,6 @@ struct coll_comm {
     const coll_request *waiting;                  /* the request that a caller waits for                      */
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
-    bool  is_first;                               /* the first one of its session in this wait                */
     coll__order main;
     void *recorder;                               /* owned by the observer; freed with the communicator       */
     coll__prepared *prepared;                     /* all that are not freed                                   */
@@ -11930,7 +11558,6 @@ struct coll_comm {
     int  *graph_lists;
     unsigned graph_version;                       /* replacements so far                                      */
     coll__plan *plans[COLL__PLAN_PLACES];         /* by kind; NULL: not called yet                            */
-    coll__plan *others[COLL__PLAN_PLACES];        /* for calls with other arithmetic: checks only             */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs; a simulated rank
                                                      that is killed cannot free it                            */
@@ -12395,7 +12022,7 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
  *
  * In messages a block is contiguous, row after row.  So blocks are packed before the call starts and unpacked after it; in
  * between it is an ordinary call on memory of its request, for every carrier.  A side with contiguous blocks (one row, or no
- * gaps) is used in place. */
+ * gaps) is used in place.  A call in place becomes one with two buffers. */
 #ifndef COLL_STRIDES_H
 #define COLL_STRIDES_H
 
@@ -12405,44 +12032,26 @@ static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->s
 typedef struct coll__columns {
     unsigned char *at, *packed;                   /* packed NULL: the side is used in place                   */
     size_t row, stride, rows;                     /* bytes; rows of each block                                */
+    size_t length;                                /* bytes to pack; 0: none                                   */
     int    blocks;
 } coll__columns;
 
 struct coll__strided {
     coll__columns send, recv;
-    int  first, blocks;                           /* of recv: blocks that are also input, in place            */
-    bool is_spread;                               /* unpack recv at the end                                   */
-    size_t length;                                /* bytes of this struct and the packed blocks after it      */
 };
 
 /* ---- >>packing ---- */
 
-/* Pack blocks of the matrix, or unpack them. */
-static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
+/* Pack the blocks of a matrix, or unpack them: when all calls before it have ended, and after success. */
+static void coll__columns_move(const coll__columns *c, bool packs)
 {
-    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
+    unsigned char *packed = COLL__IS_WHOLE ? c->packed : NULL;
 
-    for (int i = first; i < first + blocks; i++) {
+    for (int i = 0; packed && i < c->blocks; i++) {
         unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
         for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
             memcpy(packs ? packed : at, packs ? at : packed, c->row);
     }
-}
-
-/* At the start: all calls before it have ended. */
-static void coll__strides_start(const coll_request *r)
-{
-    const coll__strided *s = r->strided;
-
-    if (!COLL__IS_WHOLE) return;
-    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
-    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
-}
-
-/* After success. */
-static void coll__strides_end(const coll_request *r)
-{
-    if (COLL__IS_WHOLE && r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
 }
 
 #endif /* COLL_STRIDES_H */
@@ -12744,7 +12353,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->done = NULL;
     r->prepared = NULL;
     r->offsets = NULL;
-    r->carried = NULL;
+    r->changed = r->carried = NULL;
     r->way = NULL;
     r->strided = NULL;
     r->graph_version = comm->graph_version;
@@ -12861,7 +12470,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
-    if (status == COLL_OK && r->strided) coll__strides_end(r);
+    if (status == COLL_OK && r->strided) coll__columns_move(&r->strided->recv, false);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) {
         if (!COLL__ON_DEMAND) coll__look_for_overflow(r);
         else session->by_key->look_for_overflow(r);
@@ -12869,7 +12478,9 @@ static void coll__request_finish(coll_request *r, coll_status status)
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
     if (session->observer) session->observer->end(r, status);
-    if (r->sequence) coll__activity_set(session, session->activity.last, r->head); /* a list has none; its parts have */
+    /* A list has no number, its parts have.  A call of a carrier at the call has the number of the first call that the host makes
+     * for it, and another fingerprint. */
+    if (r->sequence && !(r->carrier->traits & COLL__AT_CALL)) coll__activity_set(session, session->activity.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
     if (done) done(whole, r, status);
@@ -12992,24 +12603,17 @@ static coll_status coll__has_no_memory(coll_comm *comm) { return coll__session_b
 #ifndef COLL_WORKSPACE_H
 #define COLL_WORKSPACE_H
 
-static void coll__workspace_clear(coll__workspace *w)
+/* Free the workspaces from `first` on; none is in use. */
+static void coll__workspaces_give(coll__order *order, int first)
 {
-    coll__give(w->arena);
-    w->arena = NULL;
-    w->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (w->cached[i]) coll__give(w->cached[i]->memory);
-        coll__give(w->cached[i]);
-        w->cached[i] = NULL;
-    }
-}
-
-/* Free the workspaces from `i` on; none is in use. */
-static void coll__workspaces_give(coll__order *order, int i)
-{
-    for (; i < COLL__OVERLAP; i++) {
-        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
-        coll__give(order->workspaces[i]);
+    for (int i = first; i < COLL__OVERLAP; i++) {
+        coll__workspace *const w = order->workspaces[i];
+        for (int k = 0; w && k < COLL__CACHED; k++) {
+            if (w->cached[k]) coll__give(w->cached[k]->memory);
+            coll__give(w->cached[k]);
+        }
+        if (w) coll__give(w->arena);
+        coll__give(w);
         order->workspaces[i] = NULL;
     }
 }
@@ -13026,17 +12630,22 @@ static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
     return *at;
 }
 
+/* Make a block at least `length` bytes long; earlier contents are lost.  Is its address another one? */
+static bool coll__make_room(const coll_comm *comm, void **block, size_t length)
+{
+    if (*block && length <= coll__prefix_of(*block)->length) return false;
+    coll__give(*block);
+    *block = coll__allocate(coll__like(comm), length);
+    return true;
+}
+
 /* Memory for a request while it runs; earlier contents are lost.  NULL: no memory. */
 static unsigned char *coll__workspace_memory(const coll_request *r, size_t length)
 {
     coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
 
     if (!w) return NULL;
-    if (length <= w->arena_length) return (unsigned char *)w->arena;
-    coll__give(w->arena);
-    w->arenas++;
-    w->arena = coll__allocate(coll__like(r->comm), length);
-    w->arena_length = w->arena ? length : 0;
+    w->arenas += coll__make_room(r->comm, &w->arena, length);
     return (unsigned char *)w->arena;
 }
 
@@ -13136,10 +12745,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->recorder);
     coll__give(comm->spare);
     coll__give(comm->counts);
-    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
-        coll__give(comm->plans[i]);
-        coll__give(comm->others[i]);
-    }
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) coll__give(comm->plans[i]);
     coll__give(comm);
 }
 
@@ -13168,7 +12774,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Advance a collective.  Starts it with its carrier, or with the next one that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
-    if (r->strided && !r->is_started) coll__strides_start(r);
+    if (r->strided && !r->is_started) coll__columns_move(&r->strided->send, true);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
@@ -13183,21 +12789,13 @@ static coll_status coll__carry_on(coll_request *r)
  *
  * Most programs repeat a few calls with other buffers.  A plain call of a simple kind leaves a plan: its arithmetic,
  * fingerprint and carrier, and what the transport has bound for it.  The next call of that kind, type and operation checks only
- * count, root and buffers (coll__plan_suits).  A blocking one starts from the plan's request (coll_fast_path.h).  A call with
- * flags or another accumulator leaves a second plan, only for the checks of equal calls.  The order caches what depends on the
- * count (coll_execution.h).  Scales, time limits, user operations and lists of counts are in no plan. */
+ * count, root and buffers (coll__plan_suits).  A blocking one starts from the plan's request (coll_fast_path.h).  The order
+ * caches what depends on the count (coll_execution.h).  Flags, accumulators, scales, time limits, user operations and lists of
+ * counts are in no plan. */
 #ifndef COLL_PLAN_H
 #define COLL_PLAN_H
 
 /* ---- >>matching a plan ---- */
-
-/* Do one count and all ranks describe a call of this kind? */
-static inline bool coll__is_repeatable(coll_kind kind)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(kind);
-
-    return coll__is_by_count(shape) && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
-}
 
 /* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
@@ -13205,35 +12803,15 @@ static inline bool coll__calculates_plainly(const coll_call *call)
     return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
 }
 
-/* May a call with this arithmetic be repeated?  Scales and seeds change with each call, and a function has a context. */
-static inline bool coll__may_return(const coll_call *call)
-{
-    return call->op != COLL_USER && call->scale == 0 && !(call->flags & COLL_STOCHASTIC);
-}
-
-/* Where the plan for this arithmetic is kept. */
-static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
-{
-    return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
-}
-
-/* Do two calls of a kind that reduces have the same arithmetic? */
-static inline bool coll__calculates_like(const coll_call *call, const coll_call *own)
-{
-    const coll_type wire = call->wire ? call->wire : call->type;
-
-    return call->op == own->op && wire == own->wire && call->flags == own->flags && call->accumulate == own->accumulate
-        && call->scale == own->scale && call->not_commutative == own->not_commutative;
-}
-
 /* The plan for a call's arithmetic; or NULL. */
-static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
+static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
-    const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
-                      && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
+    coll__plan *plan = COLL__PLANS && coll__calculates_plainly(call) ? comm->plans[coll__plan_place(call->kind)] : NULL;
+    if (!plan || !plan->is_made || call->type != plan->request.call.type) return NULL;
+    const coll_call *own = &plan->request.call;
+    const bool is_like = call->op == own->op && (call->wire ? call->wire : call->type) == own->wire;
 
-    return is_like ? plan : NULL;
+    return is_like || !coll__kind_reduces(call->kind) ? plan : NULL;
 }
 
 /* Neither NULL nor COLL_IN_PLACE. */
@@ -13286,10 +12864,8 @@ static inline void coll__plan_forget(coll__plan *plan)
 
 static inline void coll__plans_forget(coll_comm *comm)
 {
-    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+    for (int i = 0; i < COLL__PLAN_PLACES; i++)
         if (comm->plans[i]) coll__plan_forget(comm->plans[i]);
-        if (comm->others[i]) coll__plan_forget(comm->others[i]);
-    }
 }
 
 /* Does the transport refuse a checked call?  Then no carrier may execute it; `why` gets the reason. */
@@ -13306,13 +12882,15 @@ static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char 
 static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
     const coll__session *session = comm->session;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
     const size_t unit = codec->type_size;
     char why[120];
 
     if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
-        || call->algorithm || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
+        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !coll__is_by_count(shape)
+        || call->kind == COLL_ALLREDUCE_LIST || shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
+    coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(call->kind)]);
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* may be the plan's own                                    */
@@ -13328,7 +12906,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
-    if (call->wire != call->type || !coll__calculates_plainly(call) || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (call->wire != call->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
     if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
     if (plan->start) return;
     plan->start = session->transport->offload;
@@ -13438,11 +13016,6 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* alltoallw: lengths are in bytes  */
         return COLL_OK;
     }
-    const coll__plan *plan = coll__plan_like(comm, call);
-    if (plan) {
-        *codec = plan->request.codec;
-        return COLL_OK;
-    }
     if (!coll__is_op(call->op)) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
@@ -13469,25 +13042,26 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
     for (int i = 0; i < blocks; at += counts[i++]) offsets[i] = at;
 }
 
+static bool coll__lacks_offsets(const coll__side *side) { return side->is_used && coll__is_listed(side) && !side->offsets; }
+
 /* Fill in missing offsets: one block after the other.  The request owns them. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
-    const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
-    const bool for_recv = recv->is_used && coll__is_listed(recv) && !recv->offsets;
-    const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
+    coll__side *const sides[2] = { send, recv };
+    size_t room = 0, *at = NULL;
 
+    for (int i = 0; i < 2; i++) room += coll__lacks_offsets(sides[i]) ? (size_t)sides[i]->blocks : 0;
     if (room == 0) return COLL_OK;
-    *own = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
-    if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
-    if (for_send) {
-        coll__offsets_fill(*own, send->counts, send->blocks);
-        call->send_offsets = send->offsets = *own;
+    *own = at = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
+    if (!at) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
+    for (int i = 0; i < 2; i++) {
+        if (!coll__lacks_offsets(sides[i])) continue;
+        coll__offsets_fill(at, sides[i]->counts, sides[i]->blocks);
+        sides[i]->offsets = at;
+        at += sides[i]->blocks;
     }
-    if (for_recv) {
-        size_t *at = *own + (for_send ? send->blocks : 0);
-        coll__offsets_fill(at, recv->counts, recv->blocks);
-        call->recv_offsets = recv->offsets = at;
-    }
+    call->send_offsets = send->offsets;
+    call->recv_offsets = recv->offsets;
     return COLL_OK;
 }
 
@@ -13593,15 +13167,6 @@ static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, cons
     }
 }
 
-/* The usual cases, without lists: each side is contiguous, and they are apart or the same. */
-static bool coll__is_simple(const coll__side *send, const coll__side *recv, size_t send_length, size_t recv_length)
-{
-    const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
-
-    if (coll__is_listed(send) || coll__is_listed(recv)) return false;
-    return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
-}
-
 static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
 {
     return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
@@ -13636,11 +13201,14 @@ static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, co
 
 static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
-    const size_t unit = coll_type_size(call->type);
+    const size_t unit = coll_type_size(call->type), sent = coll__side_length(send, unit);
+    const size_t received = coll__side_length(recv, unit);
+    const uintptr_t from = (uintptr_t)send->at, to = (uintptr_t)recv->at;
+    const bool is_listed = coll__is_listed(send) || coll__is_listed(recv);
 
-    if (coll__is_simple(send, recv, coll__side_length(send, unit), coll__side_length(recv, unit))) return COLL_OK;
+    if (!is_listed && (!sent || !received || from + sent <= to || to + received <= from)) return COLL_OK;     /* apart  */
     const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
-    if (coll__is_listed(send) || coll__is_listed(recv)) return coll__check_blocks(comm, call, send, recv, is_in_place);
+    if (is_listed) return coll__check_blocks(comm, call, send, recv, is_in_place);
     return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
@@ -13754,14 +13322,6 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .share = comm->session->share, .counts = comm->counts };
 }
 
-/* Does the algorithm that the call names exist for it? */
-static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
-{
-    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
-
-    return coll__can_choose(&query);
-}
-
 static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
 {
     char known[120] = "";
@@ -13770,49 +13330,41 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     if (!COLL__HAS_CHOICE)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
                                    "COLL_NO_CHOICE", call->algorithm);
-    const char *const forced = coll__forced(comm->session, call->kind);
-    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* used if possible                     */
-        call->algorithm = forced;
-        if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
-    }
-    if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
+    const bool is_named = call->algorithm != NULL;
+    if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
+    if (!call->algorithm) return COLL_OK;
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
     const char *const why = coll__why_not(&query);
+    if (!why) return COLL_OK;
+    if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
+    if (!is_named) return COLL_OK;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call%s%s; use %s",
-                               call->algorithm, why ? ": " : "", why ? why : "", known);
+                               call->algorithm, *why ? ": " : "", why, known);
 }
 
 /* ---- >>kinds ---- */
 
-/* The collectives of this program, one bit each. */
-#define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
-#define COLL__KINDS_HERE                                                                                                       \
-    (COLL__KINDS(1, COLL_BARRIER, COLL_BARRIER)                                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
-     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
-     | COLL__KINDS(1, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                                          \
-     | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
-     | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
-     | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
-     | COLL__KINDS(1, COLL_ALLGATHER, COLL_ALLGATHERV)                                                                         \
-     | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
-     | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
-
 /* The switch that left out a kind of call; NULL: not left out. */
 static inline const char *coll__kind_switch(coll_kind kind)
 {
+    static const struct { coll_kind last; bool is_here; } families[] = {
+        { COLL_BARRIER, true }, { COLL_BROADCAST, COLL__HAS_BROADCAST }, { COLL_REDUCE, COLL__HAS_REDUCE },
+        { COLL_ALLREDUCE, true }, { COLL_REDUCE_SCATTERV, COLL__HAS_REDUCE_SCATTER }, { COLL_EXSCAN, COLL__HAS_SCAN },
+        { COLL_GATHERV, COLL__HAS_GATHER }, { COLL_SCATTERV, COLL__HAS_SCATTER }, { COLL_ALLGATHERV, true },
+        { COLL_ALLTOALLW, COLL__HAS_ALLTOALL }, { COLL_NEIGHBOR_ALLTOALLW, COLL__HAS_NEIGHBOR }
+    };
+    int i = 0;
+
     if (kind == COLL_ALLREDUCE_LIST) return COLL__IS_WHOLE ? NULL : COLL__PROFILE;
     if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : COLL__PROFILE;
     if (!COLL__HAS_COUNTS && (coll__kind_has(kind, COLL__SUMMED | COLL__PAIRWISE) || kind >= COLL_NEIGHBOR_ALLGATHER))
         return "COLL_NO_COUNTS";
-    return COLL__KINDS_HERE >> kind & 1 ? NULL : "COLL_ONLY_KINDS";
+    while (families[i].last < kind) i++;
+    return families[i].is_here ? NULL : "COLL_ONLY_KINDS";
 }
-
-#undef COLL__KINDS_HERE
-#undef COLL__KINDS
 
 COLL__FOR_SPEED
 
@@ -13987,93 +13539,57 @@ static coll_status coll__check_stride(coll_comm *comm, const coll_call *call, co
 static coll__columns coll__columns_of(const coll_call *call, const coll__side *side, size_t stride)
 {
     const size_t unit = coll_type_size(call->type), rows = call->count / call->row;
+    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && rows > 1 && stride != call->row;
 
     return (coll__columns){ .at = coll__behind(side->at, 0), .row = call->row * unit, .rows = rows,
-                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks };
-}
-
-/* Bytes to pack for a side; 0: none. */
-static size_t coll__columns_packed(const coll__columns *c, const coll__side *side, size_t stride)
-{
-    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && c->rows > 1 && c->stride != c->row;
-
-    return is_apart ? (size_t)c->blocks * c->rows * c->row : 0;
+                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks,
+                            .length = is_apart ? (size_t)side->blocks * call->count * unit : 0 };
 }
 
 /* Do two different matrices share a byte?  Rows of equal strides may interleave. */
-static bool coll__columns_overlap(const coll__columns *a, bool is_a_apart, const coll__columns *b, bool is_b_apart)
+static bool coll__columns_overlap(const coll__columns *a, const coll__columns *b)
 {
     const size_t wide_a = a->row * (size_t)a->blocks, wide_b = b->row * (size_t)b->blocks;
     const uintptr_t from = (uintptr_t)a->at, to = (uintptr_t)b->at;
-    const size_t long_a = is_a_apart ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
-    const size_t long_b = is_b_apart ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
+    const size_t long_a = a->length ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
+    const size_t long_b = b->length ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
 
     if (from + long_a <= to || to + long_b <= from) return false;
-    if (!is_a_apart || !is_b_apart || a->stride != b->stride) return true;
+    if (!a->length || !b->length || a->stride != b->stride) return true;
     const size_t between = to >= from ? (to - from) % a->stride : (a->stride - (from - to) % a->stride) % a->stride;
     return between < wide_a || between + wide_b > a->stride;
 }
 
 /* ---- >>replacing ---- */
 
-/* Is it in place?  Then send, or at the root of a scatter recv, is ignored. */
-static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send,
-                                      const coll__side *recv)
+/* Is it in place?  Then send, or at the root of a scatter recv, is a part of the other side; `skip`: where it begins there. */
+static bool coll__is_strided_in_place(const coll_call *call, const coll__side *send, const coll__side *recv, size_t skip)
 {
-    const size_t skip = (size_t)comm->rank * call->row * coll_type_size(call->type);
     const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
                        && call->send_stride == call->recv_stride;
 
     switch (call->kind) {
     case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
     case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
-    case COLL_BROADCAST: return false;
     default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
     }
 }
 
-/* Turn the call into an ordinary one, on packed memory where there is some. */
-static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__strided *s, bool is_in_place)
-{
-    const bool is_root = comm->rank == call->root, is_scatter = call->kind == COLL_SCATTER;
-
-    s->is_spread = s->recv.packed != NULL;
-    if (s->send.packed) call->send = s->send.packed;
-    if (s->recv.packed) call->recv = s->recv.packed;
-    if (is_in_place && is_scatter && s->send.packed) call->recv = COLL_IN_PLACE;
-    if (is_in_place && !is_scatter && s->recv.packed) call->send = COLL_IN_PLACE;
-    if (!s->recv.packed) return;
-    const bool is_all = (call->kind == COLL_ALLTOALL && is_in_place) || (call->kind == COLL_BROADCAST && is_root);
-    s->first = is_all ? 0 : comm->rank;
-    s->blocks = is_all ? s->recv.blocks : is_in_place && !is_scatter;
-    if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
-}
-
-/* Allocate the state.  Blocking calls, one at a time, reuse the last one. */
+/* Allocate the state, with the packed blocks after it.  Blocking calls, one at a time, reuse the last one. */
 static unsigned char *coll__strides_take(const coll_request *r, size_t length)
 {
-    coll_comm *comm = r->comm;
-    const bool is_spare = r->is_blocking && comm->spare && length <= comm->spare->length;
-    unsigned char *const memory = is_spare ? (unsigned char *)comm->spare
-                                           : (unsigned char *)coll__take_lines(coll__like(comm), length);
+    coll__strided *const spare = r->is_blocking ? r->comm->spare : NULL;
 
-    if (is_spare) length = comm->spare->length;
-    if (is_spare) comm->spare = NULL;
-    if (memory) *(coll__strided *)(void *)memory = (coll__strided){ .length = length };
-    return memory;
+    if (!spare || length > coll__prefix_of(spare)->length) return (unsigned char *)coll__take_lines(coll__like(r->comm), length);
+    r->comm->spare = NULL;
+    return (unsigned char *)spare;
 }
 
 static void coll__strides_give(const coll_request *r)
 {
-    coll_comm *comm = r->comm;
-
     if (!COLL__IS_WHOLE) return;
-    if (!r->is_blocking) {
-        coll__give(r->strided);
-        return;
-    }
-    coll__give(comm->spare);
-    comm->spare = r->strided;
+    coll__give(r->is_blocking ? r->comm->spare : r->strided);
+    if (r->is_blocking) r->comm->spare = r->strided;
 }
 
 /* Replace the strides of a call: afterwards its blocks are contiguous. */
@@ -14088,28 +13604,38 @@ static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
     status = coll__check_rows(comm, call);
     if (status < 0) return status;
     coll__sides_of(comm, call, &send, &recv);
-    const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
-    if (is_in_place && is_scatter) recv.is_used = false;      /* its block is not moved                       */
-    if (is_in_place && !is_scatter) send.is_used = false;
-    if ((status = coll__check_stride(comm, call, &send, call->send_stride)) < 0
-        || (status = coll__check_stride(comm, call, &recv, call->recv_stride)) < 0) return status;
-    coll__strided s = { .send = coll__columns_of(call, &send, call->send_stride),
-                        .recv = coll__columns_of(call, &recv, call->recv_stride) };
-    const size_t sent = coll__columns_packed(&s.send, &send, call->send_stride);
-    const size_t received = coll__columns_packed(&s.recv, &recv, call->recv_stride), front = coll__round_up(sizeof s, 64);
+    const bool is_scatter = call->kind == COLL_SCATTER;
+    const size_t unit = coll_type_size(call->type);
+    const size_t skip = call->kind == COLL_ALLTOALL ? 0 : (size_t)comm->rank * call->row * unit;
+    const bool is_in_place = coll__is_strided_in_place(call, &send, &recv, skip);
+    coll__side *const whole = is_scatter ? &send : &recv, *const part = is_scatter ? &recv : &send;
+    size_t send_stride = is_in_place && !is_scatter ? 0 : call->send_stride;
+    size_t recv_stride = is_in_place && is_scatter ? 0 : call->recv_stride;
+    if ((status = coll__check_stride(comm, call, &send, send_stride)) < 0
+        || (status = coll__check_stride(comm, call, &recv, recv_stride)) < 0) return status;
+    if (is_in_place && whole->is_used && coll__is_buffer(whole->at)) {
+        part->at = whole->at + skip;
+        send_stride = recv_stride = is_scatter ? send_stride : recv_stride;
+    }
+    if (call->kind == COLL_BROADCAST && comm->rank == call->root) {       /* it sends what others receive     */
+        send = recv;
+        send_stride = recv_stride;
+        recv.is_used = false;
+    }
+    coll__strided s = { .send = coll__columns_of(call, &send, send_stride), .recv = coll__columns_of(call, &recv, recv_stride) };
+    const size_t front = coll__round_up(sizeof s, 64), both = coll__round_up(s.send.length, 64) + s.recv.length;
     call->row = call->send_stride = call->recv_stride = 0;
-    if (sent + received == 0) return COLL_OK;
+    if (both == 0) return COLL_OK;
     const coll__side *const sides[2] = { &send, &recv };
-    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, coll_type_size(call->type))) < 0) return status;
-    if (send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
-        && coll__columns_overlap(&s.send, sent > 0, &s.recv, received > 0)) return coll__refuse_overlap(comm, call);
-    unsigned char *const memory = coll__strides_take(r, front + coll__round_up(sent, 64) + received);
-    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", sent + received);
-    s.send.packed = sent ? memory + front : NULL;
-    s.recv.packed = received ? memory + front + coll__round_up(sent, 64) : NULL;
-    coll__strides_settle(comm, call, &s, is_in_place);
+    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, unit)) < 0) return status;
+    if (!is_in_place && send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
+        && coll__columns_overlap(&s.send, &s.recv)) return coll__refuse_overlap(comm, call);
+    unsigned char *const memory = coll__strides_take(r, front + both);
+    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", both);
+    if (s.send.length) call->send = s.send.packed = memory + front;
+    if (s.recv.length) call->recv = s.recv.packed = memory + front + both - s.recv.length;
+    if (call->kind == COLL_BROADCAST && s.send.packed) call->recv = s.send.packed;
     r->strided = (coll__strided *)(void *)memory;
-    s.length = r->strided->length;
     *r->strided = s;
     return COLL_OK;
 }
@@ -14122,43 +13648,31 @@ COLL__FOR_SPEED
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- core/engine/coll_p2p_match.h ---- */
-/* coll_p2p_match.h - messages, the lists that hold them, and the matching of messages and receives.
+/* coll_p2p_match.h - messages, the state of each peer, the lists, and the matching of messages and receives.
  *
- * A key is a space, a communicator, a tag and a peer.  A receive may leave open the peer, the tag, or both.  Each key in use
- * has a bin in one hash table, with the receives and the messages of that key, in order.  A receive is in the bin of its key.
- * A message without a receive is in four bins, one for each kind of receive that may match it; a message of a collective, whose
- * receives leave nothing open, is in one.  So matching takes a few steps, however many messages there are.
+ * A key is a space, a communicator, a tag and a peer.  A receive may leave open the peer, the tag, or both.  Each message and
+ * each receive that is not matched yet is in a bin: those of the user in one of COLL_BINS, by a hash of their key; those of
+ * collectives in one of their peer; receives that leave something open in one more.  So a message is compared with the
+ * receives that leave something open, and with few others.  A receive that leaves something open is compared with all messages,
+ * in the order in which they arrived.  Long messages are also found by their number.
  *
- * Receives have increasing numbers: of the receives in a message's four bins, the first posted one matches. */
+ * Receives have increasing numbers: of those that match a message, the first posted one gets it. */
 #ifndef COLL_P2P_MATCH_H
 #define COLL_P2P_MATCH_H
 
 enum { COLL__ANY = -2 };
 
-/* What a receive leaves open. */
-enum { COLL__OPEN_PEER = 1, COLL__OPEN_TAG = 2, COLL__WAYS = 4 };
-
-/* Spaces of this table only: long messages by number, outgoing and incoming. */
-enum { COLL__SPACE_OUT = 64, COLL__SPACE_IN };
-
-typedef struct coll__match_key { uint64_t comm; int64_t tag; uint32_t space; int peer; } coll__match_key;
-
-/* Messages of one key. */
-typedef struct coll__bin {
-    struct coll__bin *chain;                     /* in its bucket, or in the spare list                      */
-    coll__match_key key;
-    int       way;                                /* index of the links by which its messages are in it       */
-    struct { coll__message *first, *last; } lists[2];  /* messages; receives                           */
-} coll__bin;
-
-typedef struct coll__bin_link { coll__bin *bin; coll__message *next, *prev; } coll__bin_link;
+typedef struct coll__message_list { coll__message *first, *last; } coll__message_list;
+typedef struct coll__message_queue { coll__message *first, *last; } coll__message_queue;
+typedef struct coll__bin { coll__message *first, *last; } coll__bin;
 
 /* An outgoing or incoming message, or a receive. */
 struct coll__message {
-    struct coll__message_list *list;              /* the list that it is in; or NULL                          */
+    coll__message_list *list;                     /* the list that it is in; or NULL                          */
     coll__message *next, *prev;                  /* in that list                                             */
     coll__message *behind;                        /* the next one in a queue of its peer                      */
-    coll__bin_link links[COLL__WAYS];                 /* in bins                                                 */
+    coll__bin *bin;                               /* the bin that it is in; or NULL                           */
+    coll__message *chain;                         /* the next one in that bin                                 */
     uint64_t  order;                              /* of a receive: increasing number                          */
     coll_request *request;                        /* of the user; NULL: none waits for it (any more)          */
     coll_xfer    *xfer;                           /* of a collective; NULL as above                           */
@@ -14173,216 +13687,39 @@ struct coll__message {
     bool      is_long, is_moving;                 /* moving: the transport has its body                       */
     bool      is_copied;                          /* the sender does not wait for it                          */
     bool      is_queued;                          /* the transport has a transfer of it                       */
-    bool      is_want;
     coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
     unsigned char *kept;                          /* memory of a short body, or NULL                          */
     size_t    room;                               /* bytes of `kept`                                          */
 };
 
-typedef struct coll__message_list { coll__message *first, *last; } coll__message_list;
-typedef struct coll__message_queue { coll__message *first, *last; } coll__message_queue;
+typedef struct coll__peer {
+    bool      is_open;
+    bool      is_full;                            /* the peer reported that messages without a receive take half of our credit */
+    bool      has_told;                           /* we reported the same                                     */
+    size_t    credit;                             /* for short messages that we may still send                */
+    size_t    taken;                              /* credit that the peer has not got back:                   */
+    size_t    kept, owed;                         /* for messages without a receive; for finished ones        */
+    coll_xfer listen;
+    coll__message *incoming;                      /* its body is being received; NULL: listening for a note   */
+    coll__message_queue sending;                  /* messages with transfers in progress, in order            */
+    coll__message_queue held;                     /* messages without credit                                  */
+    coll__bin bins[2];                            /* of collectives: messages, receives                       */
+    struct coll__peer *open_next;                 /* in the list of open peers                                */
+} coll__peer;
 
-typedef struct coll__bins {
-    coll__bin **buckets, *spare;
-    size_t       length, used;                    /* buckets, a power of two; bins in them                   */
-    const coll_allocator *memory;                 /* for all of them                                          */
-} coll__bins;
-
-/* ---- >>bins ---- */
-
-static inline bool coll__is_same_key(const coll__match_key *a, const coll__match_key *b)
-{
-    return a->space == b->space && a->comm == b->comm && a->tag == b->tag && a->peer == b->peer;
-}
-
-static inline coll__bin **coll__bin_bucket(const coll__bins *t, const coll__match_key *key)
-{
-    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 ^ (uint64_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 29) ^ (key->comm << 8 ^ key->comm >> 32 ^ key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return &t->buckets[(x ^ (x >> 32)) & (t->length - 1)];
-}
-
-static coll__bin *coll__bin_find(const coll__bins *t, const coll__match_key *key)
-{
-    coll__bin *bin = t->length ? *coll__bin_bucket(t, key) : NULL;
-
-    while (bin && !coll__is_same_key(&bin->key, key)) bin = bin->chain;
-    return bin;
-}
-
-/* Make the table, or double it. false: there is no table. */
-static bool coll__bins_grow(coll__bins *t)
-{
-    const coll__bins old = *t;
-    const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
-    coll__bin **buckets = (coll__bin **)coll__allocate(t->memory, length * sizeof *buckets);
-
-    if (!buckets) return old.length > 0;          /* more entries than buckets work, too                      */
-    t->buckets = buckets;
-    t->length = length;
-    for (size_t i = 0; i < old.length; i++)
-        for (coll__bin *bin = old.buckets[i], *next; bin; bin = next) {
-            coll__bin **at = coll__bin_bucket(t, &bin->key);
-            next = bin->chain;
-            bin->chain = *at;
-            *at = bin;
-        }
-    coll__give(old.buckets);
-    return true;
-}
-
-/* The bin of a key; made if missing.  NULL: no memory. */
-static coll__bin *coll__bin_open(coll__bins *t, const coll__match_key *key, int way)
-{
-    coll__bin *bin = coll__bin_find(t, key);
-
-    if (bin) return bin;
-    if (t->used >= t->length && !coll__bins_grow(t)) return NULL;
-    bin = t->spare ? t->spare : (coll__bin *)coll__take(t->memory, sizeof *bin);
-    if (!bin) return NULL;
-    if (bin == t->spare) t->spare = bin->chain;
-    coll__bin **at = coll__bin_bucket(t, key);
-    *bin = (coll__bin){ .chain = *at, .key = *key, .way = way };
-    *at = bin;
-    t->used++;
-    return bin;
-}
-
-static void coll__bin_close(coll__bins *t, coll__bin *bin)
-{
-    coll__bin **at = coll__bin_bucket(t, &bin->key);
-
-    if (bin->lists[0].first || bin->lists[1].first) return;
-    while (*at != bin) at = &(*at)->chain;
-    *at = bin->chain;
-    bin->chain = t->spare;
-    t->spare = bin;
-    t->used--;
-}
-
-/* Append a message to the bin of a key. false: no memory. */
-static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key *key, int way)
-{
-    coll__bin *bin = coll__bin_open(t, key, way);
-    coll__bin_link *link = &m->links[way];
-
-    if (!bin) return false;
-    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", (int)m->tag, m->peer);
-    *link = (coll__bin_link){ bin, NULL, bin->lists[m->is_want].last };
-    if (link->prev) link->prev->links[way].next = m;
-    else bin->lists[m->is_want].first = m;
-    bin->lists[m->is_want].last = m;
-    return true;
-}
-
-/* Remove a message from all of its bins. */
-static void coll__bins_leave(coll__bins *t, coll__message *m)
-{
-    for (int way = 0; way < COLL__WAYS; way++) {
-        coll__bin_link *link = &m->links[way];
-        coll__bin *bin = link->bin;
-        if (!bin) continue;
-        if (link->prev) link->prev->links[way].next = link->next;
-        else bin->lists[m->is_want].first = link->next;
-        if (link->next) link->next->links[way].prev = link->prev;
-        else bin->lists[m->is_want].last = link->prev;
-        link->bin = NULL;
-        coll__bin_close(t, bin);
-    }
-}
-
-static void coll__bins_free(coll__bins *t)
-{
-    for (size_t i = 0; i <= t->length; i++)
-        for (coll__bin *bin = i < t->length ? t->buckets[i] : t->spare, *next; bin; bin = next) {
-            next = bin->chain;
-            coll__give(bin);
-        }
-    coll__give(t->buckets);
-    *t = (coll__bins){ .length = 0 };
-}
-
-/* ---- >>matching ---- */
-
-static inline coll__match_key coll__match_key_of(const coll__message *m)
-{
-    return (coll__match_key){ m->comm, m->tag, m->space, m->peer };
-}
-
-static inline int coll__want_way(const coll__match_key *key)
-{
-    return (key->peer == COLL__ANY ? COLL__OPEN_PEER : 0)
-         | (key->space == COLL__SPACE_USER && key->tag == COLL_ANY_TAG ? COLL__OPEN_TAG : 0);
-}
-
-/* The key with which a receive with this much open finds a message. */
-static inline coll__match_key coll__match_key_by(const coll__match_key *key, int way)
-{
-    return (coll__match_key){ key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag, key->space,
-                              way & COLL__OPEN_PEER ? COLL__ANY : key->peer };
-}
-
-/* The number of kinds of receives that may match a message. */
-static inline int coll__ways_in(uint32_t space) { return space == COLL__SPACE_USER ? COLL__WAYS : 1; }
-
-/* The first posted receive that matches a message with this key; or NULL. */
-static coll__message *coll__find_want(const coll__bins *t, const coll__match_key *key)
-{
-    coll__message *best = NULL;
-
-    for (int way = 0; way < coll__ways_in(key->space); way++) {
-        const coll__match_key by = coll__match_key_by(key, way);
-        const coll__bin *bin = coll__bin_find(t, &by);
-        coll__message *want = bin ? bin->lists[true].first : NULL;
-        if (want && (!best || want->order < best->order)) best = want;
-    }
-    return best;
-}
-
-/* The first message that matches a receive with this key; or NULL. */
-static coll__message *coll__find_message(const coll__bins *t, const coll__match_key *key)
-{
-    const coll__bin *bin = coll__bin_find(t, key);
-    return bin ? bin->lists[false].first : NULL;
-}
-
-/* Add a receive to its bin; false: no memory. */
-static bool coll__match_want(coll__bins *t, coll__message *want)
-{
-    const coll__match_key key = coll__match_key_of(want);
-
-    want->is_want = true;
-    return coll__bin_put(t, want, &key, coll__want_way(&key));
-}
-
-/* Add a message to its bins; false: no memory. */
-static bool coll__match_message(coll__bins *t, coll__message *m)
-{
-    const coll__match_key key = coll__match_key_of(m);
-    bool is_in = true;
-
-    m->is_want = false;
-    for (int way = 0; way < coll__ways_in(key.space) && is_in; way++) {
-        const coll__match_key by = coll__match_key_by(&key, way);
-        is_in = coll__bin_put(t, m, &by, way);
-    }
-    return is_in;
-}
-
-static inline coll__match_key coll__number_key(uint32_t space, int peer, uint32_t id)
-{
-    return (coll__match_key){ id, 0, space, peer };
-}
-
-/* Add a long message by its number; false: no memory. */
-static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
-{
-    const coll__match_key key = coll__number_key(space, m->peer, m->id);
-
-    m->is_want = false;
-    return coll__bin_put(t, m, &key, 0);
-}
+struct coll__messages {
+    coll__peer    *peers;
+    coll__message_list outgoing;                  /* not delivered yet                                        */
+    coll__message_list wanted;                    /* receives without a message, in order                     */
+    coll__message_list arrived;                   /* messages without a receive, in order                     */
+    coll__message_list moving;                    /* receives that have a message, but not all of its body    */
+    coll__message_list replies;                   /* other notes in transit                                   */
+    coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
+    coll__bin bins[2][COLL_BINS], open_bin;       /* messages, receives, receives that leave something open   */
+    coll__peer    *open;
+    uint64_t       orders;                        /* receives posted so far                                   */
+    uint32_t       next_id;
+};
 
 /* ---- >>lists of all messages in one state, and queues ---- */
 
@@ -14427,10 +13764,88 @@ static coll__message *coll__queue_take(coll__message_queue *q)
     return m;
 }
 
+/* ---- >>matching ---- */
+
+static inline bool coll__has_any_tag(const coll__message *m) { return m->space == COLL__SPACE_USER && m->tag == COLL_ANY_TAG; }
+
+static inline bool coll__is_open(const coll__message *m) { return m->peer == COLL__ANY || coll__has_any_tag(m); }
+
+static inline bool coll__fits(const coll__message *want, const coll__message *m)
+{
+    return want->space == m->space && want->comm == m->comm && (want->peer == m->peer || want->peer == COLL__ANY)
+        && (want->tag == m->tag || coll__has_any_tag(want));
+}
+
+/* The bin of messages, or of receives, with the key of `m`. */
+static coll__bin *coll__bin_of(coll__messages *all, const coll__message *m, bool of_receives)
+{
+    if (coll__is_open(m)) return &all->open_bin;
+    if (m->space != COLL__SPACE_USER) return &all->peers[m->peer].bins[of_receives];
+    return &all->bins[of_receives][coll__mix64(m->comm << 8 ^ (uint64_t)m->peer << 32 ^ (uint64_t)m->tag) & (COLL_BINS - 1)];
+}
+
+/* The bin of the long message with this number, until the go-ahead has arrived or its body follows. */
+static coll__bin *coll__bin_by_number(coll__messages *all, int peer, uint32_t id)
+{
+    return &all->bins[false][coll__mix64((uint64_t)peer << 32 ^ id) & (COLL_BINS - 1)];
+}
+
+static void coll__bin_put(coll__bin *bin, coll__message *m)
+{
+    COLL__ASSERT(!m->bin, "a message with tag %d of peer %d is in a bin already", (int)m->tag, m->peer);
+    m->bin = bin;
+    m->chain = NULL;
+    if (bin->first) bin->last->chain = m;
+    else bin->first = m;
+    bin->last = m;
+}
+
+/* Remove a message from its bin, if any. */
+static void coll__bin_leave(coll__message *m)
+{
+    coll__message **at = m->bin ? &m->bin->first : NULL, *before = NULL;
+
+    if (!m->bin) return;
+    for (; *at != m; at = &before->chain) before = *at;
+    *at = m->chain;
+    if (m->bin->last == m) m->bin->last = before;
+    m->bin = NULL;
+}
+
+/* The first posted receive that matches a message; or NULL. */
+static coll__message *coll__find_want(coll__messages *all, const coll__message *m)
+{
+    coll__message *want = coll__bin_of(all, m, true)->first, *open = all->open_bin.first;
+
+    while (want && !coll__fits(want, m)) want = want->chain;
+    while (open && !coll__fits(open, m)) open = open->chain;
+    return !want || (open && open->order < want->order) ? open : want;
+}
+
+/* The first of the messages that arrived which matches a receive; or NULL. */
+static coll__message *coll__find_message(coll__messages *all, const coll__message *want)
+{
+    const bool is_open = coll__is_open(want);
+    coll__message *m = is_open ? all->arrived.first : coll__bin_of(all, want, false)->first;
+
+    while (m && !(m->list == &all->arrived && coll__fits(want, m))) m = is_open ? m->next : m->chain;
+    return m;
+}
+
+/* The long message of a list with this number, which then has no bin any more; or NULL. */
+static coll__message *coll__take_number(coll__messages *all, const coll__message_list *list, int peer, uint32_t id)
+{
+    coll__message *m = coll__bin_by_number(all, peer, id)->first;
+
+    while (m && !(m->list == list && m->peer == peer && m->id == id)) m = m->chain;
+    if (m) coll__bin_leave(m);
+    return m;
+}
+
 #endif /* COLL_P2P_MATCH_H */
 /* ---- core/engine/coll_p2p_protocol.h ---- */
-/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the state of each peer, the notes, and sending: short ones eagerly, long
- * ones by rendezvous (coll__must_ask). */
+/* coll_p2p_protocol.h - messages by key (coll_p2p.h): the notes, and sending: short ones eagerly, long ones by
+ * rendezvous (coll__must_ask). */
 #ifndef COLL_P2P_PROTOCOL_H
 #define COLL_P2P_PROTOCOL_H
 
@@ -14445,36 +13860,6 @@ typedef enum coll__note {
 } coll__note;
 
 enum { COLL__NOTE_MAGIC = 0xc012 };
-
-typedef struct coll__peer {
-    bool      is_open;
-    bool      is_full;                            /* the peer reported that messages without a receive take half of our credit */
-    bool      has_told;                           /* we reported the same                                     */
-    size_t    credit;                             /* for short messages that we may still send                */
-    size_t    taken;                              /* credit that the peer has not got back:                   */
-    size_t    kept, owed;                         /* for messages without a receive; for finished ones        */
-    coll_xfer listen;
-    coll__message *incoming;                      /* its body is being received; NULL: listening for a note   */
-    coll__message_queue sending;                  /* messages with transfers in progress, in order            */
-    coll__message_queue held;                     /* messages without credit                                  */
-    struct coll__peer *open_next;                 /* in the list of open peers                                */
-    struct coll__peer *busy_next;                 /* in the list of peers with something in `sending`         */
-    bool      is_busy;
-} coll__peer;
-
-struct coll__messages {
-    coll__peer    *peers;
-    coll__message_list outgoing;                  /* not delivered yet                                        */
-    coll__message_list wanted;                    /* receives without a message, in order                     */
-    coll__message_list arrived;                   /* messages without a receive, in order                     */
-    coll__message_list moving;                    /* receives that have a message, but not all of its body    */
-    coll__message_list replies;                   /* other notes in transit                                   */
-    coll__message *spare[2];                      /* free messages: without memory for a body, and with it    */
-    coll__bins     bins;                          /* hash tables for matching                                 */
-    coll__peer    *open, *busy;
-    uint64_t       orders;                        /* receives posted so far                                   */
-    uint32_t       next_id;
-};
 
 /* ---- >>reuse of messages ---- */
 
@@ -14504,7 +13889,7 @@ static coll__message *coll__message_take(coll__messages *all, size_t room)
 /* Free a message for reuse.  It keeps its memory up to COLL__COPY_MOST. */
 static void coll__message_spare(coll__messages *all, coll__message *m)
 {
-    coll__bins_leave(&all->bins, m);
+    coll__bin_leave(m);
     coll__message_unlink(m);
     if (m->room > COLL__COPY_MOST) {
         coll__give(m->kept);
@@ -14513,16 +13898,6 @@ static void coll__message_spare(coll__messages *all, coll__message *m)
     }
     m->next = all->spare[m->room > 0];
     all->spare[m->room > 0] = m;
-}
-
-static void coll__message_free_all(coll__message *m)
-{
-    while (m) {
-        coll__message *next = m->next;
-        coll__give(m->kept);
-        coll__give(m);
-        m = next;
-    }
 }
 
 /* ---- >>notes ----
@@ -14550,14 +13925,8 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
 /* The transport has a transfer of this message. */
 static void coll__peer_sends(coll__messages *all, coll__message *m)
 {
-    coll__peer *p = &all->peers[m->peer];
-
-    if (!m->is_queued) coll__queue_put(&p->sending, m);
+    if (!m->is_queued) coll__queue_put(&all->peers[m->peer].sending, m);
     m->is_queued = true;
-    if (p->is_busy) return;
-    p->is_busy = true;
-    p->busy_next = all->busy;
-    all->busy = p;
 }
 
 static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
@@ -14632,12 +14001,11 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     coll__messages *all = session->messages;
 
     if (!all) {
-        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
+        const size_t length = sizeof *all + (size_t)session->size * sizeof *all->peers;
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), length);
         if (!all) return COLL_ERR_MEMORY;
-        all->bins.memory = coll__like(all);
+        all->peers = (coll__peer *)(all + 1);
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
-    if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
     if (p->is_open || peer == session->rank) return COLL_OK;
     p->is_open = true;
@@ -14679,7 +14047,7 @@ static coll_status coll__message_go(coll__session *session, coll__message *m)
     m->is_long = coll__must_ask(session, p, m->length);
     COLL__ASSERT(m->list == &session->messages->outgoing, "a message to %d leaves that is not among the outgoing", m->peer);
     if (!m->is_long) p->credit -= coll__cost_of_message(m->length);
-    else if (!coll__match_number(&session->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
+    else coll__bin_put(coll__bin_by_number(session->messages, m->peer, m->id), m);
     coll__note_write(m->note.head, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, m);
     memcpy(head, m->xfer ? m->xfer->head : m->note.head, sizeof head);
     if (m->is_copied) {
@@ -14748,8 +14116,7 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
  * of users the note has all information.  A message of a collective also carries its fingerprint, so that mismatches can be
  * reported: in the head of a short body, or of an empty body after NOTE_LONG.
  *
- * Except at the end of a communicator, no step looks at more messages than it advances. coll_p2p_protocol.h has the notes and
- * sends messages; coll_p2p_match.h matches messages and receives. */
+ * coll_p2p_protocol.h has the notes and sends messages; coll_p2p_match.h matches messages and receives. */
 #ifndef COLL_P2P_H
 #define COLL_P2P_H
 
@@ -14768,7 +14135,7 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (r->receiving == m) {
         const int asked = r->call.kind == COLL_RECV ? r->call.peer : r->call.source;
         r->receiving = NULL;
-        r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
+        if (status == COLL_OK) r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
         r->got_tag = (int)m->tag;
         r->got_count = (size_t)m->count;
     }
@@ -14830,7 +14197,7 @@ static coll_status coll__message_keep(coll__session *session, coll__message *m)
     coll__messages *all = session->messages;
 
     coll__message_append(&all->arrived, m);
-    if (!coll__match_message(&all->bins, m)) return COLL_ERR_MEMORY;
+    coll__bin_put(coll__bin_of(all, m, false), m);
     if (m->is_long || m->peer == session->rank) return COLL_OK;
     all->peers[m->peer].kept += coll__cost_of_message(m->length);
     return coll__credit_tell(session, m->peer);
@@ -14841,7 +14208,7 @@ static coll_status coll__message_keep(coll__session *session, coll__message *m)
 /* A receive has its message, but not all of the body. */
 static void coll__want_moves(coll__messages *all, coll__message *want)
 {
-    coll__bins_leave(&all->bins, want);
+    coll__bin_leave(want);
     coll__message_unlink(want);
     coll__message_append(&all->moving, want);
 }
@@ -14872,7 +14239,7 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
     if (m->is_long && outcome == COLL_OK) {
         coll__want_moves(all, want);
         coll__message_spare(all, m);
-        if (!coll__match_number(&all->bins, want, COLL__SPACE_IN)) return COLL_ERR_MEMORY;
+        coll__bin_put(coll__bin_by_number(all, want->peer, want->id), want);
         return coll__reply(session, COLL__NOTE_GO, want);
     }
     if (m->length && outcome == COLL_OK) memcpy(x ? x->buffer : want->request->call.recv, m->kept, m->length);
@@ -14884,8 +14251,7 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
 /* All of a long message's note, or all of a short message, has arrived. */
 static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
-    const coll__match_key key = coll__match_key_of(m);
-    coll__message *want = coll__find_want(&session->messages->bins, &key);
+    coll__message *want = coll__find_want(session->messages, m);
 
     return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
 }
@@ -14894,13 +14260,13 @@ static coll_status coll__message_announced(coll__session *session, coll__message
 static coll_status coll__message_want(coll__session *session, coll__message *want)
 {
     coll__messages *all = session->messages;
-    const coll__match_key key = coll__match_key_of(want);
-    coll__message *m = coll__find_message(&all->bins, &key);
+    coll__message *m = coll__find_message(all, want);
 
     if (m) return coll__message_join(session, want, m);
     want->order = ++all->orders;
     coll__message_append(&all->wanted, want);
-    return coll__match_want(&all->bins, want) ? COLL_OK : COLL_ERR_MEMORY;
+    coll__bin_put(coll__bin_of(all, want, true), want);
+    return COLL_OK;
 }
 
 /* ---- >>received notes ---- */
@@ -14944,8 +14310,7 @@ static coll_status coll__body_arrived(coll__session *session, coll__message *m)
 /* The receive that matches a short message, if the message fits; it takes over the message's data.  NULL: none. */
 static coll__message *coll__note_want(coll__messages *all, const coll__message *m)
 {
-    const coll__match_key key = coll__match_key_of(m);
-    coll__message *want = m->is_long ? NULL : coll__find_want(&all->bins, &key);
+    coll__message *want = m->is_long ? NULL : coll__find_want(all, m);
 
     if (!want || (want->xfer ? want->xfer->length != m->length : want->type != m->type || m->count > want->count)) return NULL;
     coll__want_moves(all, want);
@@ -15007,7 +14372,6 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
 {
     coll__messages *all = session->messages;
     const uint32_t id = coll__get32(head + 12);
-    coll__match_key key;
     coll_status status;
     coll__message *m;
 
@@ -15016,16 +14380,12 @@ static coll_status coll__note_arrived(coll__session *session, int peer, const un
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
         return coll__note_message(session, peer, head);
     case COLL__NOTE_GO:
-        key = coll__number_key(COLL__SPACE_OUT, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
-        coll__bins_leave(&all->bins, m);
+        if (!(m = coll__take_number(all, &all->outgoing, peer, id))) return coll__note_wrong(session, peer, head);
         if ((status = coll__note_send(session, m, COLL__NOTE_BODY)) < 0) return status;
         return coll__body_post(session, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m),
                                m->length, true);
     case COLL__NOTE_BODY:
-        key = coll__number_key(COLL__SPACE_IN, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
-        coll__bins_leave(&all->bins, m);
+        if (!(m = coll__take_number(all, &all->moving, peer, id))) return coll__note_wrong(session, peer, head);
         return coll__body_receive(session, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
     case COLL__NOTE_CREDIT:
         return coll__note_credit(session, peer, head);
@@ -15080,19 +14440,6 @@ static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
     return COLL_OK;
 }
 
-static coll_status coll__outgoing_advance(coll__session *session)
-{
-    coll_status status = COLL_OK;
-
-    for (coll__peer **at = &session->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
-        status = coll__peer_sent(session, p);
-        p->is_busy = p->sending.first != NULL;
-        if (p->is_busy) at = &p->busy_next;
-        else *at = p->busy_next;
-    }
-    return status;
-}
-
 /* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
  * the transport. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
@@ -15144,9 +14491,10 @@ static coll_status coll__messages_advance(coll__session *session)
     coll_status status = COLL_OK;
 
     if (!all || session->failure.status != COLL_OK) return session->failure.status;
-    for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
+    for (coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next) {
         status = coll__peer_advance(session, (int)(p - all->peers));
-    if (status == COLL_OK) status = coll__outgoing_advance(session);
+        if (status == COLL_OK) status = coll__peer_sent(session, p);
+    }
     if (status == COLL_OK && ((COLL__IS_WHOLE && session->gone) || coll__has_left(session, -1)))
         status = coll__messages_check_left(session);
     return status;
@@ -15225,21 +14573,6 @@ static coll_status coll__messages_start(coll_request *r)
 
 /* ---- >>ending ---- */
 
-/* End one message.  A sendrecv has two: both drop the request before it ends. */
-static void coll__message_give_up(coll__message *m, coll_status status)
-{
-    coll_request *r = m->request;
-
-    m->request = NULL;
-    if (m->xfer) m->xfer->status = status;
-    m->xfer = NULL;
-    if (!r) return;
-    if (r->sending) r->sending->request = NULL;
-    if (r->receiving) r->receiving->request = NULL;
-    r->sending = r->receiving = NULL;
-    if (r->status == COLL_PENDING) coll__request_finish(r, status);
-}
-
 /* End every message with `status`.  The transport has released all transfers. */
 static void coll__messages_end_all(coll__session *session, coll_status status)
 {
@@ -15248,9 +14581,9 @@ static void coll__messages_end_all(coll__session *session, coll_status status)
     if (!all) return;
     const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_give_up(m, status);
-    for (int peer = 0; all->peers && peer < session->size; peer++)
-        if (all->peers[peer].incoming) coll__message_give_up(all->peers[peer].incoming, status);
+        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_done(m, status);
+    for (int peer = 0; peer < session->size; peer++)
+        if (all->peers[peer].incoming) coll__message_done(all->peers[peer].incoming, status);
 }
 
 static void coll__messages_free(coll__session *session)
@@ -15258,20 +14591,18 @@ static void coll__messages_free(coll__session *session)
     coll__messages *all = session->messages;
 
     if (!all) return;
-    for (int peer = 0; all->peers && peer < session->size; peer++) {
+    for (int peer = 0; peer < session->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list; free it once              */
-        if (!m) continue;
-        coll__message_spare(all, m);
+        if (m) coll__message_spare(all, m);
     }
-    coll__message_free_all(all->outgoing.first);
-    coll__message_free_all(all->wanted.first);
-    coll__message_free_all(all->arrived.first);
-    coll__message_free_all(all->moving.first);
-    coll__message_free_all(all->replies.first);
-    coll__message_free_all(all->spare[0]);
-    coll__message_free_all(all->spare[1]);
-    coll__bins_free(&all->bins);
-    coll__give(all->peers);
+    coll__message *const lists[] = { all->outgoing.first, all->wanted.first, all->arrived.first, all->moving.first,
+                                     all->replies.first, all->spare[0], all->spare[1] };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (coll__message *m = lists[i], *next; m; m = next) {
+            next = m->next;
+            coll__give(m->kept);
+            coll__give(m);
+        }
     coll__give(all);
     session->messages = NULL;
 }
@@ -15341,7 +14672,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        coll__message_give_up(m, status);
+        coll__message_done(m, status);
         coll__message_spare(all, m);
     }
     for (coll__message *m = all->arrived.first, *next; m; m = next) {
@@ -15409,13 +14740,6 @@ static inline coll__range coll__share_range(const coll__layout *l, int block)
     return (coll__range){ at, end - at };
 }
 
-/* Block `block` of a list. */
-static inline coll__range coll__listed_range(const coll__layout *l, int block)
-{
-    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
-    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
-}
-
 /* Block `block` of a buffer, in elements; in bytes if blocks have types. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
@@ -15424,8 +14748,10 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
-    default: return coll__listed_range(l, block);
+    default: break;
     }
+    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
+    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
 }
 
 /* The same, cut to slice `slice`. */
@@ -15439,11 +14765,16 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
+/* The layout of the blocks of a place. */
+static inline const coll__layout *coll__layout_at(const coll__execution *execution, coll__place place)
+{
+    return coll__is_slot(place) ? execution->vector : place == COLL__INPUT ? &execution->input : &execution->result;
+}
+
 /* Number of blocks; block numbers of the span are modulo this. */
 static inline int coll__circle(const coll__execution *execution, const coll__span *span)
 {
-    return coll__is_slot(span->place) ? execution->vector->blocks
-         : span->place == COLL__INPUT ? execution->input.blocks : execution->result.blocks;
+    return coll__layout_at(execution, span->place)->blocks;
 }
 
 /* Address of block `i` of a span; *elements: which elements of the vector or of its own buffer it holds. */
@@ -15457,7 +14788,7 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
         *elements = coll__slice_of(execution->vector, execution, coll__span_about(span, i, circle), slice);
         return stage->base[span->place] + (size_t)at * (span->place == COLL__WORK ? execution->work_slot : execution->part_slot);
     }
-    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
+    const coll__layout *l = coll__layout_at(execution, span->place);
     *elements = coll__slice_of(l, execution, at, slice);
     return coll__behind(l->base, elements->at * r->codec.type_size);
 }
@@ -15519,16 +14850,11 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
 /* Elements in all blocks. */
 static size_t coll__layout_total(const coll__layout *l, size_t *longest)
 {
+    const bool is_uneven = (COLL__HAS_COUNTS && l->kind == COLL__LISTED) || (COLL__HAS_CHOICE && l->shares);
     size_t total = 0;
 
-    *longest = 0;
-    for (int i = 0; COLL__HAS_CHOICE && l->shares && i < l->blocks; i++)
-        *longest = coll__most(*longest, coll__share_range(l, i).count);
-    if (COLL__HAS_CHOICE && l->shares) return l->count;
-    if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
-        *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
-        return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
-    }
+    *longest = is_uneven ? 0 : coll__block_range(l, 0).count;
+    if (!is_uneven) return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     for (int i = 0; i < l->blocks; i++) {
         const size_t count = coll__block_range(l, i).count;
         total += count;
@@ -15574,35 +14900,27 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* Source of the location of ranks. */
-typedef enum coll__place_kind { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST } coll__place_kind;
-
-/* Ranks grouped by location; free with coll__give.  NULL: no memory. */
-static coll__topology *coll__comm_divided(const coll_comm *comm, coll__place_kind by)
-{
-    const coll_transport *t = comm->session->transport;
-    int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
-    int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
-
-    for (int i = 0; places && i < comm->size; i++)
-        places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(&comm->numbers.sites, i)
-                                             : where(comm->session->context, coll__world_rank(comm, i));
-    coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
-    coll__give(places);
-    if (divided) divided->is_by_site = by != COLL__HOST;
-    return divided;
-}
+enum { COLL__SITE_BY_NAME, COLL__SITE_BY_FILE, COLL__HOST };
 
 /* Find which ranks share a site; if that divides nothing, a host.  Done once. */
 static coll_status coll__comm_topology(coll_comm *comm)
 {
     const coll_transport *t = comm->session->transport;
-    const bool is_by_file = COLL__HAS_CHOICE && comm->numbers.sites.count > 0;
-    const bool is_known[] = { t->site != NULL, is_by_file, t->host != NULL };
+    const coll__sites *sites = &comm->numbers.sites;
+    const bool is_known[] = { t->site != NULL, COLL__HAS_CHOICE && sites->count > 0, t->host != NULL };
 
     for (int by = 0; by <= COLL__HOST && !comm->has_topology && !comm->topology && comm->size > 2; by++) {
-        coll__topology *const divided = is_known[by] ? coll__comm_divided(comm, (coll__place_kind)by) : NULL;
-        if (is_known[by] && !divided) return COLL_ERR_MEMORY;
-        if (divided && divided->count > 1 && divided->most > 1) comm->topology = divided;
+        if (!is_known[by]) continue;
+        int (*const where)(void *context, int rank) = by == COLL__HOST ? t->host : t->site;
+        int *const places = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *places);
+        for (int i = 0; places && i < comm->size; i++)
+            places[i] = by == COLL__SITE_BY_FILE ? coll__site_in(sites, i)
+                                                 : where(comm->session->context, coll__world_rank(comm, i));
+        coll__topology *const divided = places ? coll__topology_of(coll__like(comm), places, comm->size, comm->rank) : NULL;
+        coll__give(places);
+        if (!divided) return COLL_ERR_MEMORY;
+        divided->is_by_site = by != COLL__HOST;
+        if (divided->count > 1 && divided->most > 1) comm->topology = divided;
         else coll__give(divided);
     }
     comm->has_topology = true;
@@ -15617,24 +14935,15 @@ static bool coll__copies_input(const coll_call *call)
 
 /* ---- >>cache: equal calls reuse choices and executions ---- */
 
-/* Would the tuner get the same query, except for lists of counts?  It does not see blocks that only two ranks know. */
-static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
-{
-    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
-        && a->op == b->op && a->wire == b->wire
-        && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
-}
-
-/* Does the call name this algorithm, or both none? */
-static inline bool coll__names_same(const coll_call *call, const char *name)
-{
-    return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
-}
-
-/* Would the tuner give the same choice, if the numbers of elements are equal? */
+/* Would the tuner give the same choice, if the numbers of elements are equal?  It does not see blocks that only two ranks
+ * know. */
 static inline bool coll__is_like_cached(const coll_request *r, const coll__cached *c)
 {
-    return coll__asks_the_same(&r->call, &c->call) && coll__names_same(&r->call, c->algorithm)
+    const coll_call *a = &r->call, *b = &c->call;
+
+    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
+        && a->op == b->op && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
+        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm)
         && c->version == r->order->numbers->version;
 }
 
@@ -15680,23 +14989,8 @@ static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
-    if ((*at)->length < length) {
-        coll__give((*at)->memory);
-        (*at)->memory = coll__allocate(coll__like(r->comm), length);
-        (*at)->length = (*at)->memory ? length : 0;
-    }
-    return (*at)->length < length ? NULL : *at;
-}
-
-/* Fill an entry with a call and its choice; it has no execution yet. */
-static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
-{
-    cached->call = r->call;
-    cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = r->order->numbers->version;
-    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
-    cached->choice = *choice;
-    coll__workspace_of(r)->cached_next++;
+    if (length > 0) (void)coll__make_room(r->comm, &(*at)->memory, length);
+    return length > 0 && !(*at)->memory ? NULL : *at;
 }
 
 /* The choice for a checked call; *is_cached: taken from the cache. */
@@ -15786,98 +15080,68 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Can the peers of each round be computed (coll_overlap.h)? */
-static inline bool coll__has_few_rounds(const coll__execution *execution)
-{
-    return COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
-}
-
-/* Bytes for the parts of an execution. */
-typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; copy of the input */
-    size_t xfers, table;                          /* of a stage: messages; messages with cargo and made blocks */
-    size_t work, part, staging, slice;            /* of a slice; the sum of the three                         */
-} coll__needs;
-
-static coll__needs coll__execution_needs(coll__execution *execution, const coll_request *r)
-{
-    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
-    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)execution->moved;
-    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
-    const size_t steps = (size_t)execution->steps;
-    coll__needs n;
-
-    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
-    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
-    n.xfers = steps + (is_packed ? 0 : moved);
-    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + (size_t)execution->made * sizeof(coll__made)
-                             + (size_t)execution->from * sizeof(coll__spot), 64);
-    n.work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
-    n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
-    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
-    const size_t packed = moved * widest + steps * 64;
-    n.staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
-    const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
-    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
-    n.copy = coll__copy_length(execution, r);
-    n.slice = coll__round_up(n.work + n.part + n.staging, 64);
-    return n;
-}
-
 /* Allocate the stages.  Values are in the arena of the workspace, which grows to the largest need and is reused.  So are the
  * tables, unless the execution can be cached: then they have their own memory, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
-    const coll__needs n = coll__execution_needs(execution, r);
-    const size_t rounds = (size_t)execution->rounds;
-    const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
-    const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
+    const size_t rounds = (size_t)execution->rounds, steps = (size_t)execution->steps, moved = (size_t)execution->moved;
+    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size);
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const bool has_peers = COLL__OVERLAP > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_OVERLAP;
+
+    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
+    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    /* once: scratch; peers, sources and steps; copy of the input */
+    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, execution->steps + 1) : 0;
+    const size_t sums = coll__round_up(scratch, 64);
+    const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
+    const size_t lists = coll__round_up(peers + steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    const size_t copy = coll__copy_length(execution, r);
+    /* of a stage: messages with cargo, and made blocks */
+    const size_t xfers = steps + (is_packed ? 0 : moved);
+    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__cargo))
+                                        + (size_t)execution->made * sizeof(coll__made)
+                                        + (size_t)execution->from * sizeof(coll__spot), 64);
+    /* of a slice: the slots, and staging memory */
+    const size_t work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
+    const size_t part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
+    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
+    const size_t packed = moved * widest + steps * 64;
+    const size_t staging = coll__is_same(&r->codec) ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    const size_t slice = coll__round_up(work + part + staging, 64);
+
+    const size_t cached_length = lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * table;
     const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
                          && coll__execution_is_repeatable(r);
     coll__cached *cached = can_return ? coll__cached_reserve(r, cached_length) : NULL;
-    unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
-
-    execution->is_cached = cached != NULL;
-    execution->stage_count = execution->is_cached ? execution->rounds : (int)stages;
-    const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
-    const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
-    const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    unsigned char *const arena = coll__workspace_memory(r, values + tables);
+    const size_t stages = cached ? rounds : coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
+    const size_t heads = coll__round_up(stages * sizeof(coll__stage), 64), values = sums + (cached ? 1 : stages) * slice;
+    unsigned char *const arena = coll__workspace_memory(r, values + (cached ? 0 : lists + copy + heads + stages * table));
     if (!arena) return COLL_ERR_MEMORY;
+    unsigned char *at = cached ? (unsigned char *)cached->memory : arena + values;
+    execution->is_cached = cached != NULL;
+    execution->stage_count = (int)stages;
     execution->scratch = arena;
-    if (!at) at = arena + values;
-    execution->sources = (coll__source *)(void *)at;
-    execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
-    execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
-                                       : (coll__step *)(void *)(execution->sources + execution->steps);
-    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && n.copy) coll__make_copy(execution, r, at + n.lists);
-    execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
-    at += n.lists + n.copy + heads;
-    for (int i = 0; i < execution->stage_count; i++, at += n.table) {
+    execution->peers = has_peers ? (uint64_t *)(void *)at : NULL;
+    execution->sources = (coll__source *)(void *)(at + peers);
+    execution->list = (coll__step *)(void *)(execution->sources + steps);
+    if ((COLL__HAS_COUNTS || COLL__HAS_ALLTOALL) && copy) coll__make_copy(execution, r, at + lists);
+    execution->stages = (coll__stage *)(void *)(at + lists + copy);
+    at += lists + copy + heads;
+    for (size_t i = 0; i < stages; i++, at += table) {
         coll__stage *stage = &execution->stages[i];
-        unsigned char *slice = arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
-        *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
-                                .staging = slice + n.work + n.part };
+        unsigned char *value = arena + sums + (cached ? 0 : i * slice);
+        *stage = (coll__stage){ .base = { [COLL__WORK] = value, [COLL__PART] = value + work }, .staging = value + work + part };
         stage->xfers = (coll_xfer *)(void *)at;
-        stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
-        stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + xfers);
+        stage->made = (coll__made *)(void *)(stage->cargo + xfers);
         stage->spots = (coll__spot *)(void *)(stage->made + execution->made);
     }
     return COLL_OK;
 }
 
 /* ---- >>starting ---- */
-
-/* Start with a cached execution, in place: a workspace runs one at a time. */
-static inline void coll__execution_again(coll_request *r, coll__cached *cached)
-{
-    coll__execution *execution = r->execution = &cached->execution;
-
-    execution->input.base = coll__behind(r->call.send, 0);
-    execution->result.base = coll__behind(r->call.recv, 0);
-    execution->posted = execution->done = 0;
-}
 
 /* Cache the choice for a call; NULL: it is cached already, or cannot be. */
 static coll__cached *coll__choice_cache(const coll_request *r)
@@ -15886,7 +15150,13 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 
     if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
     coll__cached *cached = coll__cached_reserve(r, 0);
-    if (cached) coll__cached_set(cached, r, &execution->choice);
+    if (!cached) return NULL;
+    cached->call = r->call;
+    cached->elements = coll__call_elements(&r->call, r->comm->size);
+    cached->version = r->order->numbers->version;
+    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
+    cached->choice = execution->choice;
+    coll__workspace_of(r)->cached_next++;
     return cached;
 }
 
@@ -15898,8 +15168,7 @@ static coll_status coll__execution_start(coll_request *r)
     if (!w) return COLL_ERR_MEMORY;
     coll__execution *const execution = r->execution = &w->execution;
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
-    execution->is_declined = execution->choice.room > 0;
-    if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
+    if (execution->choice.room > 0) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
     if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
     coll__cached *cached = coll__choice_cache(r);
@@ -15950,47 +15219,22 @@ static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long ti
     x->status = COLL_PENDING;
 }
 
-static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span, long tick)
+/* Address of a span if it is contiguous as in the message, else NULL; *bytes: of the message. */
+static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice,
+                                         size_t *bytes)
 {
-    const int i = stage->xfer_count++;
-    coll_xfer *x = &stage->xfers[i];
-
-    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
-                 r->comm->rank, r->comm->size, step->peer);
-
-    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
-    coll__xfer_ready(r, x, tick);
-    x->buffer = NULL;
-    x->length = 0;
-    x->peer = coll__world_rank(r->comm, step->peer);
-    return x;
-}
-
-static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
-{
+    unsigned char *first = NULL;
+    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
     coll__range elements;
-    size_t bytes = 0;
 
+    *bytes = 0;
     for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many empty blocks */
-        (void)coll__locate(r, stage, span, i, slice, &elements);
-        bytes += coll__bytes_of(r, span->place, elements.count);
-    }
-    return bytes;
-}
-
-/* Address of a span if it is contiguous as in the message; NULL: it is not. */
-static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
-{
-    unsigned char *first = NULL, *end = NULL;
-    coll__range elements;
-
-    for (int i = 0; i < span->blocks; i++) {
         unsigned char *at = coll__locate(r, stage, span, i, slice, &elements);
         if (i == 0) first = at;
-        else if (at != end) return NULL;
-        end = at + coll__bytes_of(r, span->place, elements.count);
+        is_one = is_one && (uintptr_t)at - (uintptr_t)first == *bytes;
+        *bytes += coll__bytes_of(r, span->place, elements.count);
     }
-    return first;
+    return is_one && *bytes > 0 ? first : NULL;
 }
 
 /* The rank of the elements, as coll__pack expects it. */
@@ -16061,32 +15305,27 @@ static void coll__head_set_block(unsigned char *head, const coll__layout *l, int
 
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__layout *l = span->place == COLL__INPUT ? &r->execution->input : &r->execution->result;
+    const coll__layout *l = coll__layout_at(r->execution, span->place);
 
     coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
-/* Block `i` of a span, as a span. */
-static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
-{
-    const int circle = coll__circle(r->execution, span);
-
-    return (coll__span){ .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
-                         .about = coll__span_about(span, i, circle) };
-}
-
-/* Queue one message: directly from its place if it is contiguous there. */
+/* Queue one message of `bytes`: directly from its place `at`; NULL: it is not contiguous there. */
 static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
-                                   size_t bytes, long slice, long tick)
+                                   unsigned char *at, size_t bytes, long slice, long tick)
 {
-    const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
-    coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
+    coll__cargo *cargo = &stage->cargo[stage->xfer_count];
+    coll_xfer *x = &stage->xfers[stage->xfer_count++];
 
+    COLL__ASSERT(step->peer >= 0 && step->peer < r->comm->size && step->peer != r->comm->rank, "rank %d of %d exchanges with %d",
+                 r->comm->rank, r->comm->size, step->peer);
+    *cargo = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
+    coll__xfer_ready(r, x, tick);
+    x->peer = coll__world_rank(r->comm, step->peer);
     x->length = bytes;
-    if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
-    if (x->buffer)
-        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
-    if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
+    x->buffer = at;
+    if (at) cargo->at = (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]);
+    else if (bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
 }
@@ -16096,13 +15335,17 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
-    const size_t bytes = coll__span_bytes(r, stage, span, slice);
+    const int circle = coll__circle(r->execution, span);
+    size_t bytes;
+    unsigned char *at = coll__in_one_piece(r, stage, span, slice, &bytes);
     coll_status status = COLL_OK;
 
-    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, bytes, slice, tick);
+    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, at, bytes, slice, tick);
     for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
-        const coll__span one = coll__span_of_one(r, span, i);
-        status = coll__post_span(r, stage, step, &one, coll__span_bytes(r, stage, &one, slice), slice, tick);
+        const coll__span one = { .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
+                                 .about = coll__span_about(span, i, circle) };
+        at = coll__in_one_piece(r, stage, &one, slice, &bytes);
+        status = coll__post_span(r, stage, step, &one, at, bytes, slice, tick);
     }
     return status;
 }
@@ -16149,14 +15392,6 @@ static inline coll__stage *coll__stage_of(const coll__execution *execution, long
     return &execution->stages[slice < execution->stage_count ? slice : slice % execution->stage_count];
 }
 
-/* A round begins. */
-static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
-{
-    stage->base[COLL__INPUT] = r->execution->input.base;
-    stage->base[COLL__RESULT] = r->execution->result.base;
-    stage->finished = 0;
-}
-
 /* Begin a round that an equal call has prepared: messages and made blocks are kept, buffers may differ. */
 static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
 {
@@ -16182,7 +15417,9 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
     coll__stage *stage = coll__stage_of(execution, slice, k);
     coll_status status = COLL_OK;
 
-    coll__stage_begin(r, stage);
+    stage->base[COLL__INPUT] = execution->input.base;
+    stage->base[COLL__RESULT] = execution->result.base;
+    stage->finished = 0;
     if (COLL__CACHED_MOST > 0 && stage->is_kept) return coll__post_again(r, stage, tick);
     coll__round now = coll__round_of(r, execution->list, execution->steps);
     execution->choice.algorithm->round(&now, k);
@@ -16304,21 +15541,7 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
-/* The peers of a round: a bit for each direction of each peer (some share a bit). */
-static uint64_t coll__round_peers(const coll_request *r, int k)
-{
-    const coll__execution *execution = r->execution;
-    coll__round now = coll__round_of(r, execution->list, execution->steps);
-    uint64_t peers = 0;
-
-    execution->choice.algorithm->round(&now, k);
-    for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
-        if (step->verb == COLL__SEND || step->verb == COLL__RECV)
-            peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
-    return peers;
-}
-
-/* The peers of all rounds; NULL: unknown. */
+/* The peers of all rounds: a bit for each direction of each peer (some share a bit).  NULL: unknown. */
 static const uint64_t *coll__execution_peers(const coll_request *r)
 {
     coll__execution *execution = r->execution;
@@ -16326,9 +15549,15 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 
     if (!execution->peers || execution->has_peers) return execution->peers;
     for (int k = execution->rounds - 1; k >= 0; k--) {
-        execution->peers[k] = coll__round_peers(r, k);
+        coll__round now = coll__round_of(r, execution->list, execution->steps);
+        uint64_t peers = 0;
+        execution->choice.algorithm->round(&now, k);
+        for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
+            if (step->verb == COLL__SEND || step->verb == COLL__RECV)
+                peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
+        execution->peers[k] = peers;
         execution->peers[execution->rounds + k] = behind;
-        behind |= execution->peers[k];
+        behind |= peers;
     }
     execution->has_peers = true;
     return execution->peers;
@@ -16386,7 +15615,7 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 {
     const coll__execution *execution = r->execution;
 
-    for (int s = 0; execution->rounds > 0 && s < execution->stage_count; s++)
+    for (int s = 0; r->is_started && execution->rounds > 0 && s < execution->stage_count; s++)
         for (int i = execution->stages[s].finished; i < execution->stages[s].xfer_count; i++)
             if (execution->stages[s].xfers[i].status == COLL_PENDING) is_late[execution->stages[s].xfers[i].peer] = 1;
 }
@@ -16420,7 +15649,7 @@ COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
 /* ---- core/engine/coll_packets.h ---- */
-/* coll_packets.h - runs algorithms in packets (coll_tuner_query.h) for blocks whose length only sender and receiver know.
+/* coll_packets.h - runs algorithms in packets (coll_tuner.h) for blocks whose length only sender and receiver know.
  *
  *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
  *     the direct exchange            -------------------------        long blocks, from buffer to buffer
@@ -16450,7 +15679,7 @@ typedef struct coll__packets {
     bool         is_posted;                       /* its messages are posted                                  */
     int          xfer_count, finished;            /* messages of this round; completed ones, counted from the first */
     int          long_count, long_finished;       /* the same for long blocks                                 */
-    int          room, steps;                     /* capacity of `list`; steps of this round                  */
+    int          steps;                           /* of this round                                            */
     coll__step  *list, *long_list;                /* long_list: the direct exchange, of long_steps steps      */
     int          long_steps;
     coll_xfer   *xfers, *longs;
@@ -16462,15 +15691,10 @@ static inline coll__packets *coll__packets_of(const coll_request *r) { return (c
 
 /* ---- >>blocks ---- */
 
-static inline const coll__layout *coll__side_layout(const coll_request *r, coll__place place)
-{
-    return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
-}
-
 /* A block of the user's buffer: its address and length. */
 static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const coll__range range = coll__block_range(l, block);
 
     *length = range.count * r->codec.type_size;
@@ -16480,7 +15704,7 @@ static unsigned char *coll__block_at(const coll_request *r, coll__place place, i
 /* Its packet. */
 static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
 {
-    const coll__layout *l = coll__side_layout(r, place);
+    const coll__layout *l = coll__layout_at(r->execution, place);
     const size_t count = coll__count_of_block(l, block);
     size_t length;
     const unsigned char *at = coll__block_at(r, place, block, &length);
@@ -16528,27 +15752,22 @@ static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, 
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* A block, or the description of a long one, has reached its destination. */
-static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
+/* Store a packet as block or slot `i` of a span.  In RESULT a block, or the description of a long one, is at its destination. */
+static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *got)
 {
-    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
-    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
+    const int block = coll__span_at(span, i, coll__circle(r->execution, span));
     size_t length;
 
+    if (span->place != COLL__RESULT) {
+        coll__packets_of(r)->slots[block] = *got;
+        return COLL_OK;
+    }
+    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
+    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
     if (got->count != want.count || got->type != want.type) return coll__packet_misfits(r, got, block, source);
     if (got->length != want.length) return coll__packet_wrong(r, got, coll__world_rank(r->comm, source));
     unsigned char *const to = coll__block_at(r, COLL__RESULT, block, &length);
     if (got->length) memcpy(to, got->at, got->length);
-    return COLL_OK;
-}
-
-/* Store a packet as block or slot `i` of a span. */
-static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
-{
-    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
-
-    if (span->place == COLL__RESULT) return coll__packet_deliver(r, packet, at);
-    coll__packets_of(r)->slots[at] = *packet;
     return COLL_OK;
 }
 
@@ -16561,20 +15780,6 @@ static void coll__packet_write(unsigned char *message, size_t each, const coll__
     coll__put32(message + 12, packet->length);
     if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
     memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
-}
-
-/* Take the packets out of a received message. */
-static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
-{
-    const unsigned char *at = (const unsigned char *)x->buffer;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < span->blocks && status == COLL_OK; i++, at += coll__packets_of(r)->each) {
-        const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
-        if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
-        status = coll__packet_put(r, span, i, &got);
-    }
-    return status;
 }
 
 static coll_status coll__packets_post(coll_request *r, const coll__step *step)
@@ -16598,7 +15803,7 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 static coll_status coll__packets_begin_round(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->room);
+    coll__round now = coll__round_of(r, p->list, r->execution->steps);
     coll_status status = COLL_OK;
 
     r->execution->choice.algorithm->round(&now, p->round);
@@ -16617,16 +15822,20 @@ static coll_status coll__packets_begin_round(coll_request *r)
     return status;
 }
 
-/* All messages of this round are done. */
+/* All messages of this round are done: take the packets out of the received ones. */
 static coll_status coll__packets_end_round(coll_request *r)
 {
     const coll__packets *p = coll__packets_of(r);
     const coll_xfer *x = p->xfers;
     coll_status status = COLL_OK;
 
-    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
-        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
-        x += p->list[s].verb != COLL__COPY;
+    for (const coll__step *step = p->list; step < p->list + p->steps; x += step++->verb != COLL__COPY) {
+        const unsigned char *at = (const unsigned char *)x->buffer;
+        for (int i = 0; step->verb == COLL__RECV && i < step->span.blocks && status == COLL_OK; i++, at += p->each) {
+            const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
+            if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
+            status = coll__packet_put(r, &step->span, i, &got);
+        }
     }
     return status;
 }
@@ -16646,7 +15855,7 @@ static coll_status coll__long_post(coll_request *r, const coll__step *step)
     if (length <= (size_t)r->execution->choice.room) return COLL_OK;
     coll_xfer *x = &p->longs[p->long_count++];
     coll__xfer_ready(r, x, coll__long_step(r));
-    coll__head_set_block(x->head, coll__side_layout(r, step->span.place), block);
+    coll__head_set_block(x->head, coll__layout_at(r->execution, step->span.place), block);
     x->peer = coll__world_rank(r->comm, step->peer);
     x->buffer = at;
     x->length = length;
@@ -16660,6 +15869,7 @@ static coll_status coll__longs_begin(coll_request *r)
     coll__round now = coll__round_of(r, p->long_list, p->long_steps);
     coll_status status = COLL_OK;
 
+    now.radix = now.size;
     p->straight->round(&now, 0);
     for (int s = 0; s < now.count && status == COLL_OK; s++) {
         const coll__step *step = &now.steps[s];
@@ -16734,7 +15944,7 @@ static const coll__algorithm *coll__straight_of(coll_kind kind)
 {
     const coll__algorithm *a = coll__algorithms;
 
-    while (a->kind != kind || a->in_packets) a++;
+    while (a->kind != kind || coll__in_packets(a)) a++;
     return a;
 }
 
@@ -16751,7 +15961,7 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     if (!coll__workspace_memory(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
-    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+    *p = (coll__packets){ .straight = straight, .each = each, .list = (coll__step *)(void *)(at + head),
                           .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
                           .messages = at + head + list + tables + copy };
     p->long_list = p->list + steps;
@@ -16761,14 +15971,14 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     return true;
 }
 
-/* The carrier of rounds has declined and left its plan.  A prepared call that starts again has no such plan. */
+/* Plans again: the carrier of rounds has declined, or a prepared call starts again. */
 static coll_status coll__packets_start(coll_request *r)
 {
     const coll__algorithm *const straight = coll__straight_of(r->call.kind);
 
-    if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
-    r->execution->is_declined = false;
+    if (coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     coll__round direct = coll__round_of(r, NULL, 0);
+    direct.radix = direct.size;
     straight->round(&direct, 0);
     if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);
     (void)coll__choice_cache(r);
@@ -16809,13 +16019,16 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: steps that the other lane must have done           */
 } coll__sub;
 
+typedef struct coll__hierarchy coll__hierarchy;
+
 typedef struct coll__script {
     int lanes;
-    coll__sub_kind (*next)(void *state, int lane, int k, coll__sub *out);        /* *out is zeroed            */
+    coll__sub_kind (*next)(coll__hierarchy *h, int lane, int k, coll__sub *out); /* *out is zeroed            */
+    coll__sub_kind (*step)(coll__hierarchy *h, int stage, int k, coll__sub *out);/* step k of a stage of a part; NULL: no parts */
+    void           (*needs)(coll__hierarchy *h);  /* sets the lengths of the scratch memory; NULL: none       */
 } coll__script;
 
 typedef struct coll__script_lane {
@@ -16826,7 +16039,7 @@ typedef struct coll__script_lane {
 
 typedef struct coll__runner {
     const coll__script *script;
-    void      *state;
+    coll__hierarchy *state;
     coll__script_lane lanes[2];
 } coll__runner;
 
@@ -16839,28 +16052,16 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     coll__order *const order = &sub->on->main;
     coll_request *const r = &lane->sub;
 
-    COLL__ASSERT(!lane->is_calling, "step %d of %s %u begins while %s %u is on its way", lane->done,
-                 coll_kind_name(whole->call.kind), whole->sequence, coll_kind_name(r->call.kind), r->sequence);
     *r = (coll_request){ .comm = sub->on, .order = order, .call = sub->call, .status = COLL_PENDING,
                          .sequence = whole->sequence, .got_source = -1, .got_tag = -1 };
     r->carrier = coll__carrier_of(r);
     const coll_status status = coll__check(sub->on, &r->call, &r->codec, &r->offsets);
     if (status < 0) return status;
-    if (sub->divisor) r->codec.divisor = *sub->divisor;
+    if (r->call.op == COLL_AVG) r->codec.divisor = whole->codec.divisor;      /* not the ranks of `on`        */
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* mismatches report the whole call                 */
     coll__task_init(r);
     lane->is_calling = true;
     return COLL_OK;
-}
-
-/* A call could not be started: the whole call fails. */
-static coll_status coll__sub_failed(const coll_request *whole, const coll__sub *sub, coll_status status)
-{
-    coll_failure failure = { COLL_OK, -1, "" };
-    const int me = whole->comm->session->rank;
-
-    coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub->on));
-    return coll__comm_fail(whole->comm, &failure);
 }
 
 /* Advance one lane by at most one step.  COLL_OK: the lane has ended. */
@@ -16875,7 +16076,12 @@ static coll_status coll__script_step(const coll_request *whole, coll__runner *ru
         if (kind == COLL__SUB_END) return COLL_OK;
         if (kind == COLL__SUB_WAIT && runner->lanes[!which].done < sub.until) return COLL_PENDING;
         if (kind == COLL__SUB_CALL) status = coll__sub_start(whole, lane, &sub);
-        if (status < 0) return coll__sub_failed(whole, &sub, status);
+        if (status < 0) {                         /* it could not be started: the whole call fails            */
+            coll_failure failure = { COLL_OK, -1, "" };
+            const int me = whole->comm->session->rank;
+            coll__set_failure(&failure, status, me, "rank %d cannot go on: %s", me, coll__sentence_of(sub.on));
+            return coll__comm_fail(whole->comm, &failure);
+        }
     }
     if (lane->is_calling) status = coll__carry_on(&lane->sub);
     if (status != COLL_OK) return status;
@@ -16888,8 +16094,6 @@ static coll_status coll__script_step(const coll_request *whole, coll__runner *ru
 static coll_status coll__script_advance(coll_request *whole)
 {
     coll__runner *const runner = coll__runner_of(whole);
-    COLL__ASSERT(runner->script && (runner->script->lanes == 1 || runner->script->lanes == 2), "%s %u has a script of %d lanes",
-                 coll_kind_name(whole->call.kind), whole->sequence, runner->script ? runner->script->lanes : 0);
     const int first = runner->script->lanes - 1;
     int ended = 0;
 
@@ -16961,22 +16165,13 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
 /* Kinds without parts have one stage for all steps. */
-typedef enum coll__hierarchy_phase { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST } coll__hierarchy_phase;
-
-typedef struct coll__hierarchy coll__hierarchy;
-
-/* Bytes of the scratch memory of a call. */
-typedef struct coll__stage_memory { size_t sums, results, extra; } coll__stage_memory;
-typedef coll__stage_memory coll__stage_needs(coll__hierarchy *h);
-
-/* Step k of a stage. */
-typedef coll__sub_kind coll__stage_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out);
+enum { COLL__INTRA_FIRST, COLL__INTER, COLL__INTRA_LAST };
 
 struct coll__hierarchy {
     const coll__topology *hosts;
     coll_comm    *intra, *inter;                  /* the ranks of our host; those of our rail, NULL: on no rail */
     const coll_request *whole;
-    coll__stage_step *step;
+    const coll__script *script;
     bool          is_wide;                        /* stages carry sums in another type                        */
     coll_type     sum_type;
     size_t        unit, sum_unit, wire_unit;      /* bytes of an element in memory, of a sum, and of a result on rails */
@@ -16985,6 +16180,7 @@ struct coll__hierarchy {
     size_t       *counts, *offsets;               /* of the slices of our host's ranks, from the part's start */
     size_t       *rail_counts, *rail_offsets;     /* of the pieces of our rail's hosts                        */
     size_t        result_length;                  /* bytes of a part's results                                */
+    size_t        sums_length, results_length, extra_length;      /* bytes of the scratch memory, set by `needs` */
     unsigned char *sums, *results, *extra;        /* scratch: input as sums; results as on the wire; other    */
 };
 
@@ -17018,54 +16214,25 @@ static inline unsigned char *coll__at_part(const coll__hierarchy *h, const void 
     return coll__behind(vector, coll__part_now(h).at * h->unit);
 }
 
-/* Its results. */
-static inline unsigned char *coll__results_now(const coll__hierarchy *h)
-{
-    return h->results ? h->results + (size_t)h->part * h->result_length : NULL;
-}
-
-/* The piece of our slice that belongs to host `host` while the rail distributes results. */
-static inline coll__range coll__piece_at(const coll__hierarchy *h, int host)
-{
-    return coll__part(coll__own_slice(h).count, 0, (size_t)h->hosts->count, (size_t)host);
-}
-
 /* Is this rank on a rail? */
 static inline bool coll__is_on_rail(const coll__hierarchy *h) { return h->hosts->place < h->slices; }
 
-/* The sum of the first `n` counts. */
-static COLL__UNUSED size_t coll__counted(const size_t *counts, int n)
-{
-    size_t all = 0;
-
-    for (int i = 0; i < n; i++) all += counts[i];
-    return all;
-}
+static inline int coll__ranks_here(const coll__hierarchy *h) { return coll__host_size(h->hosts, h->hosts->host); }
 
 /* Set h->counts and h->offsets to the slices of the part. */
 static void coll__count_slices(coll__hierarchy *h)
 {
-    for (int s = 0; s < coll__host_size(h->hosts, h->hosts->host); s++) {
-        const coll__range slice = coll__slice_at(h, s);
-        h->counts[s] = slice.count;
-        h->offsets[s] = slice.at - coll__part_now(h).at;
-    }
-    COLL__ASSERT(coll__counted(h->counts, coll__host_size(h->hosts, h->hosts->host)) == coll__part_now(h).count,
-                 "part %d of %d of %s %u, %zu elements, is not all in %d slices", h->part, h->parts,
-                 coll_kind_name(h->whole->call.kind), h->whole->sequence, coll__part_now(h).count, h->slices);
+    for (int s = 0; s < coll__ranks_here(h); s++) h->counts[s] = coll__slice_at(h, s).count;
+    coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
 }
 
-/* Set h->rail_counts and h->rail_offsets to the pieces of our slice. */
+/* Set h->rail_counts and h->rail_offsets to the pieces of our slice: each host's while the rail distributes results. */
 static void coll__count_pieces(coll__hierarchy *h)
 {
-    for (int g = 0; g < h->hosts->count; g++) {
-        const coll__range piece = coll__piece_at(h, g);
-        h->rail_counts[g] = piece.count;
-        h->rail_offsets[g] = piece.at;
-    }
-    COLL__ASSERT(coll__counted(h->rail_counts, h->hosts->count) == coll__own_slice(h).count,
-                 "slice %d of %s %u, %zu elements, is not all in the pieces of %d hosts", h->hosts->place,
-                 coll_kind_name(h->whole->call.kind), h->whole->sequence, coll__own_slice(h).count, h->hosts->count);
+    const size_t hosts = (size_t)h->hosts->count;
+
+    for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
+    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
 }
 
 /* ---- >>calls ---- */
@@ -17077,14 +16244,15 @@ static coll__sub_kind coll__sub_call(const coll__hierarchy *h, coll__sub *out, c
     out->on = on;
     out->call = *call;
     out->call.timeout_ms = 0;
-    if (call->op == COLL_AVG) out->divisor = &h->whole->codec.divisor;
     return COLL__SUB_CALL;
 }
 
-/* A call that moves elements. */
-static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type)
+/* A call that moves elements; counts and offsets of both sides, or NULL. */
+static coll_call coll__moving(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, const size_t *counts,
+                              const size_t *offsets)
 {
-    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type };
+    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .recv_count = count, .type = type,
+                        .send_counts = counts, .send_offsets = offsets, .recv_counts = counts, .recv_offsets = offsets };
 }
 
 /* A call that reduces sums of h->sum_type, or elements as in the whole call.  The last one (`finishes`) divides and scales. */
@@ -17128,11 +16296,9 @@ static coll__sub_kind coll__sum_on_host(const coll__hierarchy *h, const void *in
 static coll__sub_kind coll__move_on_host(const coll__hierarchy *h, coll_kind kind, const void *send, void *recv, int root,
                                          coll__sub *out)
 {
-    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type);
+    coll_call call = coll__moving(kind, send, recv, h->counts[h->hosts->place], h->whole->call.type, h->counts, h->offsets);
 
     call.root = root;
-    call.send_counts = call.recv_counts = h->counts;
-    call.send_offsets = call.recv_offsets = h->offsets;
     return coll__sub_call(h, out, h->intra, &call);
 }
 
@@ -17194,12 +16360,11 @@ enum { COLL__STAGE_STEPS = 3 };                   /* of a stage: a wait, and two
  *     first 0, first 1, last 0, first 2, last 1, first 3, last 2, last 3
  *
  * Lane 1 is inter.  It starts a part after the part's first stage; the last stage starts after it. */
-static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_in_parts(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const int number = k / COLL__STAGE_STEPS, step = k % COLL__STAGE_STEPS, end = lane ? h->parts : 2 * h->parts;
     const bool is_first = number == 0 || (number % 2 == 1 && number < end - 1);
-    const coll__hierarchy_phase stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
+    const int stage = lane ? COLL__INTER : is_first ? COLL__INTRA_FIRST : COLL__INTRA_LAST;
 
     if (number >= end) return COLL__SUB_END;
     h->part = lane ? number : is_first ? (number + 1) / 2 : number == end - 1 ? h->parts - 1 : number / 2 - 1;
@@ -17211,18 +16376,18 @@ static coll__sub_kind coll__next_in_parts(void *state, int lane, int k, coll__su
     }
     if (lane) coll__count_pieces(h);
     else coll__count_slices(h);
-    return h->step(h, stage, step - 1, out);
+    return h->script->step(h, stage, step - 1, out);
 }
 
-static coll__sub_kind coll__barrier_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+static coll__sub_kind coll__barrier_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
-    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0);
+    const coll_call call = coll__moving(COLL_BARRIER, NULL, NULL, 0, 0, NULL, NULL);
 
     if (k > 0 || (stage == COLL__INTER && h->hosts->place > 0)) return COLL__SUB_WORK;
     return coll__sub_call(h, out, stage == COLL__INTER ? h->inter : h->intra, &call);
 }
 
-static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
     const coll__range own = coll__own_slice(h);
@@ -17233,7 +16398,7 @@ static coll__sub_kind coll__broadcast_step(coll__hierarchy *h, coll__hierarchy_p
     if (k > 0) return COLL__SUB_WORK;
     if (stage == COLL__INTRA_LAST) return coll__share_on_host(h, out);
     if (stage == COLL__INTER && coll__is_on_rail(h)) {
-        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type);
+        coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type, NULL, NULL);
         call.root = host;
         return coll__sub_call(h, out, h->inter, &call);
     }
@@ -17254,77 +16419,59 @@ static coll__sub_kind coll__sum_first(coll__hierarchy *h, int k, void *sums, col
     return COLL__SUB_WORK;
 }
 
-/* Then the sum over the rail, for a root or all hosts (`kind`).  Wide sums are rounded between the two steps, each host its
- * piece. */
-static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, coll_kind kind, int root, unsigned char *sums,
-                                      unsigned char *results, coll__sub *out)
+/* Then the sum over the rail, for host `root` or all hosts.  Wide sums are rounded between the two steps, each host its piece. */
+static coll__sub_kind coll__sum_inter(coll__hierarchy *h, int k, int root, unsigned char *sums, unsigned char *results,
+                                      coll__sub *out)
 {
-    const bool has_root = kind == COLL_REDUCE;
+    const coll_kind kind = h->whole->call.kind;
     coll_call call = coll__reducing(h, kind, sums, sums, coll__own_slice(h).count, true);
 
     if (!coll__is_on_rail(h) || (k > 0 && !h->is_wide)) return COLL__SUB_WORK;
     if (k == 0 && h->is_wide) return coll__sum_on_rail(h, sums, out);
     if (k > 0) {
-        const coll__range piece = coll__piece_at(h, h->hosts->host);
-        unsigned char *const own = results + piece.at * h->wire_unit;
-        coll__round_sums(h, own, sums + piece.at * h->sum_unit, piece.count);
-        call = coll__moving(has_root ? COLL_GATHERV : COLL_ALLGATHERV, own, results, piece.count, h->whole->call.wire);
-        call.recv_counts = h->rail_counts;
-        call.recv_offsets = h->rail_offsets;
+        const size_t at = h->rail_offsets[h->hosts->host], count = h->rail_counts[h->hosts->host];
+        unsigned char *const own = results + at * h->wire_unit;
+        coll__round_sums(h, own, sums + at * h->sum_unit, count);
+        call = coll__moving(kind == COLL_REDUCE ? COLL_GATHERV : COLL_ALLGATHERV, own, results, count, h->whole->call.wire,
+                            h->rail_counts, h->rail_offsets);
     }
     call.root = root;
     return coll__sub_call(h, out, h->inter, &call);
 }
 
-/* Results whose wire type differs from memory have memory for each part. */
-static coll__stage_memory coll__allreduce_needs(coll__hierarchy *h)
+/* Results have memory for each part if their wire type differs from memory; and in a reduce, whose root alone has memory for
+ * them. */
+static void coll__reduce_needs(coll__hierarchy *h)
 {
     const coll_call *c = &h->whole->call;
-    const bool is_other_wire = h->is_wide && c->wire != c->type;
-
-    h->result_length = is_other_wire ? coll__round_up(coll__longest_slice(h) * h->wire_unit, 64) : 0;
-    return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length, 0 };
-}
-
-static coll__sub_kind coll__allreduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
-{
-    const coll__range own = coll__own_slice(h);
-    unsigned char *const slice = coll__behind(h->whole->call.recv, own.at * h->unit);
-    unsigned char *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : slice;
-    unsigned char *const results = h->results ? coll__results_now(h) : slice;
-
-    if (stage == COLL__INTRA_FIRST) return coll__sum_first(h, k, sums, out);
-    if (stage == COLL__INTER) return coll__sum_inter(h, k, COLL_ALLREDUCE, 0, sums, results, out);
-    if (k > 0) return coll__share_on_host(h, out);
-    if (results != slice) coll__unpack(&h->whole->codec, slice, results, own.count);
-    return COLL__SUB_WORK;
-}
-
-/* Only the root has memory for a result. */
-static coll__stage_memory coll__reduce_needs(coll__hierarchy *h)
-{
-    const coll_call *c = &h->whole->call;
-    const bool is_other_wire = h->is_wide && c->wire != c->type;
+    const bool has_root = c->kind == COLL_REDUCE, is_other_wire = h->is_wide && c->wire != c->type;
     const size_t slice = coll__longest_slice(h);
 
-    h->result_length = coll__round_up(slice * coll__most(h->wire_unit, h->unit), 64);
-    return (coll__stage_memory){ h->is_wide ? c->count * h->sum_unit : 0, (size_t)h->parts * h->result_length,
-                                 is_other_wire ? slice * h->unit : 0 };
+    h->result_length = has_root || is_other_wire ? coll__round_up(slice * coll__most(h->wire_unit, h->unit), 64) : 0;
+    h->sums_length = h->is_wide ? c->count * h->sum_unit : 0;
+    h->results_length = (size_t)h->parts * h->result_length;
+    h->extra_length = has_root && is_other_wire ? slice * h->unit : 0;
 }
 
-static coll__sub_kind coll__reduce_step(coll__hierarchy *h, coll__hierarchy_phase stage, int k, coll__sub *out)
+/* Reduce and allreduce.  `slice`: our slice of the result, as in memory; `results`: as on the wire. */
+static coll__sub_kind coll__reduce_step(coll__hierarchy *h, int stage, int k, coll__sub *out)
 {
     const coll_call *c = &h->whole->call;
+    const bool has_root = c->kind == COLL_REDUCE;
     const coll__range own = coll__own_slice(h);
-    unsigned char *const results = coll__results_now(h), *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : results;
-    int host;
-    const int place = coll__place_of_rank(h->hosts, c->root, &host);
+    unsigned char *const in_result = has_root ? h->extra : coll__behind(c->recv, own.at * h->unit);
+    unsigned char *const results = h->results ? h->results + (size_t)h->part * h->result_length : in_result;
+    unsigned char *const slice = in_result ? in_result : results;
+    unsigned char *const sums = h->is_wide ? h->sums + own.at * h->sum_unit : results;
+    int host = h->hosts->host;
+    const int place = has_root ? coll__place_of_rank(h->hosts, c->root, &host) : 0;
 
     if (stage == COLL__INTRA_FIRST) return coll__sum_first(h, k, sums, out);
-    if (stage == COLL__INTER) return coll__sum_inter(h, k, COLL_REDUCE, host, sums, results, out);
+    if (stage == COLL__INTER) return coll__sum_inter(h, k, has_root ? host : 0, sums, results, out);
     if (host != h->hosts->host) return COLL__SUB_WORK;
-    if (k > 0) return coll__move_on_host(h, COLL_GATHERV, h->extra ? h->extra : results, coll__at_part(h, c->recv), place, out);
-    if (h->extra) coll__unpack(&h->whole->codec, h->extra, results, own.count);
+    if (k > 0) return has_root ? coll__move_on_host(h, COLL_GATHERV, slice, coll__at_part(h, c->recv), place, out)
+                               : coll__share_on_host(h, out);
+    if (results != slice) coll__unpack(&h->whole->codec, slice, results, own.count);
     return COLL__SUB_WORK;
 }
 
@@ -17355,7 +16502,7 @@ static void coll__count_on_host(coll__hierarchy *h, int host, int turn, bool fro
 {
     const coll__topology *t = h->hosts;
 
-    for (int s = 0; s < coll__host_size(t, t->host); s++) {
+    for (int s = 0; s < coll__ranks_here(h); s++) {
         const int rank = from_all ? coll__rank_at(t, host, s)
                        : s < t->least ? coll__rank_at(t, host, turn * t->least + s) : COLL_RANK_NONE;
         h->counts[s] = coll__block_count_of(h, rank);
@@ -17375,14 +16522,13 @@ static void coll__count_on_rail(coll__hierarchy *h, int turn)
     }
 }
 
-static coll__sub_kind coll__next_of_allgather(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_allgather(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
     const int turns = coll__turns_of(t), behind = k - 1 - turns;
-    coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv, 0, c->type);
     const bool is_inter = k > 0 && k <= turns;
+    const size_t *const counts = is_inter ? h->rail_counts : h->counts, *const offsets = is_inter ? h->rail_offsets : h->offsets;
 
     (void)lane;
     if (behind >= turns * t->count) return COLL__SUB_END;
@@ -17390,9 +16536,8 @@ static coll__sub_kind coll__next_of_allgather(void *state, int lane, int k, coll
     if (behind >= 0 && behind / turns == t->host) return COLL__SUB_WORK;
     if (is_inter) coll__count_on_rail(h, k - 1);
     else coll__count_on_host(h, k == 0 ? t->host : behind / turns, k == 0 ? 0 : behind % turns, k == 0);
-    call.recv_counts = is_inter ? h->rail_counts : h->counts;
-    call.recv_offsets = is_inter ? h->rail_offsets : h->offsets;
-    call.count = is_inter ? h->rail_counts[t->host] : h->counts[t->place];
+    const coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv,
+                                        counts[is_inter ? t->host : t->place], c->type, counts, offsets);
     return coll__sub_call(h, out, is_inter ? h->inter : h->intra, &call);
 }
 
@@ -17417,26 +16562,17 @@ static size_t coll__in_hand_before(const coll__hierarchy *h, int turn, int host,
     return before;
 }
 
-/* Where the rail's result of turn `turn` goes: our own block, or memory for a block of another rank of our host. */
-static unsigned char *coll__brought_to(const coll__hierarchy *h, int turn)
-{
-    const size_t own = coll__in_hand_before(h, 1, 0, h->hosts->host);
-
-    if (turn == 0) return (unsigned char *)h->whole->call.recv;
-    return h->extra + (coll__in_hand_before(h, turn, 0, h->hosts->host) - own) * h->unit;
-}
-
 /* Memory for the input in one piece, unless it is; for the sums of all turns; for blocks of other ranks of our host. */
-static coll__stage_memory coll__reduce_scatter_needs(coll__hierarchy *h)
+static void coll__reduce_scatter_needs(coll__hierarchy *h)
 {
     const int size = h->whole->comm->size, turns = coll__turns_of(h->hosts);
     bool is_in_one_piece = true;
 
     for (int r = 0; r < size; r++)
         is_in_one_piece = is_in_one_piece && coll__block_offset_of(h, r) == coll__blocks_before(h, r);
-    return (coll__stage_memory){ h->is_wide || !is_in_one_piece ? coll__blocks_before(h, size) * h->sum_unit : 0,
-                                 coll__in_hand_before(h, turns, 0, -1) * h->sum_unit,
-                                 coll__in_hand_before(h, turns, 0, h->hosts->host) * h->unit };
+    h->sums_length = h->is_wide || !is_in_one_piece ? coll__blocks_before(h, size) * h->sum_unit : 0;
+    h->results_length = coll__in_hand_before(h, turns, 0, -1) * h->sum_unit;
+    h->extra_length = coll__in_hand_before(h, turns, 0, h->hosts->host) * h->unit;
 }
 
 /* Copy the input to one piece, block after block, widened if necessary. */
@@ -17460,37 +16596,22 @@ static coll__sub_kind coll__sum_blocks_on_host(coll__hierarchy *h, int host, int
     const coll__topology *t = h->hosts;
     const unsigned char *const in = h->sums ? h->sums : (const unsigned char *)h->whole->call.send;
     unsigned char *const result = h->results + coll__in_hand_before(h, turn, host, -1) * h->sum_unit;
-    size_t at = 0;
 
     if (turn * t->least >= coll__host_size(t, host)) return COLL__SUB_WORK;
     const size_t before = coll__blocks_before(h, t->first[host] + turn * t->least);
     coll__count_on_host(h, host, turn, false);
-    for (int s = 0; s < coll__host_size(t, t->host); s++) {
-        h->offsets[s] = at;
-        at += h->counts[s];
-    }
+    coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
     return coll__sum_on_host(h, in + before * h->sum_unit, result, out);
 }
 
-static coll__sub_kind coll__sum_blocks_on_rail(coll__hierarchy *h, int turn, coll__sub *out)
-{
-    size_t at = 0;
-
-    coll__count_on_rail(h, turn);
-    for (int g = 0; g < h->hosts->count; g++) {
-        h->rail_offsets[g] = at;
-        at += h->rail_counts[g];
-    }
-    return coll__sum_on_rail(h, h->results + coll__in_hand_before(h, turn, 0, -1) * h->sum_unit, out);
-}
-
-/* Store the received block of turn `turn`, rounded if it is wide. */
+/* Store the received block of turn `turn`, rounded if it is wide: in turn 0 our own, then one of another rank of our host. */
 static void coll__take_block(const coll__hierarchy *h, int turn)
 {
     const coll__topology *t = h->hosts;
     const size_t count = coll__block_count_of(h, coll__rank_at(t, t->host, turn * t->least + t->place));
     unsigned char *const from = h->results + coll__in_hand_before(h, turn, t->host, -1) * h->sum_unit;
-    unsigned char *const to = coll__brought_to(h, turn);
+    const size_t others = coll__in_hand_before(h, turn, 0, t->host) - coll__in_hand_before(h, turn > 0, 0, t->host);
+    unsigned char *const to = turn == 0 ? (unsigned char *)h->whole->call.recv : h->extra + others * h->unit;
 
     if (count == 0) return;
     if (!h->is_wide) {
@@ -17506,29 +16627,24 @@ static coll__sub_kind coll__hand_over(coll__hierarchy *h, coll__sub *out)
 {
     const coll__topology *t = h->hosts;
     const coll_call *c = &h->whole->call;
-    const int here = coll__host_size(t, t->host), bringer = t->place % t->least;
-    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type);
-    size_t at = 0;
+    const int here = coll__ranks_here(h), bringer = t->place % t->least;
+    coll_call call = coll__moving(COLL_ALLTOALLV, h->extra, c->recv, 0, c->type, h->counts, h->offsets);
 
     if (here <= t->least) return COLL__SUB_WORK;
     for (int k = 0; k < here; k++) {
         const bool is_ours = k >= t->least && k % t->least == t->place, is_from = t->place >= t->least && k == bringer;
         h->counts[k] = is_ours ? coll__block_count_of(h, coll__rank_at(t, t->host, k)) : 0;
-        h->offsets[k] = at;
-        at += h->counts[k];
         h->rail_counts[k] = is_from ? coll__block_count_of(h, h->whole->comm->rank) : 0;
         h->rail_offsets[k] = 0;
     }
-    call.send_counts = h->counts;
-    call.send_offsets = h->offsets;
+    coll__offsets_fill(h->offsets, h->counts, here);
     call.recv_counts = h->rail_counts;
     call.recv_offsets = h->rail_offsets;
     return coll__sub_call(h, out, h->intra, &call);
 }
 
-static coll__sub_kind coll__next_of_reduce_scatter(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_reduce_scatter(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const int turns = coll__turns_of(h->hosts), inter = k - 1 - turns * h->hosts->count, last = inter - turns;
 
     (void)lane;
@@ -17538,16 +16654,20 @@ static coll__sub_kind coll__next_of_reduce_scatter(void *state, int lane, int k,
     if (inter < 0) return coll__sum_blocks_on_host(h, (k - 1) / turns, (k - 1) % turns, out);
     if (inter > 0 && h->inter) coll__take_block(h, inter - 1);
     if (last == 0) return coll__hand_over(h, out);
-    return h->inter ? coll__sum_blocks_on_rail(h, inter, out) : COLL__SUB_WORK;
+    if (!h->inter) return COLL__SUB_WORK;
+    coll__count_on_rail(h, inter);
+    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
+    return coll__sum_on_rail(h, h->results + coll__in_hand_before(h, inter, 0, -1) * h->sum_unit, out);
 }
 
 /* ---- >>scans ---- */
 
 /* Memory for the sums of all hosts before ours, for the sum of our slice, and for folding both. */
-static coll__stage_memory coll__scan_needs(coll__hierarchy *h)
+static void coll__scan_needs(coll__hierarchy *h)
 {
-    return (coll__stage_memory){ h->whole->call.count * h->unit, coll__longest_slice(h) * h->unit,
-                                 coll__combine_scratch(&h->whole->codec, 2) };
+    h->sums_length = h->whole->call.count * h->unit;
+    h->results_length = coll__longest_slice(h) * h->unit;
+    h->extra_length = coll__combine_scratch(&h->whole->codec, 2);
 }
 
 /* Fold the sums of all hosts before ours into the result. */
@@ -17566,9 +16686,8 @@ static void coll__put_before(const coll__hierarchy *h)
                                            .count = c->count, .scratch = h->extra });
 }
 
-static coll__sub_kind coll__next_of_scan(void *state, int lane, int k, coll__sub *out)
+static coll__sub_kind coll__next_of_scan(coll__hierarchy *h, int lane, int k, coll__sub *out)
 {
-    coll__hierarchy *h = (coll__hierarchy *)state;
     const coll_call *c = &h->whole->call;
     coll_call call;
 
@@ -17593,29 +16712,23 @@ static coll__sub_kind coll__next_of_scan(void *state, int lane, int k, coll__sub
 
 /* ---- >>the scripts ---- */
 
-typedef struct coll__staged {
-    coll__script       script;
-    coll__stage_step  *step;                      /* NULL: no parts                                           */
-    coll__stage_needs *needs;                     /* NULL: no scratch memory                                  */
-} coll__staged;
-
-static const coll__staged coll__staged_kinds[COLL_ALLGATHERV + 1] = {
-    [COLL_BARRIER]         = { { 2, coll__next_in_parts }, coll__barrier_step, NULL },
-    [COLL_BROADCAST]       = { { 2, coll__next_in_parts }, coll__broadcast_step, NULL },
-    [COLL_REDUCE]          = { { 2, coll__next_in_parts }, coll__reduce_step, coll__reduce_needs },
-    [COLL_ALLREDUCE]       = { { 2, coll__next_in_parts }, coll__allreduce_step, coll__allreduce_needs },
-    [COLL_REDUCE_SCATTER]  = { { 1, coll__next_of_reduce_scatter }, NULL, coll__reduce_scatter_needs },
-    [COLL_REDUCE_SCATTERV] = { { 1, coll__next_of_reduce_scatter }, NULL, coll__reduce_scatter_needs },
-    [COLL_SCAN]            = { { 1, coll__next_of_scan }, NULL, coll__scan_needs },
-    [COLL_EXSCAN]          = { { 1, coll__next_of_scan }, NULL, coll__scan_needs },
-    [COLL_ALLGATHER]       = { { 1, coll__next_of_allgather }, NULL, NULL },
-    [COLL_ALLGATHERV]      = { { 1, coll__next_of_allgather }, NULL, NULL },
+static const coll__script coll__scripts[COLL_ALLGATHERV + 1] = {
+    [COLL_BARRIER]         = { 2, coll__next_in_parts, coll__barrier_step, NULL },
+    [COLL_BROADCAST]       = { 2, coll__next_in_parts, coll__broadcast_step, NULL },
+    [COLL_REDUCE]          = { 2, coll__next_in_parts, coll__reduce_step, coll__reduce_needs },
+    [COLL_ALLREDUCE]       = { 2, coll__next_in_parts, coll__reduce_step, coll__reduce_needs },
+    [COLL_REDUCE_SCATTER]  = { 1, coll__next_of_reduce_scatter, NULL, coll__reduce_scatter_needs },
+    [COLL_REDUCE_SCATTERV] = { 1, coll__next_of_reduce_scatter, NULL, coll__reduce_scatter_needs },
+    [COLL_SCAN]            = { 1, coll__next_of_scan, NULL, coll__scan_needs },
+    [COLL_EXSCAN]          = { 1, coll__next_of_scan, NULL, coll__scan_needs },
+    [COLL_ALLGATHER]       = { 1, coll__next_of_allgather, NULL, NULL },
+    [COLL_ALLGATHERV]      = { 1, coll__next_of_allgather, NULL, NULL },
 };
 
 /* The script of a kind; NULL: it has none. */
-static const coll__staged *coll__staged_of(coll_kind kind)
+static const coll__script *coll__script_of(coll_kind kind)
 {
-    return (unsigned)kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
+    return (unsigned)kind <= COLL_ALLGATHERV && coll__scripts[kind].lanes ? &coll__scripts[kind] : NULL;
 }
 
 #endif /* COLL__HAS_HIERARCHY */
@@ -17661,7 +16774,7 @@ static void coll__phase_estimate(coll_comm *stage, const coll__order *order, boo
     coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
     if (!is_inter || !t->is_by_site) return;
     n->link = coll__far_link(&n->link, &n->far, t->least);
-    n->nominal = coll__far_link(&n->nominal, &n->nominal_far, t->least);
+    n->nominal = coll__far_link(&n->nominal, &n->far, t->least);
 }
 
 /* Update the stages after the order's numbers have changed. */
@@ -17763,7 +16876,7 @@ static coll_status coll__is_hierarchical(const coll_request *r)
     coll__order *order = r->order;
     const coll_call *c = &r->call;
 
-    if (!coll__staged_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
+    if (!coll__script_of(c->kind) || c->algorithm || order->space != COLL__SPACE_CALLS) return COLL_ERR_UNSUPPORTED;
     if (coll__find_phases(order) < 0) return COLL_ERR_MEMORY;
     return order->intra && (!coll__kind_reduces(c->kind) || coll__sums_by_hosts(r)) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
@@ -17778,37 +16891,32 @@ static int coll__slices_for(const coll__topology *t, const coll_call *c, size_t 
 /* Number of parts. */
 static int coll__parts_for(const coll_call *c, size_t unit)
 {
-    if (!coll__staged_of(c->kind)->step) return 1;
+    if (!coll__script_of(c->kind)->step) return 1;
     return (int)coll__least(COLL__PARTS_MOST, coll__most(1, c->count * unit / COLL__PART_LEAST));
 }
 
 /* ---- >>starting ---- */
 
 /* Place the runner, the state, its tables and scratch in the memory of the order. */
-static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, const coll__staged *staged)
+static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h)
 {
     const size_t table = (size_t)coll__most((size_t)h->hosts->most, (size_t)h->hosts->count);
     const size_t head = coll__round_up(sizeof(coll__runner), 64);
     const size_t front = head + coll__round_up(sizeof *h + 4 * table * sizeof(size_t), 64);
-    const coll__stage_memory needs = staged->needs ? staged->needs(h) : (coll__stage_memory){ 0, 0, 0 };
-    const size_t sizes[3] = { needs.sums, needs.results, needs.extra };
-    unsigned char **const places[3] = { &h->sums, &h->results, &h->extra };
-    size_t length = front;
 
-    for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    unsigned char *const arena = coll__workspace_memory(r, length), *at = arena;
-    if (!arena) return COLL_ERR_MEMORY;
+    if (h->script->needs) h->script->needs(h);
+    const size_t sums = coll__round_up(h->sums_length, 64), results = coll__round_up(h->results_length, 64);
+    unsigned char *const at = coll__workspace_memory(r, front + sums + results + h->extra_length);
+    if (!at) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);
     h->offsets = h->counts + table;
     h->rail_counts = h->offsets + table;
     h->rail_offsets = h->rail_counts + table;
-    *coll__runner_of(r) = (coll__runner){ .script = &staged->script, .state = state };
-    at += front;
-    for (int i = 0; i < 3; at += coll__round_up(sizes[i++], 64)) *places[i] = sizes[i] ? at : NULL;
-    COLL__ASSERT(at == arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
-                 "%s %u lies in %zu bytes, %d parts, %d slices for %d rails", coll_kind_name(r->call.kind), r->sequence, length,
-                 h->parts, h->slices, h->hosts->least);
+    h->sums = h->sums_length ? at + front : NULL;
+    h->results = h->results_length ? at + front + sums : NULL;
+    h->extra = h->extra_length ? at + front + sums + results : NULL;
+    *coll__runner_of(r) = (coll__runner){ .script = h->script, .state = state };
     *state = *h;
     return COLL_OK;
 }
@@ -17823,14 +16931,13 @@ static coll_status coll__hierarchy_start(coll_request *r)
 
     if (status == COLL_ERR_UNSUPPORTED) return status;
     if (status < 0) return coll__has_no_memory(r->comm);
-    const coll__staged *staged = coll__staged_of(c->kind);
     coll__hierarchy h = { .hosts = r->comm->topology, .intra = r->order->intra, .inter = r->order->inter, .whole = r,
-                          .step = staged->step, .is_wide = coll__has_wide_sums(c), .sum_type = coll__sum_type_of(c),
+                          .script = coll__script_of(c->kind), .is_wide = coll__has_wide_sums(c), .sum_type = coll__sum_type_of(c),
                           .unit = r->codec.type_size, .wire_unit = coll_type_size(c->wire) };
     h.sum_unit = h.is_wide ? coll_type_size(h.sum_type) : h.unit;
     h.parts = coll__parts_for(c, h.unit);
     h.slices = coll__slices_for(h.hosts, c, h.unit);
-    return coll__hierarchy_lay_out(r, &h, staged) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
+    return coll__hierarchy_lay_out(r, &h) < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
 /* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails". */
@@ -17901,8 +17008,7 @@ static inline bool coll__is_for_others(const coll_request *r)
     const coll__background *m = &r->comm->session->background;
 
     if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
-    return r->call.op == COLL_USER
-        && !coll__thread_is(__atomic_load_n(&r->comm->comm_lock.thread, __ATOMIC_RELAXED), coll__thread_self());
+    return r->call.op == COLL_USER && __atomic_load_n(&r->comm->thread, __ATOMIC_RELAXED) != &coll__thread_mark;
 }
 
 #if COLL_OVERLAP > 1
@@ -17948,15 +17054,6 @@ static inline bool coll__do_overlap(const coll__bounds *a, const coll__bounds *b
     return coll__bounds_length(a) && coll__bounds_length(b) && a->from < b->end && b->from < a->end;
 }
 
-/* Extend the first bounds to cover both. */
-static inline void coll__bounds_add(coll__bounds *all, const coll__bounds *s)
-{
-    if (!coll__bounds_length(s)) return;
-    if (!coll__bounds_length(all)) *all = *s;
-    if (s->from < all->from) all->from = s->from;
-    if (s->end > all->end) all->end = s->end;
-}
-
 /* Does one write what the other reads or writes? */
 static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
 {
@@ -17964,47 +17061,30 @@ static inline bool coll__is_after(const coll__touched *a, const coll__touched *b
            || coll__do_overlap(&a->reads, &b->writes);
 }
 
-/* Give a call a workspace that is not in `taken`. false: no memory. */
-static bool coll__workspace_find(coll_request *r, uint64_t taken)
-{
-    const int i = __builtin_ctzll(~taken);
-
-    if (i >= COLL__OVERLAP || !coll__workspace_reserve(r->order, i)) return false;
-    r->workspace = (unsigned char)i;
-    return true;
-}
-
-/* Does it depend on the buffers of an earlier call?  First tested against the union of all of them. */
-static bool coll__is_after_any(coll_request *r, const coll__touched *all)
+/* May a call begin while earlier calls run, which use the workspaces `taken`?  Ranks may decide differently. */
+static bool coll__begins_overlap(coll_request *r, uint64_t taken)
 {
     const coll__touched *t = coll__touched_by(r);
-
-    if (!coll__is_after(t, all)) return false;
-    for (coll_request *front = r->order->queue; front != r; front = front->next)
-        if (coll__is_after(t, coll__touched_by(front))) return true;
-    return false;
-}
-
-/* May a call begin while earlier calls run, which use the workspaces `taken` and the memory `all`?  Ranks may decide
- * differently. */
-static bool coll__begins_overlap(coll_request *r, uint64_t taken, const coll__touched *all)
-{
-    const coll__touched *t = coll__touched_by(r);
+    const int own = __builtin_ctzll(~taken);
 
     while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
     if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
         || coll__bounds_length(&t->reads) > COLL__OVERLAP_BYTES
         || coll__bounds_length(&t->writes) > COLL__OVERLAP_BYTES) return false;
-    return !coll__is_after_any(r, all) && coll__workspace_find(r, taken);
+    for (coll_request *front = r->order->queue; front != r; front = front->next)
+        if (!front->is_over && coll__is_after(t, coll__touched_by(front))) return false;
+    if (own >= COLL__OVERLAP || !coll__workspace_reserve(r->order, own)) return false;
+    r->workspace = (unsigned char)own;
+    return true;
 }
 
 /* ---- >>advancing ---- */
 
 /* Advance a call that is not the first.  COLL_ERR_UNSUPPORTED: it did not begin, and no later call may. */
-static coll_status coll__carry_overlap(coll_request *r, uint64_t taken, const coll__touched *all)
+static coll_status coll__carry_overlap(coll_request *r, uint64_t taken)
 {
     while (!r->is_started) {
-        if (!coll__begins_overlap(r, taken, all)) return COLL_ERR_UNSUPPORTED;
+        if (!coll__begins_overlap(r, taken)) return COLL_ERR_UNSUPPORTED;
         const coll_status status = r->carrier->start(r);
         if (status == COLL_ERR_UNSUPPORTED) {
             (void)coll__next_carrier(r);
@@ -18029,7 +17109,6 @@ static inline bool coll__waits_for_turn(const coll_request *r)
 /* The first call of an order waits: advance the later ones, and start more of them. */
 static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *order)
 {
-    coll__touched all = { .is_known = true };
     uint64_t ahead = 0, taken = 0;
     int place = 0;
     bool rests = true;
@@ -18039,7 +17118,7 @@ static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *or
         if (place > 0 && !coll__waits_for_turn(r)) {
             order->ahead = ahead;
             order->place = place;
-            const coll_status status = coll__carry_overlap(r, taken, &all);
+            const coll_status status = coll__carry_overlap(r, taken);
             if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be freed   */
             if (!coll__waits_for_turn(r) && (ahead || coll__may_offer(r))) rests = false;
             order->ahead = 0;
@@ -18051,8 +17130,6 @@ static __attribute__((noinline)) coll_status coll__order_overlap(coll__order *or
         if (coll__runs_alone(r)) break;
         ahead |= r->carrier->later(r);
         taken |= (uint64_t)1 << r->workspace;
-        coll__bounds_add(&all.reads, &coll__touched_by(r)->reads);
-        coll__bounds_add(&all.writes, &coll__touched_by(r)->writes);
     }
     order->rests = rests;
     return COLL_PENDING;
@@ -18091,7 +17168,6 @@ static inline bool coll__is_reached(const coll__goal *goal)
 /* Advance an order as far as possible. */
 static coll_status coll__order_advance(coll__order *order)
 {
-    order->comm->session->ended_at = 0;
     for (bool is_last = false; !is_last;) {
         coll_request *r = order->queue;
         if (coll__is_for_others(r)) {
@@ -18158,7 +17234,7 @@ static bool coll__leaves_with_others(const coll_request *r)
     coll__session *session = r->comm->session;
 
     if (COLL__OVERLAP == 1 || !r->order) return false;
-    const int64_t now = r->record ? session->began_at : coll__clock(session);
+    const int64_t now = coll__clock(session);
     session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
     session->started_at = now;
     return session->burst % COLL__STARTS_A_LOOK != 0;
@@ -18288,7 +17364,6 @@ static void coll__session_drop_locked(coll_comm *comm)
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
     coll__cond_wake(&session->changed);
-    if (session->observer) session->observer->idle(session);
 }
 
 static void coll__session_drop(coll_comm *comm)
@@ -18417,18 +17492,6 @@ COLL__FOR_SPEED
 #define COLL_WAIT_LOOP_H
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
-
-/* Report a stall, and the call in which it is, to the transport; once. */
-static void coll__wait_loop_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
-{
-    const coll__session *session = r->comm->session;
-    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
-
-    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
-    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
-        session->transport->report_stall(session->context, running->head);
-    *report_at = coll__never;
-}
 
 /* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
@@ -18572,6 +17635,7 @@ static int64_t coll__wait_loop_next(const coll__wait_loop *p)
 static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, int64_t now)
 {
     const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (COLL__IS_WHOLE && now >= p->warn_at) {
@@ -18587,7 +17651,10 @@ static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, in
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
-    coll__wait_loop_report(r, p->is_virtual, now, &p->report_at);
+    if (now < p->report_at && !(p->is_virtual && session->transport->report_stall)) return COLL_OK;
+    if (p->is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);      /* once: the call in which it stalls   */
+    p->report_at = coll__never;
     return COLL_OK;
 }
 
@@ -18698,39 +17765,22 @@ COLL__FOR_SIZE
 COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
 #undef COLL__LEFT_OUT
 
-/* Does recv hold as much as the input?  Then q is in recv, and the call runs in place. */
-static bool coll__feeds_in_place(const coll_request *r)
-{
-    const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
-    return shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, r->call.root);
-}
-
-/* Choose the memory of q: recv, or memory of the request after its offsets. */
+/* Choose the memory of q: recv, if it holds as much as the input; then the call runs in place.  Or memory of the request. */
 static coll_status coll__feedback_ready(coll_request *r)
 {
     coll_call *call = &r->call;
-    const size_t size = (size_t)r->comm->size, table = r->offsets ? coll__round_up(size * sizeof *r->offsets, 64) : 0;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_in_place = shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, call->root);
     const size_t length = coll__input_extent(r->comm, call) * r->codec.type_size;
-    unsigned char *memory = NULL;
 
     r->input = call->send;
-    if (coll__feeds_in_place(r) || length == 0) {
+    if (is_in_place || length == 0) {
         if (length > 0) call->send = call->recv;
         return COLL_OK;
     }
-    if (!(memory = (unsigned char *)coll__take(coll__like(r->comm), table + length))) {
-        coll__give(r->offsets);
-        r->offsets = NULL;
-        return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
-    }
-    if (r->offsets) {                             /* of the input; other kinds that reduce have none          */
-        memcpy(memory, r->offsets, size * sizeof *r->offsets);
-        call->send_offsets = (size_t *)(void *)memory;
-        coll__give(r->offsets);
-    }
-    r->offsets = (size_t *)(void *)memory;
-    call->send = memory + table;
-    return COLL_OK;
+    call->send = r->changed = coll__take(coll__like(r->comm), length);
+    return call->send ? COLL_OK : coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its "
+                                                      "residual", length);
 }
 
 /* Elements at..at+count; `at` is the start of a group. */
@@ -18833,7 +17883,9 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
 static void coll__unready(coll_request *r)
 {
     coll__give(r->offsets);
+    coll__give(r->changed);
     r->offsets = NULL;
+    r->changed = NULL;
     if (r->strided) coll__strides_give(r);
     r->strided = NULL;
 }
@@ -18849,14 +17901,19 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blockin
     if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
     if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
-    if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__unready(r);
+    if (status == COLL_OK && r->call.residual && !is_extended) status = coll__feedback_ready(r);
+    if (status < 0) coll__unready(r);
     return status;
 }
 
-/* Prepare a request from the fitting plan.  Copies only what a start does not set. */
-static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan *plan)
+/* Prepare a request from the fitting plan: copies only what a start does not set.  false: no plan fits the call. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
 {
+    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
+
+    if (!plan || plan->carrier->bind) return false;
+    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                    */
     coll__request_init(r, comm);
     coll__copy_struct(&r->codec, &plan->request.codec, sizeof r->codec);
     coll__copy_struct(r->head, plan->request.head, sizeof r->head);
@@ -18865,17 +17922,6 @@ static void coll__ready_like(coll_comm *comm, coll_request *r, const coll__plan 
     r->ends_early = plan->request.ends_early;
     coll__task_init(r);
     r->carrier = plan->carrier;
-}
-
-/* false: no plan fits the call. */
-static bool coll__ready_by_plan(coll_comm *comm, coll_request *r)
-{
-    const bool may = !coll__is_extended(comm) && (unsigned)r->call.kind < COLL__KIND_COUNT && !coll__has_strides(&r->call);
-    const coll__plan *const plan = may ? coll__check_by_plan(comm, &r->call) : NULL;
-
-    if (!plan || plan->carrier->bind) return false;
-    if (!coll__kind_has_root(r->call.kind)) r->call.root = 0;     /* as in the fingerprint                    */
-    coll__ready_like(comm, r, plan);
     return true;
 }
 
@@ -18902,7 +17948,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets || r->strided) coll__unready(r);
+    coll__unready(r);
 }
 
 /* Give a checked request its own order. */
@@ -18975,109 +18021,92 @@ enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
 typedef struct coll__list {
     int           count, left;                    /* parts; unfinished parts                                  */
-    uint32_t      hash;                           /* of the types and counts of all buffers                   */
     coll_status   status;                         /* the first error of a part                                */
-    bool          has_overflow;                   /* of a part                                                */
     coll_request *parts;
-    int          *part_of;                        /* by buffer: its part                                      */
-    size_t       *offset;                         /* by buffer: offset in the part in bytes; SIZE_MAX: it is the part */
-    unsigned char *memory;                        /* of packed parts                                          */
 } coll__list;
 
 static inline coll__list *coll__list_of(const coll_request *r) { return (coll__list *)r->carried; }
 
-static void coll__list_free(coll__list *list)
-{
-    if (!list) return;
-    coll__give(list->parts);
-    coll__give(list->part_of);
-    coll__give(list->offset);
-    coll__give(list->memory);
-    coll__give(list);
-}
+/* ---- >>assigning buffers to parts ---- */
 
-/* Elements that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
+enum { COLL__LIST_TYPES = COLL_I64_I64 + 1 };
+
+/* A walk over the buffers of a list, always with the same result. */
+typedef struct coll__list_walk {
+    int    count;                                 /* parts so far                                             */
+    int    open[COLL__LIST_TYPES];                /* by type: the number of parts up to the one with free room; 0: none */
+    size_t used[COLL__LIST_TYPES];                /* its bytes                                                */
+} coll__list_walk;
+
+/* Bytes that a packed buffer takes: rounded up so that the next one starts a group on the wire. */
 static size_t coll__list_room(const coll_call *call, const coll_list_item *b)
 {
-    return coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count;
+    return (coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count) * coll_type_size(b->type);
+}
+
+/* The part of the next buffer; *at: its offset there in bytes; SIZE_MAX: it is the part. */
+static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll_list_item *b, size_t *at)
+{
+    const size_t length = coll__list_room(call, b);
+    const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
+
+    *at = SIZE_MAX;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
+    if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
+        w->open[t] = ++w->count;
+        w->used[t] = 0;
+    }
+    *at = w->used[t];
+    w->used[t] += length;
+    return w->open[t] - 1;
 }
 
 /* Copy the packed buffers in or out.  Gaps between them are set to 0 at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
-    for (int i = 0; i < call->list_count; i++) {
-        const coll_list_item *b = &call->list[i];
+    coll__list_walk walk = { .count = 0 };
+
+    for (const coll_list_item *b = call->list; b < call->list + call->list_count; b++) {
         const size_t length = b->count * coll_type_size(b->type);
-        if (length == 0 || list->offset[i] == SIZE_MAX) continue;
-        unsigned char *const at = (unsigned char *)list->parts[list->part_of[i]].call.recv + list->offset[i];
+        size_t offset;
+        const int part = coll__list_part(&walk, call, b, &offset);
+        if (length == 0 || offset == SIZE_MAX) continue;
+        unsigned char *const at = (unsigned char *)list->parts[part].call.recv + offset;
         if (!is_in) {
             memcpy(b->recv, at, length);
             continue;
         }
         memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
-        memset(at + length, 0, coll__list_room(call, b) * coll_type_size(b->type) - length);
+        memset(at + length, 0, coll__list_room(call, b) - length);
     }
 }
 
-/* Assign buffers to parts.  Returns the number of parts; *memory: bytes of the packed ones. */
-static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memory)
+/* Fill in the calls of the parts; packed ones are reduced in place, in `memory`. */
+static void coll__list_calls(const coll_call *call, const coll__list *list, unsigned char *memory)
 {
-    enum { TYPES = COLL_I64_I64 + 1 };
-    int open[TYPES], count = 0;                   /* by type: the part with free room                         */
-    size_t used[TYPES] = { 0 };
-
-    for (int t = 0; t < TYPES; t++) open[t] = -1;
-    for (int i = 0; i < call->list_count; i++) {
-        const coll_list_item *b = &call->list[i];
-        const size_t length = coll__list_room(call, b) * coll_type_size(b->type);
-        const int t = b->type < TYPES ? b->type : 0;
-        list->offset[i] = SIZE_MAX;
-        if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) {
-            list->part_of[i] = count++;
-            continue;
-        }
-        if (open[t] < 0 || used[t] + length > COLL__PART_MOST) {
-            open[t] = count++;
-            used[t] = 0;
-        }
-        list->part_of[i] = open[t];
-        list->offset[i] = used[t];
-        used[t] += length;
-        *memory += length;
-    }
-    return count;
-}
-
-/* Fill in the calls of the parts, except the memory of packed ones. */
-static void coll__list_calls(coll_request *r, coll__list *list)
-{
-    const coll_call *call = &r->call;
+    coll__list_walk walk = { .count = 0 };
 
     for (int i = 0; i < call->list_count; i++) {
         const coll_list_item *b = &call->list[i];
-        coll_call *part = &list->parts[list->part_of[i]].call;
+        size_t offset;
+        coll_call *part = &list->parts[coll__list_part(&walk, call, b, &offset)].call;
+        const bool is_packed = offset != SIZE_MAX;
         if (part->kind == 0) {
             *part = *call;
             part->kind = COLL_ALLREDUCE;
-            part->send = NULL;
-            part->recv = NULL;
+            part->send = is_packed ? NULL : b->send == COLL_IN_PLACE ? b->recv : b->send;
+            part->recv = is_packed ? NULL : b->recv;
             part->list = NULL;
             part->list_count = 0;
             part->type = b->type;
-            part->count = 0;
             part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
-        part->count += list->offset[i] != SIZE_MAX ? coll__list_room(call, b) : b->count;
-        if (list->offset[i] != SIZE_MAX) continue;
-        part->send = b->send == COLL_IN_PLACE ? b->recv : b->send;
-        part->recv = b->recv;
+        part->count += is_packed ? coll__list_room(call, b) / coll_type_size(b->type) : b->count;
     }
-    unsigned char *at = list->memory;
-    for (int k = 0; k < list->count; k++) {
-        coll_call *part = &list->parts[k].call;
-        if (part->recv) continue;
-        part->send = part->recv = at;             /* packed: reduced in place                                 */
-        at += coll__round_up(part->count * coll_type_size(part->type), 64);
+    for (coll_request *part = list->parts; part < list->parts + list->count; part++) {
+        if (part->call.recv) continue;
+        part->call.send = part->call.recv = memory;
+        memory += coll__round_up(part->call.count * coll_type_size(part->call.type), 64);
     }
 }
 
@@ -19092,43 +18121,39 @@ static uint32_t coll__list_hash(const coll_call *call)
     return coll__hash_end(hash);
 }
 
-/* Cut a checked list into parts and allocate their memory. */
-static coll_status coll__list_make(coll_request *r)
-{
-    const size_t n = (size_t)r->call.list_count + 1;
-    coll__list *list = (coll__list *)coll__allocate(coll__like(r->comm), sizeof *list);
-    size_t memory = 0, *ignored = NULL;
-    coll_status status = COLL_OK;
-
-    r->carried = list;
-    if (!list) return COLL_ERR_MEMORY;
-    list->part_of = (int *)coll__take(coll__like(r->comm), n * sizeof *list->part_of);
-    list->offset = (size_t *)coll__take(coll__like(r->comm), n * sizeof *list->offset);
-    if (!list->part_of || !list->offset) return COLL_ERR_MEMORY;
-    list->count = coll__list_plan(&r->call, list, &memory);
-    list->hash = coll__list_hash(&r->call);
-    list->parts = (coll_request *)coll__allocate(coll__like(r->comm), (size_t)(list->count + 1) * sizeof *list->parts);
-    list->memory = (unsigned char *)coll__allocate(coll__like(r->comm), memory + 64 * (size_t)list->count);
-    if (!list->parts || !list->memory) return COLL_ERR_MEMORY;
-    coll__list_calls(r, list);
-    for (int k = 0; k < list->count && status == COLL_OK; k++)
-        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
-    for (int k = 0; k < list->count && status == COLL_OK; k++) status = coll__refused(r->comm, &list->parts[k].call);
-    return status;
-}
+/* ---- >>the carrier ---- */
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
 
+/* Cut a checked list into parts, with their memory. */
 static coll_status coll__list_bind(coll_request *r)
 {
-    const coll_status status = coll__list_make(r);
+    const coll_call *call = &r->call;
+    coll__list_walk walk = { .count = 0 };
+    size_t memory = 0, offset, *ignored = NULL;
+    coll_status status = COLL_OK;
 
-    if (status == COLL_ERR_MEMORY) coll__explain_error(r->comm, &r->call, status, "no memory for the parts of the list");
-    if (status < 0) coll__list_free(coll__list_of(r));
+    for (int i = 0; i < call->list_count; i++) {
+        (void)coll__list_part(&walk, call, &call->list[i], &offset);
+        if (offset != SIZE_MAX) memory += coll__list_room(call, &call->list[i]);
+    }
+    const size_t count = (size_t)walk.count, head = coll__round_up(sizeof(coll__list), 64);
+    const size_t front = head + coll__round_up(count * sizeof(coll_request), 64);
+    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 64 * count);
+    if (!at) return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for the parts of the list");
+    coll__list *const list = (coll__list *)(void *)at;
+    *list = (coll__list){ .count = walk.count, .parts = (coll_request *)(void *)(at + head) };
+    coll__list_calls(call, list, at + front);
+    for (int k = 0; k < list->count && status == COLL_OK; k++) {
+        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
+        if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
+    }
+    r->carried = list;
+    if (status < 0) coll__give(list);
     return status;
 }
 
-static void coll__list_unbind(coll_request *r) { coll__list_free(coll__list_of(r)); }
+static void coll__list_unbind(coll_request *r) { coll__give(r->carried); }
 
 /* A part has ended; the whole ends with the last one. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
@@ -19136,9 +18161,8 @@ static void coll__list_part_done(coll_request *whole, coll_request *part, coll_s
     coll__list *list = coll__list_of(whole);
 
     if (list->status == COLL_OK) list->status = status;
-    if (part && part->has_overflow) list->has_overflow = true;
+    if (part && part->has_overflow) whole->has_overflow = true;
     if (--list->left > 0) return;
-    whole->has_overflow = list->has_overflow;
     if (list->status == COLL_OK) coll__list_copy(&whole->call, list, false);
     coll__request_finish(whole, list->status);
 }
@@ -19150,10 +18174,10 @@ static coll_status coll__list_start(coll_request *r)
     coll_status status = COLL_OK;
 
     coll__name_request(r, 0);                     /* parts have numbers; this head is for error sentences     */
-    coll__put32(r->head + 20, list->hash);
+    coll__put32(r->head + 20, coll__list_hash(&r->call));
+    r->has_overflow = false;
     list->status = COLL_OK;
     list->left = list->count + 1;
-    list->has_overflow = false;
     coll__list_copy(&r->call, list, true);
     for (int k = 0; k < list->count; k++) {
         coll_request *part = &list->parts[k];
@@ -19290,8 +18314,11 @@ static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
 
-    if (cached) {
-        coll__execution_again(r, cached);
+    if (cached) {                                 /* in place: a workspace runs one at a time                 */
+        r->execution = &cached->execution;
+        r->execution->input.base = coll__behind(r->call.send, 0);
+        r->execution->result.base = coll__behind(r->call.recv, 0);
+        r->execution->posted = r->execution->done = 0;
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
@@ -19302,11 +18329,6 @@ static coll_status coll__rounds_start(coll_request *r)
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;
     return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
-}
-
-static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
-{
-    if (r->is_started) coll__execution_late(r, is_late);
 }
 
 static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
@@ -19348,8 +18370,9 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 #endif
 
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__IF_WATCH(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                      \
+      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),                              \
+      .explain = coll__rounds_explain },
 
 #else
 
@@ -19373,131 +18396,41 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
 
 #endif /* COLL_CARRIERS_H */
 /* ---- core/engine/coll_comm_lock.h ---- */
-/* coll_comm_lock.h - the lock of a communicator: one thread inside at a time, none in a forked child, none after the end.  A
- * biased lock.
- *
- * Mostly the same thread enters again.  An atomic read-modify-write here would drain its store buffer (about 20 ns).  So the
- * thread that was inside last, the owner, uses one plain store and one load.  Another thread claims the lock, and its
- * membarrier executes the barriers of both:
- *
- *     owner                                       other thread
- *         inside = 1                                  is_claimed = 1
- *         (barrier, executed by the other)            membarrier
- *         is_claimed, or no longer owner?             inside: return an error
- *             inside = 0, and claim the lock          else become owner; is_claimed = 0
- *
- * Either the claiming thread sees `inside`, or the owner sees the claim.  Each owner has its own word `inside`: a thread
- * suspended between its first load and its store must not set the word of the next owner.  If the owner changes too often, or
- * the kernel has no membarrier, all threads claim: under a mutex, without barriers. */
+/* coll_comm_lock.h - the lock of a communicator: one thread inside at a time, none in a forked child, none after the end. */
 #ifndef COLL_COMM_LOCK_H
 #define COLL_COMM_LOCK_H
 
-#if COLL__HAS_OS
-
 /* Is this thread in a function of the program that the library has called?  Such a function runs in the middle of a call and
- * must not change its state. */
+ * must not change its state.  Without an operating system: does an operation of the program run in a call of this session? */
+#if COLL__HAS_OS
 static inline bool coll__is_called_back(const coll_comm *comm) { return (void)comm, coll__callbacks != 0; }
+#else
+static inline bool coll__is_called_back(const coll_comm *comm) { return comm->session->runs_operation; }
+#endif
 
-/* Its address identifies the thread, without a system or library call. */
-static COLL__THREAD_LOCAL char coll__thread_mark;
-
-static inline bool coll__comm_lock_is_mine(const coll__comm_lock *comm_lock)
+/* false: another thread is inside.  A call in a signal handler or an interrupt may find the lock taken, too. */
+static inline bool coll__comm_lock_try(coll_comm *comm)
 {
-    return __atomic_load_n(&comm_lock->owner, __ATOMIC_RELAXED) == &coll__thread_mark;
+    if (coll__is_called_back(comm) || coll__flag_set(&comm->is_taken)) return false;
+    __atomic_store_n(&comm->thread, &coll__thread_mark, __ATOMIC_RELAXED);
+    return true;
 }
 
-/* Enter without the fast path. false: another thread is inside. coll_abort is inside for a short time only; with `waits`, the
- * others wait for it. */
-static __attribute__((noinline)) bool coll__comm_lock_claim(coll_comm *comm, bool waits)
-{
-    const coll__thread_id me = coll__thread_self();
-    coll__session *const session = comm->session;
-    coll__comm_lock *const comm_lock = &comm->comm_lock;
-    bool is_free;
-
-    if (coll__is_called_back(comm)) return false;
-    coll__lock_take(&session->lock);
-    for (;;) {
-        __atomic_store_n(&comm_lock->is_claimed, 1, __ATOMIC_SEQ_CST);
-        if (comm_lock->owner && !coll__comm_lock_is_mine(comm_lock)) coll__membarrier();
-        is_free = !__atomic_load_n(&comm_lock->is_taken, __ATOMIC_ACQUIRE)
-               && (!comm_lock->owner || !__atomic_load_n(&comm_lock->inside[comm_lock->hands], __ATOMIC_ACQUIRE));
-        if (is_free || !waits || !__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) break;
-        coll__lock_drop(&session->lock);
-        coll__yield();
-        coll__lock_take(&session->lock);
-    }
-    if (is_free) {
-        const bool is_other = !coll__thread_is(comm_lock->thread, me) && comm_lock->hands < COLL__HANDS_MOST;
-        __atomic_store_n(&comm_lock->hands, comm_lock->hands + is_other, __ATOMIC_RELAXED);
-        __atomic_store_n(&comm_lock->is_taken, 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&comm_lock->thread, me, __ATOMIC_RELAXED);
-        const bool is_owned = session->has_membarrier && comm_lock->hands < COLL__HANDS_MOST;
-        __atomic_store_n(&comm_lock->owner, is_owned ? &coll__thread_mark : NULL, __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(&comm_lock->is_claimed, 0, __ATOMIC_RELEASE);
-    coll__lock_drop(&session->lock);
-    return is_free;
-}
-
-/* The fast path; false: this thread is not the owner. */
-static inline bool coll__comm_lock_retake(coll_comm *comm)
-{
-    coll__comm_lock *const comm_lock = &comm->comm_lock;
-    const int hands = __atomic_load_n(&comm_lock->hands, __ATOMIC_ACQUIRE); /* loaded first: belongs to the owner tested below */
-
-    if (!coll__comm_lock_is_mine(comm_lock) || coll__is_called_back(comm)) return false;
-    __atomic_store_n(&comm_lock->inside[hands], 1, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&comm_lock->is_claimed, __ATOMIC_ACQUIRE) && coll__comm_lock_is_mine(comm_lock)) return true;
-    __atomic_store_n(&comm_lock->inside[hands], 0, __ATOMIC_RELEASE);
-    return false;
-}
-
-static inline void coll__comm_lock_release_again(coll__comm_lock *comm_lock)
-{
-    __atomic_store_n(&comm_lock->inside[comm_lock->hands], 0, __ATOMIC_RELEASE);
-}
-
+/* The same, but waits for coll_abort, which is inside for a short time only. */
 static inline bool coll__comm_lock_take(coll_comm *comm)
 {
-    return coll__comm_lock_retake(comm) || coll__comm_lock_claim(comm, true);
-}
-
-/* Leave by the path of entry only: when either word is 0, another thread may have entered. */
-static inline void coll__comm_lock_release(coll__comm_lock *comm_lock)
-{
-    const int hands = comm_lock->hands;           /* constant while a thread is inside                        */
-
-    if (hands < COLL__HANDS_MOST && __atomic_load_n(&comm_lock->inside[hands], __ATOMIC_RELAXED))
-        coll__comm_lock_release_again(comm_lock);
-    else {
-        COLL__ASSERT(comm_lock->is_taken, "a communicator is left that nobody is in");
-        __atomic_store_n(&comm_lock->is_taken, 0, __ATOMIC_RELEASE);
+    while (!coll__comm_lock_try(comm)) {
+        if (coll__is_called_back(comm) || !__atomic_load_n(&comm->session->abort_wanted, __ATOMIC_ACQUIRE)) return false;
+        coll__yield();
     }
+    return true;
 }
 
-#else
-
-/* An operation of the program runs in a call of this session. */
-static inline bool coll__is_called_back(const coll_comm *comm) { return comm->session->runs_operation; }
-
-/* A call in an interrupt may find the lock taken. */
-static inline bool coll__comm_lock_retake(coll_comm *comm)
+static inline void coll__comm_lock_release(coll_comm *comm)
 {
-    return !coll__is_called_back(comm) && !coll__flag_set(&comm->comm_lock.is_taken);
+    COLL__ASSERT(comm->is_taken, "a communicator is left that nobody is in");
+    __atomic_store_n(&comm->is_taken, 0, __ATOMIC_RELEASE);
 }
-
-static inline void coll__comm_lock_release_again(coll__comm_lock *comm_lock)
-{
-    __atomic_store_n(&comm_lock->is_taken, 0, __ATOMIC_RELEASE);
-}
-static inline void coll__comm_lock_release(coll__comm_lock *comm_lock) { coll__comm_lock_release_again(comm_lock); }
-
-static inline bool coll__comm_lock_take(coll_comm *comm) { return coll__comm_lock_retake(comm); }
-static inline bool coll__comm_lock_claim(coll_comm *comm, bool waits) { return (void)waits, coll__comm_lock_retake(comm); }
-
-#endif
 
 /* Explains why a thread may not enter. */
 static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *comm)
@@ -19521,7 +18454,7 @@ static inline coll_status coll__enter(coll_comm *comm)
 static inline coll_status coll__leave(coll_comm *comm, coll_status status)
 {
     if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
-    coll__comm_lock_release(&comm->comm_lock);
+    coll__comm_lock_release(comm);
     return status;
 }
 
@@ -19542,8 +18475,8 @@ static inline coll_status coll__enter_alive(coll_comm *comm)
  * end is reported once, no matter which call completed it.  A restart clears the flag.
  *
  * A wait for one of several enters all communicators of its pending requests.  Their end is written to its status (awaited), so
- * that it need not poll each request.  It holds each session through one communicator, `is_first`.
- *     one session       uses the wait loop (coll_wait_loop.h)
+ * that it need not poll each request.
+ *     one session     uses the wait loop (coll_wait_loop.h)
  *     several         no sleep is woken by all of them: it polls them in turn, sleeping up to a millisecond in each */
 #ifndef COLL_WAIT_ANY_H
 #define COLL_WAIT_ANY_H
@@ -19583,22 +18516,29 @@ COLL_API coll_status coll_wait(coll_request *request)
     return coll__leave(comm, coll__tell(request));
 }
 
-static coll_status coll__bad_list(const char *call, int count)
+static coll_status coll__check_requests(const char *call, int count, coll_request **requests)
 {
+    if (count == 0 || (count > 0 && requests)) return COLL_OK;
     return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "%s: count %d is out of range: 0 or more"
                               : "%s: the list of %d requests is NULL", call, count);
 }
 
-COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+/* The end of all, one after the other; the first error. */
+static coll_status coll__wait_each(int count, coll_request **requests)
 {
     coll_status first = COLL_OK;
 
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_all", count);
     for (int i = 0; i < count; i++) {
         const coll_status status = coll_wait(requests[i]);
         if (first == COLL_OK) first = status;
     }
     return first;
+}
+
+COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+{
+    const coll_status status = coll__check_requests("coll_wait_all", count, requests);
+    return status < 0 ? status : coll__wait_each(count, requests);
 }
 
 /* ---- >>one of several: entering their communicators ---- */
@@ -19608,18 +18548,8 @@ typedef struct coll__watch {
     coll_request **requests;
     coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
     coll_comm    *comms;                          /* of pending requests; each is entered once                */
-    int           sessions;                       /* number of sessions of `comms`                            */
+    bool          has_sessions;                   /* `comms` belong to several sessions                       */
 } coll__watch;
-
-static void coll__watch_take(coll_comm *first)
-{
-    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
-}
-
-static void coll__watch_drop(coll_comm *first)
-{
-    if (first->is_holder) coll__session_drop(first);
-}
 
 static void coll__watch_leave(coll__watch *w)
 {
@@ -19627,15 +18557,13 @@ static void coll__watch_leave(coll__watch *w)
         coll_comm *comm = w->comms;
         w->comms = comm->beside;
         __atomic_store_n(&comm->watch, NULL, __ATOMIC_RELAXED);
-        coll__comm_lock_release(&comm->comm_lock);
+        coll__comm_lock_release(comm);
     }
 }
 
 /* Other calls inside (a concurrent call, which is an error, or coll_abort) have another watch, or none. */
 static coll_status coll__watch_enter(coll__watch *w)
 {
-    coll_comm **end = &w->comms;
-
     for (int i = 0; i < w->count; i++) {
         coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
         if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
@@ -19644,25 +18572,27 @@ static coll_status coll__watch_enter(coll__watch *w)
             return coll__stay_out(comm);
         }
         __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
-        comm->is_first = true;
-        for (const coll_comm *other = w->comms; other; other = other->beside)
-            if (other->session == comm->session) comm->is_first = false;
-        w->sessions += comm->is_first;
-        comm->beside = NULL;
-        *end = comm;
-        end = &comm->beside;
+        w->has_sessions |= w->comms && w->comms->session != comm->session;
+        comm->beside = w->comms;
+        w->comms = comm;
     }
     return COLL_OK;
 }
 
 /* ---- >>one of several: waiting ---- */
 
-/* Request a report of the end of all requests that share a session with `first`.  The goal uses the one with the shortest time
- * limit.  If one has ended already, the goal is reached. */
-static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
+static void coll__watch_take(coll_comm *first)
+{
+    if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
+}
+
+/* Wait in the one session of all pending requests, which is held through `first`, until one of them has ended.  The goal uses
+ * the one with the shortest time limit.  If one has ended already, the goal is reached. */
+static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };
 
+    coll__watch_take(first);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
         if (!r || r->is_known) continue;
@@ -19674,26 +18604,19 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *first)
             if (r->carrier->traits & COLL__WAKES_NONE) goal.is_silent = true;
         }
     }
-    return goal;
-}
-
-static void coll__watch_one(coll__watch *w, coll_comm *first)
-{
-    coll__watch_take(first);
-    const coll__goal goal = coll__watch_begin(w, first);
     if (!coll__is_reached(&goal)) coll__wait_for(&goal);
     coll__watch_take(first);                      /* the thread that has reached the goal may hold it         */
     for (int i = 0; i < w->count; i++)
         if (w->requests[i] && w->requests[i]->awaited == &w->status) w->requests[i]->awaited = NULL;
-    coll__watch_drop(first);
+    if (first->is_holder) coll__session_drop(first);
 }
 
-/* Advance, and sleep up to wait_ms in the transport, unless an end would not wake it. */
-static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms)
+/* Advance a session, and sleep up to wait_ms in the transport, unless an end would not wake it. */
+static void coll__watch_look(const coll__watch *w, coll_comm *comm, int wait_ms)
 {
-    coll__session *session = first->session;
+    coll__session *session = comm->session;
 
-    coll__watch_take(first);
+    coll__watch_take(comm);
     if (session->transport->now) wait_ms = 0;     /* a virtual clock only advances in progress                */
     if (wait_ms > 0 && session->silent > 0) wait_ms = 0, coll__delay(20);
     (void)coll__advance(session, wait_ms);
@@ -19703,21 +18626,22 @@ static void coll__watch_look(const coll__watch *w, coll_comm *first, int wait_ms
         coll__test_late(r);
         if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
     }
-    coll__watch_drop(first);
+    if (comm->is_holder) coll__session_drop(comm);
 }
 
 /* Wait until one has ended.  With several sessions: advance each, and sleep in each after many `looks`. looks < 0: advance
- * only. */
+ * only.  Communicators of one session are neighbors in the list, or it is advanced again, which does no harm. */
 static coll_status coll__watch_all(int count, coll_request **requests, int looks)
 {
-    coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
+    coll__watch w = { count, requests, COLL_PENDING, NULL, false };
     const coll_status status = coll__watch_enter(&w);
 
     if (status < 0) return status;
-    if (looks >= 0 && w.sessions == 1) coll__watch_one(&w, w.comms);
+    if (looks >= 0 && w.comms && !w.has_sessions) coll__watch_one(&w, w.comms);
     else
         for (coll_comm *comm = w.comms; comm; comm = comm->beside)
-            if (comm->is_first) coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
+            if (!comm->beside || comm->beside->session != comm->session)
+                coll__watch_look(&w, comm, looks > COLL__LOOKS_A_CLOCK);
     coll__watch_leave(&w);
     return COLL_OK;
 }
@@ -19743,27 +18667,38 @@ static int coll__tell_ended(int count, coll_request **requests, int *indices, in
     return found;
 }
 
-static coll_status coll__wait_some(int count, coll_request **requests, int *indices, int most, int *done)
+/* The same, for coll_wait_any and its like: looks until there is one, or once. */
+static coll_status coll__some(const char *call, int count, coll_request **requests, int *indices, int most, int *done, bool waits)
 {
-    coll_status status;
+    coll_status status = coll__check_requests(call, count, requests), watched;
     bool is_left;
 
-    for (int looks = 0; (*done = coll__tell_ended(count, requests, indices, most, &status, &is_left)) == 0 && is_left;) {
-        const coll_status watched = coll__watch_all(count, requests, looks);
-        if (watched < 0) return watched;
-        if (looks < INT_MAX) looks++;
+    if (status < 0) return status;
+    for (int looks = waits ? 0 : -1;; looks += looks < INT_MAX) {
+        *done = coll__tell_ended(count, requests, indices, most, &status, &is_left);
+        if (*done > 0 || !is_left) return status;
+        if (!waits && looks >= 0) return COLL_PENDING;
+        if ((watched = coll__watch_all(count, requests, looks)) < 0) return watched;
     }
-    return status;
+}
+
+static coll_status coll__any(const char *call, int count, coll_request **requests, int *index, bool waits)
+{
+    int found;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "%s: index is NULL", call);
+    *index = -1;
+    return coll__some(call, count, requests, index, 1, &found, waits);
 }
 
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index)
 {
-    int found;
+    return coll__any("coll_wait_any", count, requests, index, true);
+}
 
-    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_any: index is NULL");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_any", count);
-    *index = -1;
-    return coll__wait_some(count, requests, index, 1, &found);
+COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
+{
+    return coll__any("coll_test_any", count, requests, index, false);
 }
 
 COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *indices, int *done)
@@ -19771,22 +18706,7 @@ COLL_API coll_status coll_wait_some(int count, coll_request **requests, int *ind
     if (done) *done = 0;
     if (!done || (count > 0 && !indices))
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", done ? "indices" : "done");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_some", count);
-    return coll__wait_some(count, requests, indices, count, done);
-}
-
-COLL_API coll_status coll_test_any(int count, coll_request **requests, int *index)
-{
-    coll_status status;
-    bool is_left;
-
-    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_test_any: index is NULL");
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_any", count);
-    *index = -1;
-    if (coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
-    const coll_status watched = coll__watch_all(count, requests, -1);
-    if (watched < 0) return watched;
-    return coll__tell_ended(count, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
+    return coll__some("coll_wait_some", count, requests, indices, count, done, true);
 }
 
 static bool coll__any_pending(int count, coll_request **requests)
@@ -19798,19 +18718,14 @@ static bool coll__any_pending(int count, coll_request **requests)
 
 COLL_API coll_status coll_test_all(int count, coll_request **requests)
 {
-    coll_status first = COLL_OK;
+    coll_status status = coll__check_requests("coll_test_all", count, requests);
 
-    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_test_all", count);
+    if (status < 0) return status;
     if (coll__any_pending(count, requests)) {
-        const coll_status watched = coll__watch_all(count, requests, -1);
-        if (watched < 0) return watched;
+        if ((status = coll__watch_all(count, requests, -1)) < 0) return status;
         if (coll__any_pending(count, requests)) return COLL_PENDING;
     }
-    for (int i = 0; i < count; i++) {
-        const coll_status status = requests[i] ? coll__tell(requests[i]) : COLL_OK;
-        if (first == COLL_OK) first = status;
-    }
-    return first;
+    return coll__wait_each(count, requests);
 }
 
 /* ---- >>other calls on requests ---- */
@@ -19829,19 +18744,12 @@ COLL_API coll_status coll_received(const coll_request *request, int *source, int
 COLL_API void coll_request_free(coll_request *request)
 {
     if (!request) return;
-    if (!request->comm) {                         /* prepared; its communicator was freed                     */
-        coll__request_free(request);
-        return;
-    }
-    if (!coll__is_pending(request) && !request->is_prepared) {
-        coll__request_free(request);
-        return;
-    }
-    coll_comm *comm = request->comm;              /* other threads may use a running or prepared one          */
-    if (coll__enter(comm) < 0) return;
-    if (coll__is_pending(request)) request->done = coll__detached_done;
+    coll_comm *comm = request->comm;              /* NULL: prepared, and its communicator was freed           */
+    const bool is_ours = !comm || (!coll__is_pending(request) && !request->is_prepared);      /* no other thread uses it */
+    if (!is_ours && coll__enter(comm) < 0) return;
+    if (!is_ours && coll__is_pending(request)) request->done = coll__detached_done;
     else coll__request_free(request);
-    (void)coll__leave(comm, COLL_OK);
+    if (!is_ours) (void)coll__leave(comm, COLL_OK);
 }
 
 COLL_API coll_status coll_progress(coll_comm *comm)
@@ -19864,20 +18772,6 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 
 /* ---- >>at once ---- */
 
-/* Offer a task to the transport, several times, because most tasks complete soon. */
-static inline coll_status coll__offer(coll__session *session, coll_task *task, coll_failure *failure)
-{
-    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
-
-    failure->status = COLL_OK;
-    for (int looks = 1; ; looks++) {
-        const coll_status status = session->transport->offload(session->context, task, failure);
-        if (status != COLL_PENDING || looks >= most) return status;
-        if (!session->is_crowded) coll__relax();
-        else if (!coll__give_way(session)) most = 0;
-    }
-}
-
 /* A call that was never queued has ended. */
 static inline coll_status coll__done_at_once(coll_request *r)
 {
@@ -19885,14 +18779,22 @@ static inline coll_status coll__done_at_once(coll_request *r)
     return COLL_OK;
 }
 
-/* The transport did not complete a request at the first look.  Offer it again, then queue it as it is. */
+/* The transport did not complete a request at the first look.  Offer it again several times, because most tasks complete soon;
+ * then queue it as it is. */
 static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_status status, coll_failure *failure)
 {
     coll_comm *comm = r->comm;
+    coll__session *session = comm->session;
+    int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     COLL__ASSERT(r->carrier->traits & COLL__AS_A_WHOLE, "%s was offered to the transport, and %s carries it",
                  coll_kind_name(r->call.kind), r->carrier->name);
-    if (status == COLL_PENDING) status = coll__offer(comm->session, &r->task, failure);
+    for (int looks = 0; status == COLL_PENDING && looks < most; looks++) {
+        if (looks > 0 && !session->is_crowded) coll__relax();
+        else if (looks > 0 && !coll__give_way(session)) most = 0;
+        failure->status = COLL_OK;
+        status = session->transport->offload(session->context, &r->task, failure);
+    }
     if (status == COLL_OK) return coll__done_at_once(r);
     r->status = COLL_PENDING;
     r->is_started = status == COLL_PENDING;
@@ -19962,37 +18864,11 @@ static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* The fields that most calls have.  Field by field, because compilers clear a whole struct with an instruction that is slower
- * than the rest of a short call. */
+/* The fields that most calls have. */
 static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
                                       int root)
 {
-    coll_call call;
-
-    call.kind = kind;
-    call.send = send;
-    call.recv = recv;
-    call.count = count;
-    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
-    call.send_types = call.recv_types = NULL;
-    call.recv_count = call.row = call.send_stride = call.recv_stride = 0;
-    call.type = type;
-    call.wire = call.accumulate = 0;
-    call.op = op;
-    call.fn = NULL;
-    call.fn_context = NULL;
-    call.not_commutative = false;
-    call.scale = 0;
-    call.flags = 0;
-    call.seed = 0;
-    call.residual = NULL;
-    call.list = NULL;
-    call.list_count = 0;
-    call.root = root;
-    call.peer = call.source = call.tag = 0;
-    call.timeout_ms = 0;
-    call.algorithm = call.name = NULL;
-    return call;
+    return (coll_call){ .kind = kind, .send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root };
 }
 
 /* ---- >>plain calls of simple kinds: by their plan ---- */
@@ -20011,14 +18887,6 @@ static inline void coll__call_set(coll_call *call, const void *send, void *recv,
     call->root = root;
 }
 
-/* Does this call fit the plan, with valid count, root and buffers? */
-static bool coll__is_like_planned(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
-                                  const void *recv, size_t count, coll_type type, coll_op op, int root)
-{
-    return COLL__PLANS && plan->is_made && plan->request.call.wire == type && coll__is_planned(plan, type, op)
-        && coll__plan_suits(comm, plan, kind, send, recv, count, root);
-}
-
 /* Prepare the request of a plan for a call. */
 static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind kind, const void *send, void *recv, size_t count,
                                     coll_type type, coll_op op, int root)
@@ -20026,7 +18894,8 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root)) {
+    if (COLL__PLANS && plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
+        && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
         coll__call_set(&r->call, from, recv, count, root);
         return COLL_OK;
     }
@@ -20059,7 +18928,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!COLL__PLANS || !comm || !*comm->guard || !coll__comm_lock_retake(comm))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__comm_lock_try(comm))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;
@@ -20067,7 +18936,7 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
         && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)
         && coll__plan_suits(comm, plan, kind, send, recv, count, root);
     if (!__builtin_expect(may_start, 1)) {        /* optimized for the likely case                            */
-        coll__comm_lock_release_again(&comm->comm_lock);
+        coll__comm_lock_release(comm);
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
     }
     coll_request *r = &plan->request;
@@ -20083,30 +18952,8 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
         status = coll__run_on(r, status, &failure);
         return coll__leave(comm, status == COLL_PENDING ? session->failure.status : status);
     }
-    coll__comm_lock_release_again(&comm->comm_lock);
+    coll__comm_lock_release(comm);
     return COLL_OK;
-}
-
-/* ---- >>non-blocking calls ---- */
-
-/* A checked request for a non-blocking call of a simple kind; copied from a fitting plan. */
-static coll_status coll__request_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
-                                        coll_type type, coll_op op, int root, coll_request **out)
-{
-    const void *const from = coll__in_place_of(kind, send, recv);
-    const coll__plan *const plan = COLL__PLANS && out && !coll__is_extended(comm) ? comm->plans[coll__plan_place(kind)] : NULL;
-
-    if (plan && coll__is_like_planned(comm, plan, kind, from, recv, count, type, op, root) && !plan->carrier->bind) {
-        coll_request *const r = *out = coll__request_take(comm);
-        if (r) {
-            coll__copy_struct(&r->call, &plan->request.call, sizeof r->call);
-            coll__call_set(&r->call, from, recv, count, root);
-            coll__ready_like(comm, r, plan);
-            return COLL_OK;
-        }
-    }
-    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
-    return coll__request_new(comm, &call, out);
 }
 
 #endif /* COLL_FAST_PATH_H */
@@ -20125,7 +18972,7 @@ typedef void coll__dump_fn(void *context, const char *line);
 
 #if COLL__HAS_RECORDER
 
-enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024, COLL__RECORD_SHORT = 4096 };
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
     uint64_t      number;                         /* counted from 1; 0: none yet                              */
@@ -20147,13 +18994,6 @@ static coll__recorder *coll__recorder_new(const coll__session *session)
     return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
 }
 
-/* This build allows any value. */
-static inline coll_status coll__recorder_settle(const coll_config *c)
-{
-    (void)c;
-    return COLL_OK;
-}
-
 /* A request is launched; its head is set. */
 static void coll__record_begin(coll_request *r)
 {
@@ -20163,23 +19003,12 @@ static void coll__record_begin(coll_request *r)
     r->record = ++recorder->count;
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
-    at->began = r->comm->session->began_at = coll__clock(r->comm->session);
-    r->comm->session->ended_at = 0;
+    at->began = coll__clock(r->comm->session);
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';
     if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
     memcpy(at->head, r->head, COLL_HEAD_LENGTH);
-}
-
-/* The time of its end.  Short queued calls share one: reading the clock takes as long as such a call. */
-static int64_t coll__end_of(const coll_request *r, coll_status status)
-{
-    coll__session *session = r->comm->session;
-    const bool is_short = status == COLL_OK && r->order && r->call.count <= COLL__RECORD_SHORT / COLL__UNIT;
-
-    if (!session->ended_at || !is_short) session->ended_at = coll__clock(session);
-    return session->ended_at;
 }
 
 static void coll__record_end(const coll_request *r, coll_status status)
@@ -20188,7 +19017,7 @@ static void coll__record_end(const coll_request *r, coll_status status)
     coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
 
     if (!at || r->record == 0 || at->number != r->record) return;         /* its entry was reused             */
-    at->ended = coll__end_of(r, status);
+    at->ended = coll__clock(r->comm->session);
     at->status = status;
 }
 
@@ -20324,13 +19153,6 @@ static void coll__record_begin(coll_request *r) { (void)r; }
 static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
 static void coll__dump_failure(const coll__session *session) { (void)session; }
 
-static coll_status coll__recorder_settle(const coll_config *c)
-{
-    if (!c->dump || !*c->dump) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
-                              c->dump);
-}
-
 static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
 {
     char line[160];
@@ -20341,6 +19163,13 @@ static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *c
 }
 
 #endif
+
+static coll_status coll__recorder_settle(const coll_config *c)
+{
+    if (COLL__HAS_RECORDER || !c->dump || !*c->dump) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
+                              c->dump);
+}
 
 /* ---- >>where it goes ---- */
 
@@ -20368,7 +19197,7 @@ static void coll__dump_line(void *context, const char *line) { (void)context, (v
  * only have none.
  *
  *                      a start                            no call during a whole nap
- *     asleep until one  ------->  a nap, of 0.1 ms and more  ------->  inside: progresses, sleeps in the transport
+ *     asleep until one  ------->  naps, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
  *              nothing is pending                        a thread enters, or nothing is pending
@@ -20377,25 +19206,27 @@ static void coll__dump_line(void *context, const char *line) { (void)context, (v
  * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
  * communicators (coll__is_for_others).
  *
- * Naps avoid conflicts with programs that call often.  If calls come within a nap, they progress operations, and naps grow, up to
- * 1 ms.  Naps also grow if a thread enters soon after the progress thread.  If a thread is inside at the end of a nap, it wakes
- * the progress thread when it leaves with operations pending.  A start wakes it from its sleep; other calls do not pay for it.
- * While it sleeps, and there is one communicator only, an entering thread need not take the session. */
+ * Naps avoid conflicts with programs that call often: calls within a nap progress operations.  A start wakes it from its sleep;
+ * other calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
+ * session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
 #include <signal.h>
 
-enum { COLL__DELAY_LEAST_US = 100, COLL__DELAY_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
-
-#if COLL__HAS_BACKGROUND
+enum { COLL__NAP_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
-static inline coll_status coll__background_settle(coll_config *c)
+static coll_status coll__background_settle(coll_config *c)
 {
-    if (c->background == COLL_DEFAULT) c->background = c->liveness_timeout_ms < 0 ? COLL_OFF : COLL_ON;
+    if (!COLL__HAS_BACKGROUND && c->background > 0)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with " COLL__PROFILE);
+    if (c->background == COLL_DEFAULT)
+        c->background = COLL__HAS_BACKGROUND && c->liveness_timeout_ms >= 0 ? COLL_ON : COLL_OFF;
     return COLL_OK;
 }
+
+#if COLL__HAS_BACKGROUND
 
 /* Returns whether operations are pending that the holder or the progress thread can progress. */
 static bool coll__session_is_busy(const coll__session *session)
@@ -20424,30 +19255,14 @@ static void coll__background_move(coll__session *session)
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleeps until the nap is over or the thread must end. */
-static void coll__background_delay(coll__session *session)
-{
-    const int64_t until = coll__now() + session->background.delay;
-    int error = 0;
-
-    while (!session->background.is_stopping && error == 0)
-        error = coll__cond_wait_until(&session->background.doorbell, &session->lock, until);
-}
-
-/* Sleeps until another thread starts the next nap. */
-static void coll__background_sleep(coll__session *session, coll__background_wait what)
+/* Sleeps until another thread starts an operation. */
+static void coll__background_sleep(coll__session *session)
 {
     coll__background *m = &session->background;
 
-    if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-    m->waits = what;
-    while (m->waits != COLL__FOR_A_DELAY && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
-}
-
-/* Other threads progress operations: nap for longer. */
-static void coll__background_back_off(coll__background *m)
-{
-    if (m->delay < (int64_t)COLL__DELAY_MOST_US * 1000) m->delay *= 2;
+    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
+    m->is_asleep = true;
+    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
 }
 
 /* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
@@ -20455,14 +19270,13 @@ static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
+    const int64_t until = coll__now() + (int64_t)COLL__NAP_US * 1000;
+    int error = 0;
 
-    coll__background_delay(session);
-    if (m->is_stopping || session->entrants > 0 || session->followers > 0) return false;
-    const bool was_alone = !session->is_held && session->visits == visits;
-    if (!was_alone) coll__background_back_off(m);
-    if (session->is_held) coll__background_sleep(session, COLL__FOR_A_DROP);
-    else if (coll__session_is_busy(session)) return was_alone;
-    else if (m->starts == starts) coll__background_sleep(session, COLL__FOR_A_START);
+    while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
+    if (m->is_stopping || session->is_held || session->entrants > 0 || session->followers > 0) return false;
+    if (coll__session_is_busy(session)) return session->visits == visits;
+    if (m->starts == starts) coll__background_sleep(session);
     return false;
 }
 
@@ -20474,16 +19288,12 @@ static void *coll__background_main(void *at)
     coll__lock_take(&session->lock);
     while (!m->is_stopping) {
         if (!coll__background_rest(session)) continue;
-        const int64_t began = coll__now();
         session->is_held = true;
         coll__lock_drop(&session->lock);
         coll__background_move(session);
         coll__lock_take(&session->lock);
         session->is_held = false;
         coll__cond_wake(&session->changed);
-        const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__DELAY_MOST_US * 1000;
-        if (is_welcome) m->delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-        else coll__background_back_off(m);
     }
     coll__lock_drop(&session->lock);
     return NULL;
@@ -20503,17 +19313,6 @@ static void coll__background_begin(coll__session *session)
     coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
 }
 
-/* The holder leaves.  If the progress thread waits for that, it naps if operations are pending, or waits for a start. */
-static void coll__background_pass(coll__session *session)
-{
-    coll__background *m = &session->background;
-
-    if (m->waits != COLL__FOR_A_DROP) return;
-    m->waits = coll__session_is_busy(session) ? COLL__FOR_A_DELAY : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_DELAY) coll__cond_wake(&m->doorbell);
-    else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-}
-
 /* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
@@ -20527,10 +19326,8 @@ static void coll__background_wake(coll_comm *comm)
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         if (!comm->is_holder) coll__session_take_locked(comm);
         m->starts++;
-        if (m->waits == COLL__FOR_A_START) {
-            m->waits = COLL__FOR_A_DELAY;
-            coll__cond_wake(&m->doorbell);
-        }
+        if (m->is_asleep) coll__cond_wake(&m->doorbell);
+        m->is_asleep = false;
     }
     coll__lock_drop(&session->lock);
 }
@@ -20564,18 +19361,8 @@ COLL_API int coll_fd(coll_comm *comm)
 
 #else
 
-static void coll__background_pass(coll__session *session) { (void)session; }
 static void coll__background_wake(coll_comm *comm) { (void)comm; }
 static void coll__background_stop(coll__session *session) { (void)session; }
-
-static coll_status coll__background_settle(coll_config *c)
-{
-    if (c->background > 0)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
-                                  COLL__PROFILE);
-    c->background = COLL_OFF;
-    return COLL_OK;
-}
 
 COLL_API int coll_fd(coll_comm *comm)
 {
@@ -20616,7 +19403,8 @@ static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const voi
     if (out) *out = NULL;
     const coll_status status = coll__enter_alive(comm);
     if (status < 0) return status;
-    return coll__leave_started(comm, coll__request_simple(comm, kind, send, recv, count, type, op, root, out), out);
+    const coll_call call = coll__call_of(kind, send, recv, count, type, op, root);
+    return coll__leave_started(comm, coll__request_new(comm, &call, out), out);
 }
 
 #endif /* COLL_PROGRESS_THREAD_H */
@@ -20833,17 +19621,6 @@ static coll_status coll__launch_read(coll__launched *out, int count)
 
 /* ---- >>rank and size ---- */
 
-/* Checks that the ranks of this process fit into the size. */
-static coll_status coll__settle_share(const coll__settings *s)
-{
-    const coll_config *c = &s->config;
-
-    if (s->count <= c->size - c->rank) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "this process has rank %d of %d (from %s), but brings %d ranks: the rank of a "
-                              "process is that of its first, and the size is the sum over all processes", c->rank, c->size,
-                              s->source, s->count);
-}
-
 /* coll-run counts ranks, and sets how many of them each process creates.  A process that creates another number would take ranks
  * of other processes, or act as if it had all ranks. */
 static coll_status coll__settle_threads(const coll__settings *s)
@@ -20882,7 +19659,10 @@ static coll_status coll__settle_rank(coll__settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is out of range: 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is out of range for %d ranks", c->rank, c->size);
-    return coll__settle_share(s);
+    if (s->count <= c->size - c->rank) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this process has rank %d of %d (from %s), but brings %d ranks: the rank of a "
+                              "process is that of its first, and the size is the sum over all processes", c->rank, c->size,
+                              s->source, s->count);
 }
 
 /* ---- >>settings ---- */
@@ -21109,22 +19889,13 @@ static const coll__observer coll__observers = {
     .begin = coll__record_begin,
     .end = coll__record_end,
     .failed = coll__dump_failure,
-    .idle = coll__background_pass,
 };
-
-/* Fraction of a processor for each rank. */
-static double coll__processor_share(const coll__opened *o)
-{
-    const bool is_one_host = !o->transport->now && o->local_size == o->size;
-
-    if (!COLL__HAS_CHOICE) return 1;
-    return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
-}
 
 /* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
+    const bool is_full_host = !transport->now && o->local_size == o->size && o->processors < o->size;
     coll__session *session = (coll__session *)coll__allocate(s->config.allocator, sizeof *session);
 
     if (session) session->guard = coll__fork_guard();
@@ -21151,19 +19922,16 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
-        if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
+    memcpy(session->forced_at, s->forced_at, sizeof session->forced_at);
     session->failure.rank = -1;
     session->doorbell = coll__no_doorbell;
     session->processors = o->processors;
-    session->share = coll__processor_share(o);
+    session->share = !COLL__HAS_CHOICE ? 1 : o->share > 0 ? o->share : is_full_host ? (double)o->processors / o->size : 1;
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
     session->internals = o->internals;
     session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    session->background.delay = (int64_t)COLL__DELAY_LEAST_US * 1000;
-    session->has_membarrier = coll__membarrier_register();
     if (session->internals->watch) session->internals->watch(o->context, session);
     session->extension = s->extension;
     if (session->extension->opened) session->extension->opened(session);
@@ -21256,13 +20024,6 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
     return status;
 }
 
-/* Returns whether the transport has a group for a communicator, or needs none.  Otherwise it has failed. */
-static bool coll__has_joined(const coll_comm *comm)
-{
-    const coll__session *session = comm->session;
-    return comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0;
-}
-
 /* Two communicators with one id would receive each other's messages. */
 static coll_status coll__check_id(coll__session *session, uint64_t id)
 {
@@ -21285,7 +20046,9 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
     if (comm) comm->mark = coll__mark_of(id);
-    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__has_joined(comm) && coll__messages_hear(comm) == COLL_OK) {
+    if (comm && coll__order_join(&comm->main) == COLL_OK
+        && (comm->main.group || !session->transport->group || session->transport->progress(session->context, 0) >= 0)
+        && coll__messages_hear(comm) == COLL_OK) {
         session->has_many = true;
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
@@ -21352,8 +20115,6 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
-#if COLL__HAS_MESSAGES
-
 /* A number for a list of ranks and a tag, the same on all ranks that pass them: it identifies one coll_create. */
 static uint64_t coll__shm_handshake_of(const int *ranks, int count, int tag)
 {
@@ -21366,6 +20127,9 @@ static uint64_t coll__shm_handshake_of(const int *ranks, int count, int tag)
 /* An allreduce among the members alone, in a separate space; all but the first contribute 0. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
+    if (!COLL__HAS_MESSAGES)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", "
+                                   "and has no messages by which the members find one another: use coll_split");
     int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
     uint64_t id = me == 0 ? coll__name_comm(comm->session) : 0;
     coll_request r;
@@ -21392,17 +20156,6 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll__deriving(comm->session, -1);
     return status;
 }
-
-#else
-
-static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
-{
-    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with " COLL__PROFILE ", and "
-                               "has no messages by which the members find one another: use coll_split");
-}
-
-#endif
 
 /* Checks a list of ranks: each once, this one included.  Returns this rank's place, or a negative status. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
@@ -21467,14 +20220,6 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     return is_last ? part(context, NULL, made, failure) : COLL_OK;
 }
 
-/* Reports a failure found while a communicator is freed. */
-static coll_status coll__part_failed(coll__session *session, const coll_failure *failure, bool is_last)
-{
-    coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure->text);
-    if (!is_last) coll__session_fail(session, failure);
-    return coll__start_failed(failure->status, "coll_free: %s", failure->text);
-}
-
 /* Leaves: delivers what peers wait for, then fails the session if operations are still incomplete. */
 static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
 {
@@ -21500,8 +20245,11 @@ static coll_status coll__comm_leave(coll_comm *comm, bool is_last)
                           session->rank);
         coll__session_fail(session, &failure);
     }
-    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0)
-        status = coll__part_failed(session, &failure, is_last);
+    if (session->failure.status == COLL_OK && coll__comm_part(comm, is_last, &failure) < 0) {
+        coll__say(&session->log, COLL_LOG_ERROR, "coll_free of rank %d: %s", session->rank, failure.text);
+        if (!is_last) coll__session_fail(session, &failure);
+        status = coll__start_failed(failure.status, "coll_free: %s", failure.text);
+    }
     const bool lingers = COLL__IS_WHOLE && coll__messages_undelivered(comm) != COLL__UNDELIVERED_NONE;
     coll__comms_hold(session);
     session->lingers |= lingers;
@@ -21655,8 +20403,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;
     memcpy(s->forced_text, session->forced_text, sizeof s->forced_text);
-    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
-        if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
+    memcpy(s->forced_at, session->forced_at, sizeof s->forced_at);
 }
 
 /* This rank's number among the survivors, its local rank and local size. */
@@ -21723,13 +20470,6 @@ static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
     }
 }
 
-/* The shrink has failed: ranks marked as survivors may have been lost since. */
-static void coll__shrink_undo(coll__session *session)
-{
-    for (int i = 0; session->survival && i < session->size; i++)
-        if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
-}
-
 /* The world of an earlier call for the same ranks; NULL: none. */
 static coll_comm *coll__shrink_resume(const coll_comm *comm)
 {
@@ -21784,7 +20524,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         coll__comm_close(fresh);
         fresh = NULL;
     }
-    if (status < 0) coll__shrink_undo(session);
+    for (int i = 0; status < 0 && session->survival && i < session->size; i++)       /* survivors may have been lost since */
+        if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
     *out = fresh;
     return status;
 }
@@ -21829,9 +20570,10 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
  *
- * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message occupies the link for 1.5 ms.
+ * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message has 512 KiB: 0.4 ms at 10
+ * Gbit/s, 40 ms at 100 Mbit/s.
  *
- * Each number is the median of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
+ * Each number is the least time of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
  * sends the numbers to the others.  Faster links and sites are not measured here: tools/coll-check.c writes them to a tuning
  * file. */
 #ifndef COLL_MEASURE_H
@@ -21841,8 +20583,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
-    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
-    COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
+    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3, COLL__MEASURE_BYTES = 512 << 10,
     COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
     COLL__MEASURE_PEERS = 3,
     COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB per source: fits in the first cache  */
@@ -21893,20 +20634,15 @@ enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
 
 /* ---- >>runs ---- */
 
-static double coll__median(double *values, int count)
-{
-    for (int i = 1; i < count; i++)
-        for (int at = i; at > 0 && values[at] < values[at - 1]; at--) {
-            const double value = values[at];
-            values[at] = values[at - 1];
-            values[at - 1] = value;
-        }
-    return values[count / 2];
-}
-
 static double coll__seconds_since(const coll__session *session, int64_t began)
 {
     return (double)(coll__clock(session) - began) * 1e-9;
+}
+
+/* Run `i` took this time; run -1 does not count. */
+static void coll__least_time(double *least, int i, double seconds)
+{
+    if (i <= 0 || seconds < *least) *least = seconds;
 }
 
 /* Runs one of these algorithms once.  The checks of ordinary calls do not apply: only rank 0 and its peers have the memory of the
@@ -21926,29 +20662,25 @@ static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, 
     return status == COLL_PENDING ? comm->session->failure.status : status;
 }
 
-/* The median time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
+/* The least time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
 static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, size_t bytes, int parts,
                                      double *seconds)
 {
     const coll__choice way = { .algorithm = &coll__measure_ways[which], .radix = radix, .blocks = 1, .slices = 1 };
-    const bool is_long = bytes > 0;
-    const int runs = is_long ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
-    double times[COLL__MEASURE_RUNS];
+    const int runs = bytes > 0 ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
 
     for (int i = -1; i < runs; i++) {
         const int64_t began = coll__clock(comm->session);
         const coll_status status = coll__measure_once(comm, &way, memory, bytes);
         if (status < 0) return status;
-        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / parts;
+        coll__least_time(seconds, i, coll__seconds_since(comm->session, began) / parts);
     }
-    *seconds = coll__median(times, runs);
     return COLL_OK;
 }
 
 /* A barrier, if the transport carries it out. */
 static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
 {
-    double times[COLL__MEASURE_RUNS];
     coll_request r;
 
     *seconds = 0;
@@ -21960,9 +20692,8 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
             const coll_status status = coll__run_by_host(comm, &r);
             if (status < 0) return status;
         }
-        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS;
+        coll__least_time(seconds, i, coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS);
     }
-    *seconds = coll__median(times, COLL__MEASURE_RUNS);
     return COLL_OK;
 }
 
@@ -21973,7 +20704,7 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
     const coll__source sources[2] = { { memory, COLL__AS_USER, 0 }, { memory + bytes, COLL__AS_USER, 1 } };
     const coll_call call = { .type = COLL_F32, .op = COLL_SUM };
     void *const result = memory + bytes;
-    double times[COLL__MEASURE_RUNS];
+    double seconds = 0;
     coll__codec codec;
 
     (void)coll__codec_reduce(&codec, &call, 1, NULL, 0);
@@ -21984,23 +20715,12 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
                                                 .count = COLL__MEASURE_FLOATS, .scratch = memory + 2 * bytes });
             if (session->transport->charge_reduce) session->transport->charge_reduce(session->context, bytes);
         }
-        if (i >= 0) times[i] = coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
+        coll__least_time(&seconds, i, coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes));
     }
-    return coll__median(times, COLL__MEASURE_RUNS);
+    return seconds;
 }
 
 /* ---- >>the wire ---- */
-
-#define COLL__MEASURE_LONG 1.5e-3                 /* s: limit for a large message                             */
-
-/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if sites are known. */
-static int coll__measure_near(const coll_comm *comm)
-{
-    const coll__topology *const t = comm->topology;
-    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
-
-    return has_sites ? coll__host_size(t, 0) : comm->size;
-}
 
 /* A near, a middle and a far rank: hosts usually have consecutive ranks.  Returns their number. */
 static int coll__measure_peers(int size, int *peers)
@@ -22013,26 +20733,6 @@ static int coll__measure_peers(int size, int *peers)
     return count;
 }
 
-/* Length of a large message: rank 0 tries a short one with the last of its peers, and broadcasts the length. */
-static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes)
-{
-    double told = COLL__MEASURE_BYTES_LEAST, latency = 0, seconds = 0;
-    const int peer = coll__measure_near(comm) - 1;
-    coll_request r;
-
-    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &latency);
-    if (status == COLL_OK)
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
-                                   &seconds);
-    if (status < 0) return status;
-    const double each = (seconds - latency) / COLL__MEASURE_BYTES_LEAST;
-    while (told < COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = &told, .count = 1, .type = COLL_F64, .name = "measure" };
-    status = coll__run_by_host(comm, &r);
-    *bytes = (size_t)told;
-    return status;
-}
-
 /* Rate of the link between rank 0 and a peer, as a multiple of the slowest. */
 static double coll__measure_rate(const coll__shares *s, int peer)
 {
@@ -22041,10 +20741,13 @@ static double coll__measure_rate(const coll__shares *s, int peer)
     return (double)(own < other ? own : other) / COLL__RATE_UNIT;
 }
 
-/* Runs on every rank; the numbers of rank 0 count. */
-static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
+/* Runs on every rank; the numbers of rank 0 count.  It measures with some of the first ranks of the communicator: of all, or of
+ * those at its site if sites are known. */
+static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, coll__link *link)
 {
-    const int near = coll__measure_near(comm);
+    const coll__topology *const t = comm->topology;
+    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
+    const int near = has_sites ? coll__host_size(t, 0) : comm->size;
     const int many = near == 2 ? COLL__MEASURE_BURST / 2 : coll__less(near - 1, COLL__MEASURE_BURST);
     int peers[COLL__MEASURE_PEERS];
     const int count = coll__measure_peers(near, peers), last = coll__less(many, near - 1);
@@ -22056,7 +20759,8 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
         if (status < 0) break;
         latency = coll__longer(latency, ping);
         if (peers[i] <= last) reach = coll__longer(reach, ping);
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, COLL__MEASURE_BYTES,
+                                   COLL__MEASURE_EXCHANGES, &seconds);
         if (status < 0) break;
         exchange = coll__longer(exchange, ping + (seconds - ping) * coll__measure_rate(&comm->numbers.shares, peers[i]));
     }
@@ -22064,7 +20768,7 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, si
     status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, 0, COLL__MEASURE_TRIPS, &burst);
     if (status < 0) return status;
     link->latency = latency;
-    link->per_byte = (exchange - latency) / (double)bytes;
+    link->per_byte = (exchange - latency) / COLL__MEASURE_BYTES;
     if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest peer of the burst */
     return COLL_OK;
 }
@@ -22109,7 +20813,6 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
 static coll_status coll__measure_inside(coll_comm *comm)
 {
     const bool knows_sites = coll__comm_topology(comm) == COLL_OK;
-    size_t bytes = 0;
     coll__numbers found = comm->numbers;
     coll_failure failure = { COLL_OK, -1, "" };
     coll_status status = COLL_OK;
@@ -22120,8 +20823,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         coll__set_failure(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
-    if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);
-    if (status == COLL_OK && comm->size > 1) status = coll__measure_wire(comm, memory, bytes, &found.link);
+    if (comm->size > 1) status = coll__measure_wire(comm, memory, &found.link);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
         memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
@@ -22476,7 +21178,6 @@ COLL__FOR_SPEED
  *   threads/coll_shm_kinds.h      the table of kinds: which ranks wait for which
  *   threads/coll_shm_stores.h     long results: ordinary or streaming stores
  *   threads/coll_shm_staging.h    copies that other processes can read
- *   threads/coll_shm_eagerness.h  neither short nor long: eager or direct
  *   threads/coll_shm_op.h       operations: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
  *   this file                         progress, opening and closing, the transport's functions
@@ -22484,12 +21185,12 @@ COLL__FOR_SPEED
  * All ranks share a domain.  In each group, also in that of all ranks, every rank has a slot.  A collective is an operation of
  * its group, numbered from 1 on every rank.  Operations of different groups are independent.
  *
- *   EAGER, for short vectors, and longer ones if that has proved faster.  Each rank copies its input into its slot and
- *   publishes the number of the operation beside it; ranks that need the input read it there.  One phase: no rank waits for
- *   its readers, because there are many slots, used in turn.  A slot is reused once all have published a later operation,
- *   which they do after they have read it.
+ *   EAGER, for vectors that a slot has room for (coll__is_direct).  Each rank copies its input into its slot and publishes the
+ *   number of the operation beside it; ranks that need the input read it there.  One phase: no rank waits for its readers,
+ *   because there are many slots, used in turn.  A slot is reused once all have published a later operation, which they do
+ *   after they have read it.
  *
- *   DIRECT, for long vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
+ *   DIRECT, for longer vectors and those whose lengths only some ranks know.  Each rank publishes its buffers.  Once the required
  *   peers have published, it does its share of the work, in their memory.  It returns once all peers that access its memory
  *   are done.  Between processes a rank writes into its own memory only, and the others read it there (coll_shm_reduce.h).
  *
@@ -22534,7 +21235,7 @@ enum { COLL__REGION_STAGING, COLL__REGION_EXPORTED, COLL__REGIONS };
 
 /* A rank slot: state of one rank in the domain. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
-    uint32_t is_working;                          /* reads or writes other ranks' memory                      */
+    uint64_t is_working;                          /* reads or writes other ranks' memory                      */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in its own transport (coll_hybrid.h); `doorbell` wakes it    */
     uint32_t pid;                                 /* several processes: that of this rank                     */
@@ -22566,7 +21267,7 @@ typedef struct coll__domain {
     bool     has_membarrier;
     bool     is_crowded;                          /* more ranks than processors                               */
     size_t   room_at, room_end;                   /* several processes: memory never used by a group          */
-    int64_t  gaps;                                /* and returned blocks; `lock` guards all three             */
+    int64_t  gaps;                                /* and freed groups; `lock` guards all three                */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t doorbell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: `failure` is being written; failed: it is written */
@@ -22589,12 +21290,12 @@ enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of
 
 enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of a staged input, and of results for others       */
 
-/* Between processes: private state of a rank in a direct operation (coll_shm_staging.h). */
+/* Private state of a rank in a direct operation (coll_shm_staging.h). */
 typedef struct coll__staging {
     const unsigned char *send;                    /* its input; peers may see a copy                          */
-    unsigned char       *recv, *made;             /* its result; its results for others, NULL: in its result  */
-    bool                 is_careful, is_harmed;   /* it overwrites its input before all are done; has begun to */
-    bool                 is_staged;               /* uses the staging area                                    */
+    unsigned char       *recv;                    /* its result; several processes, the rest:                 */
+    unsigned char       *made;                    /* its results for others; NULL: in its result              */
+    bool                 is_careful;              /* it overwrites its input before all are done              */
     coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
     int64_t              began;
     size_t               length;                  /* bytes that may be staged                                 */
@@ -22612,9 +21313,6 @@ typedef struct coll__member {
     uint64_t  overlap, slot_mask;                 /* operations that each rank publishes before the first is complete; turn &
                                                      slot_mask: slot of an operation                          */
     uint64_t  last_bounce;                        /* last operation that used a bounce buffer                 */
-    size_t    eager_most;                         /* bytes of the longest eager input;                        */
-    size_t    rooted_most;                        /* the same if only the root has one: it may fill a row;    */
-    size_t    eager_sure, learned_from;           /* up to here always eager; beyond this timing decides      */
     int       rank, count;                        /* rank in the group, and size of the group                 */
     int       looks;                              /* polls of a number before other work                      */
     bool      is_apart;                           /* members belong to several processes                      */
@@ -22804,10 +21502,10 @@ static void coll__domain_set_failed(coll__domain *domain)
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
- * That takes a full barrier on both sides.  With membarrier the sleeper executes both, and publishing is a plain store, which
- * does not drain the store buffer.  Returns false if the domain has failed. */
-static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+/* Stores a value before later loads: either this rank sees what another one has stored, or that one sees this value.  That takes
+ * a full barrier on both sides.  With membarrier the other side executes both, and this one is a plain store, which does not
+ * drain the store buffer. */
+static inline void coll__domain_store(const coll__thread *me, uint64_t *at, uint64_t value)
 {
     if (me->domain->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -22815,28 +21513,28 @@ static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, ui
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
+}
+
+/* Publishes a number that peers wait for.  Either this rank sees the sleeper, or the sleeper sees the number at its last check.
+ * Returns false if the domain has failed. */
+static inline bool coll__domain_publish(const coll__thread *me, uint64_t *at, uint64_t value)
+{
+    coll__domain_store(me, at, value);
     return coll__domain_ring(me);
 }
 
 /* ---- >>failure: the domain keeps the first one ---- */
 
-/* Returns whether no rank of this process accesses another one's memory.  Other processes only read, and check for a failure
- * afterwards. */
-static bool coll__domain_is_quiet(const coll__thread *me)
-{
-    for (int i = 0; i < me->domain->size; i++) {
-        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
-        if (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
-            return false;
-    }
-    return true;
-}
-
-/* Waits until no rank of this process accesses another one's memory; after a failure none begins to. */
+/* Waits until no rank of this process accesses another one's memory; after a failure none begins to.  Other processes only read,
+ * and check for a failure afterwards. */
 static void coll__domain_quiesce(const coll__thread *me)
 {
     if (me->domain->has_membarrier) coll__membarrier();
-    while (!coll__domain_is_quiet(me)) sched_yield();
+    for (int i = 0; i < me->domain->size; i++) {
+        const coll__rank_slot *rank_slot = &coll__domain_rank_slots(me->domain)[i];
+        while (rank_slot->process == me->rank_slot->process && __atomic_load_n(&rank_slot->is_working, __ATOMIC_SEQ_CST))
+            sched_yield();
+    }
 }
 
 /* The first failure is kept.  Takes no lock: may run in a signal handler. */
@@ -22901,19 +21599,12 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
 }
 
 /* Begins to access other ranks' memory.  Returns false if the domain has failed.  Either this rank sees the failure, or the
- * failing rank sees is_working.  Barriers are as in coll__domain_publish. */
+ * failing rank sees is_working. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &me->rank_slot->is_working;
-
-    if (me->domain->has_membarrier) {
-        __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    } else {
-        (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
-    }
+    coll__domain_store(me, &me->rank_slot->is_working, 1);
     if (!__atomic_load_n(&me->domain->has_failed, __ATOMIC_SEQ_CST)) return true;
-    __atomic_store_n(is_working, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&me->rank_slot->is_working, 0, __ATOMIC_SEQ_CST);
     return false;
 }
 
@@ -23201,26 +21892,28 @@ enum {
 
 /* Bytes of longer eager inputs, in bounce buffers. */
 typedef struct coll__eager_limits {
-    size_t learned_from;                          /* longer: timing decides if eager or direct                */
     size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
 /* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
  * all ranks have to read it. */
 static const coll__eager_limits coll__eager_room[2][2] = {
-    { { 1024, 32 << 10, 128 << 10 }, { SIZE_MAX,  4 << 10, 16 << 10 } },
-    { { 4096, 64 << 10, 128 << 10 }, { SIZE_MAX, 16 << 10, 128 << 10 } },
+    { { 32 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
+    { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
+
+/* A buffer of a rank: elements of one block, or of each; or lists of a kind without a common count. */
+typedef struct coll__buffer {
+    unsigned char   *at;
+    size_t           count;
+    const size_t    *counts, *offsets;
+    const coll_type *types;
+} coll__buffer;
 
 /* What a rank publishes for a direct operation. */
 typedef struct coll__view {
-    const unsigned char *send;
-    unsigned char       *recv;
+    coll__buffer         send, recv;
     const unsigned char *made;                    /* several processes: what it computes for others (coll_shm_reduce.h) */
-    size_t               count;
-    size_t               recv_count;              /* from here on: kinds without a common count               */
-    const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
-    const coll_type     *send_types, *recv_types;
 } coll__view;
 
 enum { COLL__LOOKS = 32 };                        /* polls of a number before other work                      */
@@ -23249,23 +21942,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__group_slot {
     bool       is_taken;                          /* its rank has entered the group; guarded by the domain's lock */
 } coll__group_slot;
 
-enum { COLL__EAGERNESS_KINDS = COLL_ALLTOALLW + 1, COLL__EAGERNESS_CLASSES = 8 };    /* lengths: powers of 2         */
-
-/* The protocol for calls of one kind and length class, and timings of the first member (coll_shm_eagerness.h). */
-typedef struct coll__eagerness {
-    uint64_t word;                                /* first operation << 2 | protocol before it << 1 | protocol from it on; 1:
-                                                     direct                                                   */
-    int64_t  began;                               /* start of the timed run,                                  */
-    uint64_t bytes;                               /* and bytes of its inputs                                  */
-    uint32_t calls, runs, rest;                   /* in this run; runs; calls until the next run              */
-    float    best[2];                             /* ns per byte, of each protocol                            */
-} coll__eagerness;
-
 /* Followed by the members' ranks, their slots, and bounce buffers. */
 typedef struct coll__group {
     uint64_t id;                                  /* of the communicator, ...                                 */
     uint32_t number;                              /* ... and of the order in it                               */
-    coll__eagerness eagerness[COLL__EAGERNESS_KINDS][COLL__EAGERNESS_CLASSES];
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
     size_t   bounce_length;                       /* bytes of a bounce buffer; 0: there are none              */
     size_t   length;                              /* bytes of the whole                                       */
@@ -23286,40 +21966,32 @@ static inline unsigned char *coll__group_bounces(coll__group *group)
     return coll__behind(coll__group_group_slots(group) + group->count, 0);
 }
 
-/* ---- >>memory of a domain of several processes: returned blocks are reused ---- */
-
-typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
-
-/* `end`: limit for memory that was never used.  Returns NULL if there is none left. */
-static void *coll__domain_take(coll__domain *domain, size_t length, size_t end)
-{
-    for (int64_t *at = &domain->gaps; *at; at = &((coll__gap *)coll__domain_at(domain, *at))->next) {
-        coll__gap *gap = (coll__gap *)coll__domain_at(domain, *at);
-        if (gap->length != length) continue;
-        *at = gap->next;
-        return memset(gap, 0, length);
-    }
-    if (end < domain->room_at || end - domain->room_at < length) return NULL;
-    domain->room_at += length;
-    return coll__domain_at(domain, (int64_t)(domain->room_at - length));
-}
-
-static void coll__domain_give(coll__domain *domain, void *at, size_t length)
-{
-    coll__gap *gap = (coll__gap *)at;
-
-    gap->length = length;
-    gap->next = domain->gaps;
-    domain->gaps = coll__domain_place(domain, gap);
-}
-
-/* ---- >>groups ---- */
+/* ---- >>groups: in a domain of several processes their memory is reused ---- */
 
 static void coll__group_free(coll__domain *domain, coll__group *group)
 {
     if (!group) return;
-    if (domain->is_apart) coll__domain_give(domain, group, group->length);
-    else coll__unreserve(group, group->length);
+    if (!domain->is_apart) {
+        coll__unreserve(group, group->length);
+        return;
+    }
+    group->next = domain->gaps;
+    domain->gaps = coll__domain_place(domain, group);
+}
+
+/* Memory of a domain of several processes: that of a freed group of this length, or new memory before `end`.  NULL: none left. */
+static coll__group *coll__domain_take(coll__domain *domain, size_t length, size_t end)
+{
+    coll__group *gap;
+
+    for (int64_t *at = &domain->gaps; (gap = (coll__group *)coll__domain_at(domain, *at)) != NULL; at = &gap->next) {
+        if (gap->length != length) continue;
+        *at = gap->next;
+        return (coll__group *)memset(gap, 0, length);
+    }
+    if (end < domain->room_at || end - domain->room_at < length) return NULL;
+    domain->room_at += length;
+    return (coll__group *)coll__domain_at(domain, (int64_t)(domain->room_at - length));
 }
 
 /* Memory for a group of `count` ranks with bounce buffers of this length.  NULL: none left. */
@@ -23328,7 +22000,7 @@ static coll__group *coll__group_take(coll__domain *domain, int count, size_t bou
     const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__group_slot) + COLL__BOUNCE_SLOTS * bounce_length), COLL__PAGE);
     const size_t end = bounce_length ? domain->room_end / 2 : domain->room_end; /* the other half: groups without   */
-    coll__group *group = (coll__group *)(domain->is_apart ? coll__domain_take(domain, length, end) : coll__reserve(length));
+    coll__group *group = domain->is_apart ? coll__domain_take(domain, length, end) : (coll__group *)coll__reserve(length);
 
     if (group) group->length = length;
     if (group) group->bounce_length = bounce_length;
@@ -23405,11 +22077,6 @@ static void coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->bounce_length = group->bounce_length;
     m->row_length = group->bounce_length * (size_t)count;
     m->bounces = coll__group_bounces(group);
-    m->eager_most = coll__most(COLL__EAGER_SHORT, m->bounce_length);
-    m->rooted_most = coll__most(COLL__EAGER_SHORT, m->row_length);
-    m->learned_from = m->is_eager_only ? SIZE_MAX
-                      : coll__eager_room[thread->domain->is_apart][thread->domain->is_crowded].learned_from;
-    m->eager_sure = coll__least(coll__least(m->learned_from, m->eager_most), COLL__BLOCK);
 }
 
 static void coll__member_end(coll__member *m)
@@ -23662,22 +22329,18 @@ typedef struct coll__shm_op {
     coll_failure    *failure;
     uint64_t         number;
     coll__eagers     eager;                       /* eager: the inputs of all ranks                           */
-    const unsigned char *send;                    /* own input, if peers may see a copy; NULL: they do not    */
-    unsigned char   *recv;                        /* several processes: own result                            */
-    unsigned char   *made;                        /* several processes: results for others; NULL: in `recv`   */
     bool             streams;                     /* results use streaming stores                             */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__shm_op;
 
-/* Peers that a rank waits for: none; all; the root, except on the root; all on the root and none elsewhere; ranks up to its
- * own. */
-typedef enum coll__peer_set { COLL__NO_PEER, COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
+/* Peers that a rank waits for: all; the root, except on the root; all on the root and none elsewhere; ranks up to its own. */
+typedef enum coll__peer_set { COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
-/* Length of an eager input: never eager; 0; `count` elements; `count` elements for each rank. */
-typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+/* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
+typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
- * the result; its input and its share of the results of all ranks. */
+ * the result; its input and its share of the results of all ranks.  Others pull shares. */
 typedef enum coll__staged_part {
     COLL__STAGED_NOTHING, COLL__STAGED_INPUT, COLL__STAGED_SHARE, COLL__STAGED_ALL
 } coll__staged_part;
@@ -23686,15 +22349,17 @@ typedef enum coll__staged_part {
 typedef struct coll__form {
     coll__eager   eager;
     coll__peer_set   eager_from;                  /* eager: whose input this rank needs                       */
-    coll__peer_set   from, until;                 /* direct: who must have published, who must be done        */
-    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots         */
+    bool          with_root;                      /* direct: only the root's memory is accessed; else that of all */
+    void        (*read) (const coll__shm_op *t);  /* eager: reads what this rank needs from the slots; NULL: never eager */
     coll_status (*share)(const coll__shm_op *t);  /* direct: this rank's share of the work                    */
     coll__staged_part staged;
     coll_status (*probe)(const coll__shm_op *t);  /* several processes, may be NULL: checks that all inputs can be read */
-    coll_status (*pull) (const coll__shm_op *t);  /* several processes, may be NULL: copies what others have computed */
     coll_status (*begin)(const coll__shm_op *t, coll__view *view);    /* direct, may be NULL: before publishing */
     void        (*end)  (const coll__shm_op *t);  /* direct, may be NULL: when all are done                   */
 } coll__form;
+
+/* Between processes: returns whether a rank copies what others have computed for it. */
+static inline bool coll__pulls(const coll__form *form) { return form->staged >= COLL__STAGED_SHARE; }
 
 static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_set, int rank)
 {
@@ -23704,12 +22369,9 @@ static inline bool coll__waits_for(const coll__shm_op *t, coll__peer_set peer_se
     case COLL__ALL_PEERS: return true;
     case COLL__THE_ROOT:  return rank == root && me != root;
     case COLL__ON_ROOT:   return me == root;
-    case COLL__LOWER:     return rank <= me;
-    default:              return false;
+    default:              return rank <= me;
     }
 }
-
-static inline int coll__domain_rank(const coll__shm_op *t, int rank) { return t->m->ranks[rank]; }
 
 static inline unsigned coll__slot_number(const coll__member *m, uint64_t op_number)
 {
@@ -23724,9 +22386,10 @@ static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_
 /* Returns whether only the root has an eager input.  Then it may fill the bounce buffers of all. */
 static inline bool coll__is_eager_of_root(const coll__form *form) { return form->eager_from == COLL__THE_ROOT; }
 
-static inline size_t coll__eager_most(const coll__member *m, const coll__form *form)
+/* Bytes of the longest eager input in a bounce buffer. */
+static inline size_t coll__bounce_most(const coll__member *m, const coll__form *form)
 {
-    return coll__is_eager_of_root(form) ? m->rooted_most : m->eager_most;
+    return coll__is_eager_of_root(form) ? m->row_length : m->bounce_length;
 }
 
 static inline coll__eagers coll__eagers_of(const coll__member *m, const coll__form *form, uint64_t op_number, size_t length)
@@ -23754,27 +22417,10 @@ static inline const coll__view *coll__view_of(const coll__shm_op *t, int rank)
 /* Direct: the input of a rank. */
 static inline const unsigned char *coll__input_of(const coll__shm_op *t, int rank)
 {
-    return rank == t->m->rank && t->send ? t->send : coll__view_of(t, rank)->send;
+    return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send.at;
 }
 
 /* ---- >>memory: what an operation needs beyond the user's ---- */
-
-static coll_status coll__no_memory(const coll__shm_op *t, size_t length)
-{
-    const int me = t->m->thread->rank;
-    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
-}
-
-/* Private memory that peers use in this operation.  NULL: none. */
-static void *coll__hold(coll__member *m, size_t length)
-{
-    if (length <= m->held_length) return m->held;
-    coll__give(m->held);
-    m->held_length = 0;
-    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
-    if (m->held) m->held_length = length;
-    return m->held;
-}
 
 /* A scan keeps two accumulators, each of one block. */
 static size_t coll__scan_room(const coll__codec *codec)
@@ -23782,28 +22428,37 @@ static size_t coll__scan_room(const coll__codec *codec)
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
-/* Extends scratch memory to at least this length. */
+/* Extends private memory to at least this length; its contents are lost. */
 static coll_status coll__lengthen(const coll__shm_op *t, void **room, size_t *has, size_t length)
 {
+    const int me = t->m->thread->rank;
+
     if (length <= *has) return COLL_OK;
-    void *longer = coll__take_lines(coll__like(t->m->thread), length);
-    if (!longer) return coll__no_memory(t, length);
     coll__give(*room);
-    *room = longer;
-    *has = length;
-    return COLL_OK;
+    *room = coll__take_lines(coll__like(t->m->thread), length);
+    *has = *room ? length : 0;
+    if (*room) return COLL_OK;
+    return coll__set_failure(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
 }
 
-/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any before.  The initial memory suffices
- * for elements that fit in a block. */
+/* Memory that peers use in this operation. */
+static coll_status coll__hold(const coll__shm_op *t, size_t length)
+{
+    return coll__lengthen(t, &t->m->held, &t->m->held_length, length);
+}
+
+/* Memory for the arithmetic of this call and for fetched inputs, if the user's elements are longer than any before.  The initial
+ * memory suffices for elements that fit in a block. */
 static coll_status coll__need_scratch(const coll__shm_op *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
+    const size_t windows = coll__is_apart(t->m) ? (size_t)t->m->count * (t->unit + COLL__LINE) : 0;
+    const coll_status status = coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 
-    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
+    return status == COLL_OK ? coll__lengthen(t, &thread->fetched, &thread->fetched_length, windows) : status;
 }
 
 /* ---- >>moving: from one rank's memory into another's ---- */
@@ -23816,71 +22471,35 @@ typedef struct coll__end {
 
 static inline const coll__kind_shape *coll__shape_in(const coll__shm_op *t) { return &coll__kinds[t->call->kind]; }
 
-/* A rank's list entry for a block. */
-typedef struct coll__entry {
-    size_t    count, offset;
-    coll_type type;
-} coll__entry;
-
 COLL__FOR_SIZE
 
-/* Reads entry `i` of a rank's lists, from its memory; only of lists that the shape has. */
-static inline coll_status coll__entry_of(const coll__shm_op *t, const coll__side_shape *shape, int rank, const size_t *counts,
-                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+/* Block `i` of a rank's buffer of this shape.  Reads only lists that the shape has, from that rank's memory. */
+static inline coll_status coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, int rank, const coll__buffer *buffer,
+                                       int i, coll__end *end)
 {
-    const coll__member *const m = t->m;
-    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
-    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
-    coll_status status = COLL_OK;
+    size_t offset = 0;
 
-    *entry = (coll__entry){ 0, 0, t->call->type };
-    if (!is_listed) return COLL_OK;
-    if (!coll__is_apart(m)) {
-        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+    *end = (coll__end){ buffer->at, buffer->count, t->call->type };
+    if (shape->over == COLL__OVER_ONE) return COLL_OK;
+    if (shape->from == COLL__FROM_COUNT) {
+        if (end->count) end->at += (size_t)i * end->count * t->unit;      /* an empty block may have no memory */
         return COLL_OK;
     }
-    status = coll__shm_access_read(m, rank, &entry->count, counts + i, sizeof *counts);
-    if (status == COLL_OK) status = coll__shm_access_read(m, rank, &entry->offset, offsets + i, sizeof *offsets);
-    if (status == COLL_OK && is_typed) status = coll__shm_access_read(m, rank, &entry->type, types + i, sizeof *types);
+    coll_status status = coll__shm_access_read(t->m, rank, &end->count, buffer->counts + i, sizeof end->count);
+    if (status == COLL_OK) status = coll__shm_access_read(t->m, rank, &offset, buffer->offsets + i, sizeof offset);
+    if (status == COLL_OK && shape->from == COLL__FROM_TYPED)
+        status = coll__shm_access_read(t->m, rank, &end->type, buffer->types + i, sizeof end->type);
+    if (status == COLL_OK && end->count) end->at += shape->from == COLL__FROM_TYPED ? offset : offset * t->unit;
     return status;
-}
-
-/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, if it is one block. */
-static inline coll__end coll__end_at(const coll__shm_op *t, const coll__side_shape *shape, const unsigned char *base,
-                                     size_t count,
-                                     const coll__entry *entry, int i)
-{
-    coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
-    size_t skip = 0;
-
-    if (shape->over == COLL__OVER_ONE) return end;
-    if (shape->from == COLL__FROM_COUNT) {
-        end.count = t->call->count;
-        skip = (size_t)i * end.count * t->unit;
-    } else {
-        end.count = entry->count;
-        end.type = entry->type;
-        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
-    }
-    if (end.count) end.at += skip;                /* an empty block may have no memory                        */
-    return end;
 }
 
 /* Both ends of a move. */
 static inline coll_status coll__ends_of(const coll__shm_op *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
-    coll__entry entry;
+    const coll__kind_shape *const shape = coll__shape_in(t);
+    const coll_status status = coll__end_at(t, &shape->send, from, &coll__view_of(t, from)->send, to, source);
 
-    const coll__view *v = coll__view_of(t, from);
-    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
-    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
-    if (status != COLL_OK) return status;
-    v = coll__view_of(t, to);
-    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
-    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
-    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
-    return status;
+    return status == COLL_OK ? coll__end_at(t, &shape->recv, to, &coll__view_of(t, to)->recv, from, target) : status;
 }
 
 /* memcpy that allows NULL if there is nothing to copy, and equal addresses. */
@@ -23917,7 +22536,7 @@ static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape,
 /* Checks that both ends of a move agree, before its first byte is written. */
 static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, const coll__end *source, const coll__end *target)
 {
-    const int sender = coll__domain_rank(t, from), receiver = coll__domain_rank(t, to);
+    const int sender = t->m->ranks[from], receiver = t->m->ranks[to];
 
     if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
     return coll__set_failure(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s",
@@ -23925,23 +22544,27 @@ static coll_status coll__check_ends(const coll__shm_op *t, int from, int to, con
                              source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
 }
 
+/* Bytes of an element of a block. */
+static inline size_t coll__unit_of(const coll__shm_op *t, coll_type type)
+{
+    return coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(type) : t->unit;
+}
+
 /* Moves a block with one end on this rank; between processes, its target. */
 static inline coll_status coll__move(const coll__shm_op *t, int from, int to)
 {
     coll__end source, target;
     coll_status status = coll__ends_of(t, from, to, &source, &target);
-    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
-    const size_t length = source.count * unit;
+    const size_t length = source.count * coll__unit_of(t, source.type);
 
     if (status == COLL_OK) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (coll__is_apart(t->m) && from != to) return coll__pull_bytes(t, from, target.at, source.at, length);
-    coll__move_bytes(t, target.at, source.at, length);
-    return COLL_OK;
+    return coll__pull_bytes(t, from, target.at, source.at, length);
 }
 
-/* Checks that all ranks send what this rank expects, before the first byte is written. */
-static coll_status coll__check_all_ends(const coll__shm_op *t)
+/* Checks that all ranks send what this rank expects, before the first byte is written; between processes on request also that it
+ * can be read. */
+static coll_status coll__check_incoming(const coll__shm_op *t, bool tries)
 {
     coll_status status = COLL_OK;
 
@@ -23949,25 +22572,23 @@ static coll_status coll__check_all_ends(const coll__shm_op *t)
         coll__end source, target;
         status = coll__ends_of(t, i, t->m->rank, &source, &target);
         if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK && tries)
+            status = coll__shm_access_try(t->m, i, source.at, source.count * coll__unit_of(t, source.type));
     }
     return status;
 }
 
+static coll_status coll__probe_blocks(const coll__shm_op *t) { return coll__check_incoming(t, true); }
+
 /* Fetches each rank's block for this one.  Each rank begins with its own block, which only its caches have, and continues with
  * those after it.  So the ranks do not access one memory at once. */
-static inline coll_status coll__fetch_all(const coll__shm_op *t)
+static coll_status coll__share_fetch(const coll__shm_op *t)
 {
     const int me = t->m->rank, count = t->m->count;
-    coll_status status = COLL_OK;
+    coll_status status = coll__check_incoming(t, false);
 
     for (int i = 0; i < count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
     return status;
-}
-
-static coll_status coll__share_fetch(const coll__shm_op *t)
-{
-    const coll_status status = coll__check_all_ends(t);
-    return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
 COLL__FOR_SPEED
@@ -24003,46 +22624,17 @@ static inline void coll__read_all(const coll__shm_op *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-COLL__FOR_SIZE
-
-/* Between processes: checks that all blocks for this rank can be read. */
-static coll_status coll__probe_blocks(const coll__shm_op *t)
-{
-    const bool is_typed = coll__shape_in(t)->send.from == COLL__FROM_TYPED;
-    coll_status status = coll__check_all_ends(t);
-
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        coll__end source, target;
-        status = coll__ends_of(t, i, t->m->rank, &source, &target);
-        const size_t length = status == COLL_OK ? source.count * (is_typed ? coll_type_size(source.type) : t->unit) : 0;
-        if (status == COLL_OK) status = coll__shm_access_try(t->m, i, source.at, length);
-    }
-    return status;
-}
-
-COLL__FOR_SPEED
-
-/* gather: the root fetches all if the call is eager, or between processes.  Otherwise every rank writes its block into the root's
- * buffer. */
-static void coll__read_gather(const coll__shm_op *t)
-{
-    if (t->m->rank == t->call->root) coll__read_all(t);
-}
+/* scatter: every rank fetches its own block from the root. */
+static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
 
 COLL__FOR_SIZE
 
+/* gather: between processes the root fetches all.  Otherwise every rank writes its block into the root's buffer. */
 static coll_status coll__share_gather(const coll__shm_op *t)
 {
     if (!coll__is_apart(t->m)) return coll__move(t, t->m->rank, t->call->root);
     return t->m->rank == t->call->root ? coll__share_fetch(t) : COLL_OK;
 }
-
-COLL__FOR_SPEED
-
-/* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
-
-COLL__FOR_SIZE
 
 static coll_status coll__share_scatter(const coll__shm_op *t) { return coll__move(t, t->call->root, t->m->rank); }
 
@@ -24056,25 +22648,25 @@ static coll_status coll__begin_alltoall(const coll__shm_op *t, coll__view *view)
     const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
     size_t length = table;
 
-    if (!view->send || view->send != view->recv) return COLL_OK;
+    if (!view->send.at || view->send.at != view->recv.at) return COLL_OK;
     t->m->staging.is_careful = true;
     for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
         for (int i = 0; i < count; i++) {
-            coll__entry entry;
-            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
-            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
-            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            coll__end e;
+            (void)coll__end_at(t, shape, t->m->rank, &view->send, i, &e);
+            const size_t unit = coll__unit_of(t, e.type);
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
             at += e.count * unit;
         }
         length = at;
-        if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
+        const coll_status status = pass ? COLL_OK : coll__hold(t, length);
+        if (status != COLL_OK) return status;
     }
-    view->send = (const unsigned char *)t->m->held + table;
-    if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
+    view->send.at = (unsigned char *)t->m->held + table;
+    if (has_offsets) view->send.offsets = (const size_t *)t->m->held;
     return COLL_OK;
 }
 
@@ -24117,8 +22709,7 @@ static void coll__share_of(const coll__shm_op *t, size_t count, size_t *at, size
 
 static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, size_t at)
 {
-    unsigned char *const output = rank == t->m->rank && t->recv ? t->recv : coll__view_of(t, rank)->recv;
-    return output + at * t->unit;
+    return (rank == t->m->rank ? t->m->staging.recv : coll__view_of(t, rank)->recv.at) + at * t->unit;
 }
 
 /* Elements that are combined at once: all, or as many as the memory for fetched inputs holds. */
@@ -24129,36 +22720,19 @@ static inline size_t coll__window(const coll__shm_op *t)
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
-/* Memory for fetched inputs, if the user's elements are longer than any before. */
-static coll_status coll__need_window(const coll__shm_op *t)
+/* Sets the sources of elements from..from+count, at most a window, of all ranks: in place, or fetched. */
+static inline coll_status coll__inputs_at(const coll__shm_op *t, size_t from, size_t count)
 {
     coll__thread *thread = t->m->thread;
-
-    if (!coll__is_apart(t->m)) return COLL_OK;
-    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, (size_t)t->m->count * (t->unit + COLL__LINE));
-}
-
-/* Memory for a window of an input that cannot be read in place. */
-static inline unsigned char *coll__slot_of_window(const coll__shm_op *t, int slot, size_t count)
-{
-    return (unsigned char *)t->m->thread->fetched + coll__round_up(count * t->unit, COLL__LINE) * (size_t)slot;
-}
-
-/* Sets the sources of elements from..from+count, at most a window, of ranks 0..last: in place, or fetched. */
-static inline coll_status coll__inputs_at(const coll__shm_op *t, int last, size_t from, size_t count)
-{
-    coll__thread *thread = t->m->thread;
+    const size_t length = count * t->unit;
     coll_status status = COLL_OK;
 
-    for (int i = 0; i <= last && status == COLL_OK; i++) {
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
         const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        const void *at = coll__shm_access(t->m, i, there, count * t->unit);
-        if (!at) {
-            unsigned char *const room = coll__slot_of_window(t, i, count);
-            status = coll__shm_access_read(t->m, i, room, there, count * t->unit);
-            at = room;
-        }
-        thread->sources[i].at = at;
+        unsigned char *const room = (unsigned char *)thread->fetched + coll__round_up(length, COLL__LINE) * (size_t)i;
+        const void *const at = coll__shm_access(t->m, i, there, length);
+        if (!at) status = coll__shm_access_read(t->m, i, room, there, length);
+        thread->sources[i].at = at ? at : room;
     }
     return status;
 }
@@ -24174,7 +22748,8 @@ static inline bool coll__is_overwritten(const coll__shm_op *t) { return t->call-
 /* Element `at` of the part of a result that this rank computes. */
 static inline unsigned char *coll__made_at(const coll__shm_op *t, size_t at)
 {
-    return t->made ? t->made + at * t->unit : coll__output_of(t, t->m->rank, at);
+    unsigned char *const made = t->m->staging.made;
+    return made ? made + at * t->unit : coll__output_of(t, t->m->rank, at);
 }
 
 /* Sets the destinations of element `at` of a result of ranks first..first+n; returns their number.  Between processes: the own
@@ -24182,12 +22757,13 @@ static inline unsigned char *coll__made_at(const coll__shm_op *t, size_t at)
 static inline int coll__outputs_at(const coll__shm_op *t, int first, int n, size_t at)
 {
     const int me = t->m->rank;
+    const bool has_made = t->m->staging.made != NULL;
     void **const results = t->m->thread->results;
     int m = 0;
 
-    if (t->made) results[m++] = coll__made_at(t, at);
+    if (has_made) results[m++] = coll__made_at(t, at);
     if (coll__is_apart(t->m)) {
-        if (me >= first && me < first + n && !(t->made && coll__is_overwritten(t))) results[m++] = coll__output_of(t, me, at);
+        if (me >= first && me < first + n && !(has_made && coll__is_overwritten(t))) results[m++] = coll__output_of(t, me, at);
     } else for (int i = first; i < first + n; i++) results[m++] = coll__output_of(t, i, at);
     return m;
 }
@@ -24201,7 +22777,7 @@ static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, si
 
     for (size_t done = 0, length; done < count && status == COLL_OK; done += length) {
         length = coll__least(window, count - done);
-        status = coll__inputs_at(t, t->m->count - 1, from + done, length);
+        status = coll__inputs_at(t, from + done, length);
         if (status != COLL_OK) break;
         const int m = coll__outputs_at(t, first, n, at + done);
         coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
@@ -24221,40 +22797,31 @@ static inline const coll__source *coll__read_inputs(const coll__shm_op *t, int l
     return sources;
 }
 
-static inline void coll__read_reduce(const coll__shm_op *t)
+/* The result, or this rank's block of it. */
+static inline __attribute__((always_inline)) void coll__read_sum(const coll__shm_op *t)
 {
+    const size_t from = t->form->eager == COLL__EAGER_EACH ? (size_t)t->m->rank * t->call->count : 0;
+    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
     void *const result = t->call->recv;
 
-    if (t->form->eager_from != COLL__ALL_PEERS && t->m->rank != t->call->root) return;
-    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, 0);
     coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
-                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count,
+                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
                                                 .scratch = t->m->thread->scratch });
 }
 
-/* Returns whether each rank may compute its own result: not if that overwrites an input that others still read.  In a
- * reduce_scatter rank 0 may, because its block is the first.  Same on every rank. */
+/* Returns whether each rank may compute its own block of a reduce_scatter: not if that overwrites an input that others still
+ * read.  Rank 0 may, because its block is the first.  Same on every rank. */
 static bool coll__may_make_own(const coll__shm_op *t)
 {
-    for (int i = t->call->kind == COLL_REDUCE_SCATTER; i < t->m->count; i++)
-        if (coll__view_of(t, i)->send == coll__view_of(t, i)->recv) return false;
+    for (int i = 1; i < t->m->count; i++)
+        if (coll__view_of(t, i)->send.at == coll__view_of(t, i)->recv.at) return false;
     return true;
 }
 
-enum { COLL__OWN_MOST = 8 << 10 };               /* bytes that a rank reads from others instead of writing to them */
-
-/* Returns whether each rank computes its own sum.  A share's lines are written to all ranks, and fetched again when they use the
- * result.  So every rank reads short inputs itself.  Between processes those are eager. */
-static inline bool coll__makes_own_sum(const coll__shm_op *t)
+/* Combines elements for all ranks; checks the own result for overflow while it is in the cache. */
+static coll_status coll__combine_and_look(const coll__shm_op *t, size_t at, size_t count)
 {
-    const size_t length = t->call->count * t->unit * (size_t)(t->m->count - 1);
-    return t->call->kind == COLL_ALLREDUCE && length <= COLL__OWN_MOST && !coll__is_apart(t->m) && coll__may_make_own(t);
-}
-
-/* Combines elements for ranks first..first+n; checks the own result for overflow while it is in the cache. */
-static coll_status coll__combine_and_look(const coll__shm_op *t, int first, int n, size_t at, size_t count)
-{
-    const coll_status status = coll__combine_for(t, first, n, at, at, count);
+    const coll_status status = coll__combine_for(t, 0, t->m->count, at, at, count);
 
     if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__made_at(t, at), count, t->call->type))
         t->m->group_slots[t->m->rank].overflowed = t->number;
@@ -24271,59 +22838,12 @@ static coll_status coll__share_reduce(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__makes_own_sum(t)) return coll__combine_and_look(t, t->m->rank, 1, 0, t->call->count);
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
     for (size_t done = 0; done < count && status == COLL_OK; done += piece)
-        status = coll__combine_and_look(t, 0, t->m->count, at + done, coll__least(piece, count - done));
-    return status;
-}
-
-/* Between processes: copies the shares of this rank's result from all ranks.  In place, its own share is elsewhere. */
-static coll_status coll__pull_shares(const coll__shm_op *t)
-{
-    const int me = t->m->rank, size = t->m->count;
-    coll_status status = COLL_OK;
-    size_t at, count;
-
-    if (t->call->kind == COLL_REDUCE && me != t->call->root) return COLL_OK;
-    for (int i = 1; i < size && status == COLL_OK; i++) {
-        const int from = coll__wrap(me + i, size);
-        coll__share_for(t, from, t->call->count, &at, &count);
-        const unsigned char *const there = coll__view_of(t, from)->made + at * t->unit;
-        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), there, count * t->unit);
-    }
-    coll__share_of(t, t->call->count, &at, &count);
-    const unsigned char *const made = t->made && coll__is_overwritten(t) ? coll__made_at(t, at) : NULL;
-    if (made) coll__move_bytes(t, coll__output_of(t, me, at), made, count * t->unit);
-    return status;
-}
-
-/* Between processes: checks that elements from..from+count of all inputs can be read. */
-static coll_status coll__probe_inputs(const coll__shm_op *t, size_t from, size_t count)
-{
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++)
-        status = coll__shm_access_try(t->m, i, coll__input_of(t, i) + from * t->unit, count * t->unit);
-    return status;
-}
-
-/* Also the shares that others will compute. */
-static coll_status coll__probe_shares(const coll__shm_op *t)
-{
-    const bool pulls = t->call->kind != COLL_REDUCE || t->m->rank == t->call->root;
-    size_t at, count;
-
-    coll__share_of(t, t->call->count, &at, &count);
-    coll_status status = coll__probe_inputs(t, at, count);
-    for (int i = 0; i < t->m->count && pulls && status == COLL_OK; i++) {
-        if (i == t->m->rank) continue;
-        coll__share_for(t, i, t->call->count, &at, &count);
-        status = coll__shm_access_try(t->m, i, coll__view_of(t, i)->made + at * t->unit, count * t->unit);
-    }
+        status = coll__combine_and_look(t, at + done, coll__least(piece, count - done));
     return status;
 }
 
@@ -24331,13 +22851,12 @@ COLL__FOR_SPEED
 
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has checked its share.  No rank begins a later share before this rank
  * publishes that operation.  So the slots have values of this one or older. */
-static void coll__end_allreduce(const coll__shm_op *t, coll_task *task)
+static void coll__end_allreduce(const coll__shm_op *t)
 {
     bool overflows = false;
 
-    if (t->call->kind != COLL_ALLREDUCE || !(t->call->flags & COLL_DETECT_OVERFLOW)) return;
     for (int i = 0; i < t->m->count; i++) overflows |= t->m->group_slots[i].overflowed == t->number;
-    task->is_finite = overflows ? -1 : 1;
+    if (t->call->flags & COLL_DETECT_OVERFLOW) t->task->is_finite = overflows ? -1 : 1;
 }
 
 static inline void coll__read_broadcast(const coll__shm_op *t)
@@ -24364,106 +22883,59 @@ static coll_status coll__share_broadcast(const coll__shm_op *t)
     return COLL_OK;
 }
 
-COLL__FOR_SPEED
+/* ---- >>reduce_scatter: blocks of equal or different lengths ---- */
 
-static void coll__read_reduce_scatter(const coll__shm_op *t)
+/* Returns whether the blocks have different lengths. */
+static inline bool coll__is_uneven(const coll__shm_op *t) { return COLL__HAS_COUNTS && t->call->kind == COLL_REDUCE_SCATTERV; }
+
+/* Elements in the block of a rank. */
+static inline size_t coll__block_of(const coll__shm_op *t, int rank)
 {
-    const size_t from = (size_t)t->m->rank * t->call->count;
-
-    const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
-    coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &t->call->recv,
-                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
-                                                .scratch = t->m->thread->scratch });
+    return coll__is_uneven(t) ? t->call->recv_counts[rank] : t->call->count;
 }
 
-/* Between processes: each rank computes its own block, whose input begins with element `before`, of `total`.  If that would
- * overwrite what others still read, it is computed in other memory and moved at the end.  In its own block it is safe, but
- * overwrites what another method would need. */
-static coll_status coll__begin_own_block(const coll__shm_op *t, coll__view *view, size_t before, size_t count, size_t total)
-{
-    const uintptr_t send = (uintptr_t)view->send, recv = (uintptr_t)view->recv;
-    const size_t length = count * t->unit;
-
-    if (!length || recv + length <= send || recv >= send + total * t->unit) return COLL_OK;
-    if (recv == send + before * t->unit) {
-        t->m->staging.is_careful = true;
-        return COLL_OK;
-    }
-    view->recv = (unsigned char *)coll__hold(t->m, length);
-    return view->recv ? COLL_OK : coll__no_memory(t, length);
-}
-
-static void coll__end_own_block(const coll__shm_op *t, size_t count)
-{
-    coll__move_bytes(t, t->call->recv, coll__output_of(t, t->m->rank, 0), count * t->unit);
-}
-
-COLL__FOR_SIZE
-
-static coll_status coll__begin_reduce_scatter(const coll__shm_op *t, coll__view *view)
-{
-    const size_t count = t->call->count;
-
-    if (!coll__is_apart(t->m)) return COLL_OK;
-    return coll__begin_own_block(t, view, (size_t)t->m->rank * count, count, (size_t)t->m->count * count);
-}
-
-static void coll__end_reduce_scatter(const coll__shm_op *t)
-{
-    if (coll__is_apart(t->m)) coll__end_own_block(t, t->call->count);
-}
-
-static coll_status coll__probe_reduce_scatter(const coll__shm_op *t)
-{
-    return coll__probe_inputs(t, (size_t)t->m->rank * t->call->count, t->call->count);
-}
-
-/* Each rank computes its own block; or, within a process, if that is not allowed, a share of all blocks.  Block 0 is the first: a
- * result in place may overwrite block 0 of its input.  The same rank reads and overwrites an element, because its share has the
- * same place in every block. */
-static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
-{
-    const int me = t->m->rank;
-    coll_status status = COLL_OK;
-    size_t at, count;
-
-    if (coll__is_apart(t->m) || coll__may_make_own(t))
-        return coll__combine_for(t, me, 1, 0, (size_t)me * t->call->count, t->call->count);
-    coll__share_of(t, t->call->count, &at, &count);
-    for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
-        status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
-    return status;
-}
-
-#if COLL__HAS_COUNTS
-
-/* Elements of a reduce_scatterv before the block of a rank. */
+/* Elements before that. */
 static size_t coll__elements_before(const coll__shm_op *t, int rank)
 {
     size_t before = 0;
 
-    for (int i = 0; i < rank; i++) before += t->call->recv_counts[i];
+    for (int i = 0; i < rank; i++) before += coll__block_of(t, i);
     return before;
 }
 
-/* With uneven blocks a result at the start of its input would overwrite what others still read, even within a process.  In its
- * own block it is safe: only the rank that combines an element reads it. */
-static coll_status coll__begin_reduce_scatterv(const coll__shm_op *t, coll__view *view)
+/* If a result would overwrite what others still read, it is computed in other memory and moved at the end.  In its own block it
+ * is safe, because only the rank that combines an element reads it; but it overwrites what another method would need.  Within a
+ * process equal blocks need no other memory (coll__share_reduce_scatter). */
+static coll_status coll__begin_reduce_scatter(const coll__shm_op *t, coll__view *view)
 {
-    return coll__begin_own_block(t, view, coll__elements_before(t, t->m->rank), view->recv_counts[t->m->rank],
-                                 coll__elements_before(t, t->m->count));
+    const uintptr_t send = (uintptr_t)view->send.at, recv = (uintptr_t)view->recv.at;
+    const size_t length = coll__block_of(t, t->m->rank) * t->unit;
+
+    if (!coll__is_apart(t->m) && !coll__is_uneven(t)) return COLL_OK;
+    if (!length || recv + length <= send || recv >= send + coll__elements_before(t, t->m->count) * t->unit) return COLL_OK;
+    if (recv == send + coll__elements_before(t, t->m->rank) * t->unit) {
+        t->m->staging.is_careful = true;
+        return COLL_OK;
+    }
+    const coll_status status = coll__hold(t, length);
+    view->recv.at = (unsigned char *)t->m->held;
+    return status;
 }
 
-static void coll__end_reduce_scatterv(const coll__shm_op *t) { coll__end_own_block(t, t->call->recv_counts[t->m->rank]); }
+static void coll__end_reduce_scatter(const coll__shm_op *t)
+{
+    const int me = t->m->rank;
+    coll__move_bytes(t, t->call->recv, coll__output_of(t, me, 0), coll__block_of(t, me) * t->unit);
+}
 
 /* Checks that all ranks have the same counts.  Each compares with all, because it may write into the memory of all. */
 static coll_status coll__check_counts(const coll__shm_op *t)
 {
     const size_t *const ours = t->call->recv_counts;
-    const int count = t->m->count, me = coll__domain_rank(t, t->m->rank);
+    const int count = t->m->count, me = t->m->ranks[t->m->rank];
 
-    for (int i = 0; i < count; i++) {
-        const size_t *theirs = coll__view_of(t, i)->recv_counts;
+    for (int i = 0; i < count && coll__is_uneven(t); i++) {
+        const size_t *theirs = coll__view_of(t, i)->recv.counts;
         if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
             const coll_status status = coll__shm_access_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);
@@ -24473,20 +22945,12 @@ static coll_status coll__check_counts(const coll__shm_op *t)
         if (theirs == ours || !memcmp(theirs, ours, (size_t)count * sizeof *ours)) continue;
         int k = 0;
         while (theirs[k] == ours[k]) k++;
-        const int other = coll__domain_rank(t, i);
+        const int other = t->m->ranks[i];
         return coll__set_failure(t->failure, COLL_ERR_MISMATCH, other,
-                                 "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", coll__domain_rank(t, k),
-                                     theirs[k],
+                                 "the block of rank %d has %zu x %s on rank %d, but %zu on rank %d", t->m->ranks[k], theirs[k],
                                  coll_type_name(t->call->type), other, ours[k], me);
     }
     return COLL_OK;
-}
-
-static coll_status coll__probe_reduce_scatterv(const coll__shm_op *t)
-{
-    const coll_status status = coll__check_counts(t);
-    if (status != COLL_OK) return status;
-    return coll__probe_inputs(t, coll__elements_before(t, t->m->rank), t->call->recv_counts[t->m->rank]);
 }
 
 /* The start of a share, `at` elements into a block of `count`, rounded up to a whole group. */
@@ -24495,27 +22959,28 @@ static inline size_t coll__group_at(const coll__shm_op *t, size_t at, size_t cou
     return coll__least(coll__round_up(at, (size_t)1 << t->task->codec->group_bits), count);
 }
 
-/* Within a process the share is one of the whole vector, because blocks may be short. */
-static coll_status coll__share_reduce_scatterv(const coll__shm_op *t)
+/* Each rank computes its own block; or, within a process, if that is not allowed, a share of all blocks.  Block 0 is the first: a
+ * result in place may overwrite block 0 of its input.  The same rank reads and overwrites an element, because its share has the
+ * same place in every block.  Of uneven blocks, which may be short, the share is one of the whole vector. */
+static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
 {
-    const size_t *const counts = t->call->recv_counts;
     const int me = t->m->rank;
+    const bool is_uneven = coll__is_uneven(t);
     coll_status status = coll__check_counts(t);
     size_t at, count, first = 0;
 
     if (status != COLL_OK) return status;
-    if (coll__is_apart(t->m)) return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), counts[me]);
-    coll__share_of(t, coll__elements_before(t, t->m->count), &at, &count);
-    for (int i = 0; i < t->m->count && status == COLL_OK; first += counts[i++]) {
-        const size_t from = coll__group_at(t, coll__most(at, first) - first, counts[i]);
-        const size_t to = coll__group_at(t, coll__most(at + count, first) - first, counts[i]);
-        if (from >= to) continue;
-        status = coll__combine_for(t, i, 1, from, first + from, to - from);
+    if (coll__is_apart(t->m) || (!is_uneven && coll__may_make_own(t)))
+        return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), coll__block_of(t, me));
+    coll__share_of(t, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
+    for (int i = 0; i < t->m->count && status == COLL_OK; first += coll__block_of(t, i++)) {
+        const size_t skip = is_uneven ? first : 0, block = coll__block_of(t, i);
+        const size_t from = coll__group_at(t, coll__most(at, skip) - skip, block);
+        const size_t to = coll__group_at(t, coll__most(at + count, skip) - skip, block);
+        if (from < to) status = coll__combine_for(t, i, 1, from, first + from, to - from);
     }
     return status;
 }
-
-#endif
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
@@ -24585,7 +23050,8 @@ static inline size_t coll__scan_skip(const coll__shm_op *t, int v, size_t share)
 /* Destination of the share of rank v's result, from its element `done` on. */
 static inline void *coll__scan_output(const coll__shm_op *t, int v, size_t at, size_t share, size_t done)
 {
-    if (t->made && (v != t->m->rank || coll__is_overwritten(t))) return t->made + coll__scan_skip(t, v, share) + done * t->unit;
+    unsigned char *const made = t->m->staging.made;
+    if (made && (v != t->m->rank || coll__is_overwritten(t))) return made + coll__scan_skip(t, v, share) + done * t->unit;
     return coll__output_of(t, v, at + done);
 }
 
@@ -24600,42 +23066,61 @@ static coll_status coll__share_scan(const coll__shm_op *t)
     coll__share_of(t, t->call->count, &at, &share);
     for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
         length = coll__least(window, share - done);
-        if ((status = coll__inputs_at(t, count - 1, at + done, length)) != COLL_OK) break;
+        if ((status = coll__inputs_at(t, at + done, length)) != COLL_OK) break;
         for (int v = 0; v < count; v++) t->m->thread->results[v] = coll__scan_output(t, v, at, share, done);
         coll__scan_window(t, at + done, length, 0, count - 1);
     }
     return status;
 }
 
-/* Between processes: checks that the shares of this rank's result can be read. */
-static coll_status coll__probe_scan(const coll__shm_op *t)
-{
-    const int me = t->m->rank;
-    coll_status status = COLL_OK;
+/* ---- >>several processes: what others have computed ---- */
 
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        size_t at, count;
-        coll__share_for(t, i, t->call->count, &at, &count);
-        const unsigned char *const made = coll__view_of(t, i)->made + coll__scan_skip(t, me, count);
-        if (i != me) status = coll__shm_access_try(t->m, i, made, count * t->unit);
-    }
-    return status;
+/* Where a rank computes a share of this rank's result: elements at..at+count. */
+static const unsigned char *coll__made_by(const coll__shm_op *t, int rank, size_t *at, size_t *count)
+{
+    coll__share_for(t, rank, t->call->count, at, count);
+    return coll__view_of(t, rank)->made
+           + (t->form->staged == COLL__STAGED_ALL ? coll__scan_skip(t, t->m->rank, *count) : *at * t->unit);
 }
 
-/* Between processes: copies this rank's result from all ranks, each of which has computed a share. */
-static coll_status coll__pull_scan(const coll__shm_op *t)
+/* Copies the shares of this rank's result from all ranks.  In place, its own share is elsewhere. */
+static coll_status coll__pull(const coll__shm_op *t)
 {
     const int me = t->m->rank, size = t->m->count;
     coll_status status = COLL_OK;
 
-    if (t->call->kind == COLL_EXSCAN && me == 0) return COLL_OK;
-    for (int i = 0; i < size && status == COLL_OK; i++) {
+    for (int i = 0; i < size && status == COLL_OK && coll__has_result(t); i++) {
         const int from = coll__wrap(me + i, size);
         size_t at, count;
-        coll__share_for(t, from, t->call->count, &at, &count);
-        const unsigned char *const made = from == me ? t->made : coll__view_of(t, from)->made;
-        if (from == me && !coll__is_overwritten(t)) continue;
-        status = coll__pull_bytes(t, from, coll__output_of(t, me, at), made + coll__scan_skip(t, me, count), count * t->unit);
+        const unsigned char *const made = coll__made_by(t, from, &at, &count);
+        if (from != me || coll__is_overwritten(t))
+            status = coll__pull_bytes(t, from, coll__output_of(t, me, at), made, count * t->unit);
+    }
+    return status;
+}
+
+/* The elements of all inputs that this rank combines. */
+static void coll__inputs_of(const coll__shm_op *t, size_t *at, size_t *count)
+{
+    coll__share_of(t, t->call->count, at, count);
+    if (coll__shape_in(t)->send.over == COLL__OVER_ONE) return;
+    *at = coll__elements_before(t, t->m->rank);
+    *count = coll__block_of(t, t->m->rank);
+}
+
+/* Checks that all inputs can be read, and the shares that others will compute. */
+static coll_status coll__probe_parts(const coll__shm_op *t)
+{
+    const bool pulls = coll__pulls(t->form) && coll__has_result(t);
+    coll_status status = coll__check_counts(t);
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        size_t at, count;
+        coll__inputs_of(t, &at, &count);
+        status = coll__shm_access_try(t->m, i, coll__input_of(t, i) + at * t->unit, count * t->unit);
+        if (!pulls || i == t->m->rank || status != COLL_OK) continue;
+        const unsigned char *const made = coll__made_by(t, i, &at, &count);
+        status = coll__shm_access_try(t->m, i, made, count * t->unit);
     }
     return status;
 }
@@ -24650,70 +23135,61 @@ COLL__FOR_SPEED
 
 static void coll__read_nothing(const coll__shm_op *t) { (void)t; }
 
-/* Direct: kinds in which all ranks access the memory of all, and kinds in which only the root's memory matters. */
-#define COLL__AMONG_ALL  .from = COLL__ALL_PEERS, .until = COLL__ALL_PEERS
-#define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
-
 static const coll__form coll__forms[] = {
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
-    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
+    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
-    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
-                      .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                      .probe = coll__probe_shares, .pull = coll__pull_shares },
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT,
+                      .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                      .probe = coll__probe_parts },
 #endif
-    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
-                         .staged = COLL__STAGED_SHARE, .read = coll__read_reduce, .share = coll__share_reduce,
-                         .probe = coll__probe_shares, .pull = coll__pull_shares },
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
+                         .staged = COLL__STAGED_SHARE, .read = coll__read_sum, .share = coll__share_reduce,
+                         .probe = coll__probe_parts, .end = coll__end_allreduce },
 #if COLL__HAS_REDUCE_SCATTER
-    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                               .staged = COLL__STAGED_INPUT,
-                              .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter,
-                              .probe = coll__probe_reduce_scatter,
+                              .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
-    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
-                               .probe = coll__probe_reduce_scatterv,
-                               .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+    [COLL_REDUCE_SCATTERV] = { .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
+                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #endif
 #endif
 #if COLL__HAS_SCAN
-    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER,
                     .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                    .probe = coll__probe_scan, .pull = coll__pull_scan },
-    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
+                    .probe = coll__probe_parts },
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER,
                       .staged = COLL__STAGED_ALL, .read = coll__read_scan, .share = coll__share_scan,
-                      .probe = coll__probe_scan, .pull = coll__pull_scan },
+                      .probe = coll__probe_parts },
 #endif
 #if COLL__HAS_GATHER
-    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
-                      .read = coll__read_gather, .share = coll__share_gather },
-    [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, .with_root = true,
+                      .read = coll__read_all, .share = coll__share_gather },
+    [COLL_GATHERV] = { .with_root = true, .share = coll__share_gather },
 #endif
 #if COLL__HAS_SCATTER
-    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
+    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, .with_root = true,
                        .read = coll__read_scatter, .share = coll__share_scatter },
-    [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+    [COLL_SCATTERV] = { .with_root = true, .share = coll__share_scatter },
 #endif
-    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
                          .read = coll__read_all, .share = coll__share_fetch },
-    [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+    [COLL_ALLGATHERV] = { .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
-    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS, COLL__AMONG_ALL,
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+    [COLL_ALLTOALLV] = { .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .probe = coll__probe_blocks,
+    [COLL_ALLTOALLW] = { .share = coll__share_fetch, .probe = coll__probe_blocks,
                         .begin = coll__begin_alltoall },
 #endif
 };
-
-#undef COLL__AMONG_ALL
-#undef COLL__WITH_ROOT
 
 /* NULL: not supported here. */
 static inline const coll__form *coll__form_of(coll_kind kind)
@@ -24747,11 +23223,8 @@ static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int 
     return &list[at < 0 ? 0 : at < last ? at : last];
 }
 
-/* Returns whether results stay where they are stored.  Between processes peers read them at once, except one rank's block. */
-static inline bool coll__stores_stay(const coll__shm_op *t) { return !coll__is_apart(t->m) || !t->form->pull; }
-
-/* The trial of a long call; NULL: it is not long.  In place gains nothing: the lines were just read, and are cached.  Of a
- * combined input, only the length of the result counts. */
+/* The trial of a long call; NULL: it is not long, or peers read results at once.  In place gains nothing: the lines were just
+ * read, and are cached.  Of a combined input, only the length of the result counts. */
 static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length)
 {
     const coll_call *c = t->call;
@@ -24761,7 +23234,7 @@ static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length
     if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
-    if (*length >> COLL__STORES_LEAST_BITS == 0 || !coll__stores_stay(t)) return NULL;
+    if (*length >> COLL__STORES_LEAST_BITS == 0 || (coll__is_apart(t->m) && coll__pulls(t->form))) return NULL;
     return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
 }
 
@@ -24784,17 +23257,18 @@ static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, s
 }
 
 /* This rank's share of the work, timed in a trial. */
-static coll_status coll__stored_share(coll__shm_op *t)
+static coll_status coll__stored_share(const coll__shm_op *t)
 {
+    coll__shm_op share = *t;
     size_t length = 0;
     coll__trial *const s = coll__stores_of(t, &length);
 
     if (!s) return t->form->share(t);
-    t->streams = coll__trial_other(s, coll__is_apart(t->m));
+    share.streams = coll__trial_other(s, coll__is_apart(t->m));
     const int64_t began = s->counts ? coll__now() : 0;
-    const coll_status status = t->form->share(t);
-    if (t->streams) coll__streamed_end();
-    if (s->counts) coll__trial_note(s, t->streams, coll__now() - began, length);
+    const coll_status status = t->form->share(&share);
+    if (share.streams) coll__streamed_end();
+    if (s->counts) coll__trial_note(s, share.streams, coll__now() - began, length);
     return status;
 }
 
@@ -24812,8 +23286,6 @@ static coll_status coll__stored_share(coll__shm_op *t)
 #ifndef COLL_SHM_STAGING_H
 #define COLL_SHM_STAGING_H
 
-#if COLL__HAS_DOMAIN
-
 enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
 /* This rank's staging area; NULL: none. */
@@ -24825,21 +23297,13 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 /* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    const size_t block = t->call->count * t->unit;
-    size_t at = (size_t)t->m->rank * t->call->count, share = t->call->count;  /* reduce_scatter: own block    */
+    size_t at, count;
 
-    if (t->form->staged != COLL__STAGED_INPUT) coll__share_of(t, t->call->count, &at, &share);
-    const size_t begin = at * t->unit, end = begin + share * t->unit;
-    COLL__ASSERT(begin <= length && end <= length && block <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
+    coll__inputs_of(t, &at, &count);
+    const size_t begin = at * t->unit, end = begin + count * t->unit;
+    COLL__ASSERT(begin <= length && end <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
     memcpy(to, from, begin);
     memcpy(to + end, from + end, length - end);
-}
-
-/* Bytes of this rank's input that may be staged. */
-static size_t coll__staging_input(const coll__shm_op *t, const unsigned char *send)
-{
-    const size_t length = t->form->staged ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0;
-    return length <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, send) ? length : 0;
 }
 
 /* Bytes of this rank's results for others. */
@@ -24853,58 +23317,44 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
-/* Returns whether these may lie outside the result buffer: not if peers read that in place, or if no peer reads them. */
-static bool coll__may_be_beside(const coll__shm_op *t)
-{
-    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
-    return is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, t->m->rank, t->call->recv);
-}
-
-/* Decides whether to stage.  If so, the operation uses the area until it ends. */
-static bool coll__staging_wins(const coll__shm_op *t, size_t length)
-{
-    coll__staging *const s = &t->m->staging;
-
-    if (!length || !coll__staging_of(t->m) || t->m->thread->stager) return false;
-    s->copies = coll__trial_of(t->m->copies, length, COLL__STAGING_LEAST_BITS);
-    s->is_staged = !coll__trial_other(s->copies, false);
-    s->length = length;
-    s->began = s->copies->counts ? coll__now() : 0;
-    if (s->is_staged) t->m->thread->stager = t->m;
-    return s->is_staged;
-}
-
-/* Before an operation is published: chooses what peers see. */
+/* Before an operation is published: chooses what peers see.  Results for others may lie outside the result buffer, unless peers
+ * read that in place, or no peer reads them. */
 static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
 {
     coll__staging *const s = &t->m->staging;
     unsigned char *const area = coll__staging_of(t->m);
-    const size_t send = coll__staging_input(t, view->send), made = coll__made_bytes(t);
-    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t), may = must || coll__may_be_beside(t);
-    unsigned char *place = NULL;
+    const int me = t->m->rank;
+    const size_t input = t->form->staged && !coll__is_in_room(t->m, me, s->send)
+                         ? coll__extent(t, &coll__shape_in(t)->send, NULL) : 0, send = input <= COLL__STAGING_EACH ? input : 0;
+    const size_t made = coll__made_bytes(t);
+    const bool must = t->form->staged == COLL__STAGED_ALL || !coll__has_result(t);
+    const bool is_read = t->call->kind != COLL_REDUCE || coll__is_overwritten(t);
+    const bool may = must || (is_read && t->call->count * t->unit <= COLL__STAGING_EACH && !coll__is_in_room(t->m, me, s->recv));
+    const size_t beside = may && made <= COLL__STAGING_EACH ? made : 0;
+    void *place = NULL;
     size_t at, share;
 
-    s->send = view->send;
-    s->recv = view->recv;
-    if (coll__staging_wins(t, send + (made <= COLL__STAGING_EACH && may ? made : 0))) {
-        if (send) coll__staging_copy(t, area, view->send, send);
-        if (send) view->send = area;
-        if (made <= COLL__STAGING_EACH && may) place = area + COLL__STAGING_EACH;
+    if (send + beside > 0 && area && !t->m->thread->stager) {
+        s->length = send + beside;
+        s->copies = coll__trial_of(t->m->copies, s->length, COLL__STAGING_LEAST_BITS);
+        if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
+        s->began = s->copies->counts ? coll__now() : 0;
     }
-    if (made && must && !place && !(place = (unsigned char *)coll__hold(t->m, made))) return coll__no_memory(t, made);
+    if (t->m->thread->stager == t->m) {           /* the operation uses the area until it ends                */
+        if (send) coll__staging_copy(t, area, s->send, send);
+        if (send) view->send.at = area;
+        if (beside) place = area + COLL__STAGING_EACH;
+    }
+    if (made && must && !place) {
+        const coll_status status = coll__hold(t, made);
+        if (status != COLL_OK) return status;
+        place = t->m->held;
+    }
     coll__share_of(t, t->call->count, &at, &share);
-    if (made && place) s->made = t->form->staged == COLL__STAGED_ALL ? place : place - at * t->unit;
-    view->made = s->made ? s->made : view->recv;
+    if (place) s->made = (unsigned char *)place - (t->form->staged == COLL__STAGED_ALL ? 0 : at * t->unit);
+    view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
-}
-
-/* This rank uses its buffers in place. */
-static inline void coll__staging_recall(coll__shm_op *t)
-{
-    t->send = t->m->staging.send;
-    t->recv = t->m->staging.recv;
-    t->made = t->m->staging.made;
 }
 
 /* Releases the area. */
@@ -24912,119 +23362,11 @@ static void coll__staging_end(const coll__shm_op *t)
 {
     coll__staging *const s = &t->m->staging;
 
+    if (s->began) coll__trial_note(s->copies, t->m->thread->stager != t->m, coll__now() - s->began, s->length);
     if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
-    if (s->began) coll__trial_note(s->copies, !s->is_staged, coll__now() - s->began, s->length);
-    s->began = 0;
 }
 
-#else
-
-static inline coll_status coll__staging_begin(const coll__shm_op *t, const coll__view *view)
-{
-    return (void)t, (void)view, COLL_OK;
-}
-
-static inline void coll__staging_recall(const coll__shm_op *t) { (void)t; }
-static inline void coll__staging_end(const coll__shm_op *t) { (void)t; }
-
-#endif
 #endif /* COLL_SHM_STAGING_H */
-/* ---- transports/threads/coll_shm_eagerness.h ---- */
-/* coll_shm_eagerness.h - selects the eager or the direct protocol for inputs that are neither short nor long.
- *
- * Eager: a rank copies its input to where peers read it, and continues.  Direct: it publishes its buffers, and waits until its
- * peers are done with them.  Which one is faster depends on what the program does between two calls.  If it writes an input and
- * reads a result each time, eager takes about half the time of direct; if it touches neither, up to 3 times as long.  A call does
- * not show this.  So it is measured, for each kind and length class: the first member times runs of calls, from the start of the
- * first to the start of the one after the last.  This includes the costs of a protocol between two calls.
- *
- * All ranks must use the same protocol in an operation.  So a new one holds from an operation `overlap` after the one that the
- * first member is about to publish: a rank in it has seen what was written before that (coll__shm_op_before()).  The word also
- * has the previous protocol, for ranks that are not there yet; so it does not change again until all are.
- *
- * If ranks share processors nothing is measured: a saved wait outweighs all else. */
-#ifndef COLL_SHM_EAGERNESS_H
-#define COLL_SHM_EAGERNESS_H
-
-enum {
-    COLL__EAGERNESS_LEAST_BITS = 10,              /* the first class begins above 2^this bytes                */
-    COLL__EAGERNESS_RUN = COLL__SHM_OPS_OVERLAP,  /* calls of a run: at its end all ranks use its protocol    */
-    COLL__EAGERNESS_WARM = 2,                     /* calls before it: the caches are as the other protocol has left them */
-    COLL__EAGERNESS_RUNS = 3,                     /* of each protocol; the fastest counts                     */
-    COLL__EAGERNESS_AGAIN = 8192                  /* calls from one selection to the next                     */
-};
-
-static inline bool coll__eagerness_in(uint64_t word, uint64_t op_number)
-{
-    return (op_number >= word >> 2 ? word : word >> 1) & 1;
-}
-
-static coll__eagerness *coll__eagerness_of(const coll__member *m, coll_kind kind, size_t length)
-{
-    const int at = 63 - __builtin_clzll(length - 1) - COLL__EAGERNESS_LEAST_BITS, last = COLL__EAGERNESS_CLASSES - 1;
-    return &m->group->eagerness[kind][at < 0 ? 0 : at < last ? at : last];
-}
-
-/* A run is complete: records its time, and selects the next protocol. */
-static void coll__eagerness_next(const coll__member *m, coll__eagerness *e, uint64_t op_number)
-{
-    const bool way = e->word & 1;
-    const float each = (float)(coll__now() - e->began) / (float)e->bytes;
-    bool next = !way;
-
-    if (e->best[way] == 0 || each < e->best[way]) e->best[way] = each;
-    e->calls = 0;
-    e->rest = COLL__EAGERNESS_WARM;
-    if (++e->runs == 2 * COLL__EAGERNESS_RUNS) {
-        next = e->best[1] < e->best[0] * 0.95f;
-        e->runs = 0;
-        e->rest = COLL__EAGERNESS_AGAIN;
-        e->best[0] = e->best[1] = 0;
-    }
-    if (next == way) return;
-    COLL__ASSERT(op_number >= (e->word >> 2) + m->overlap, "operation %llu is not behind all that go as before",
-                 (unsigned long long)op_number);
-    __atomic_store_n(&e->word, (op_number + m->overlap) << 2 | (uint64_t)way << 1 | next, __ATOMIC_RELAXED);
-}
-
-/* The first member begins a call of this kind and class. */
-static void coll__eagerness_note(const coll__member *m, coll__eagerness *e, uint64_t op_number, size_t length)
-{
-    if (op_number < e->word >> 2) return;
-    if (e->rest > 0) {
-        e->rest--;
-    } else if (e->calls == COLL__EAGERNESS_RUN) {
-        coll__eagerness_next(m, e, op_number);
-    } else {
-        if (e->calls++ == 0) {
-            e->began = coll__now();
-            e->bytes = 0;
-        }
-        e->bytes += length;
-    }
-}
-
-/* Returns whether an input cannot be eager: no buffer is long enough, or the sums of its elements need extra memory. */
-static bool coll__is_too_long(const coll__member *m, const coll_call *call, size_t unit, size_t length)
-{
-    return length > coll__eager_most(m, coll__form_of(call->kind)) || (unit > COLL__BLOCK && coll__kind_reduces(call->kind));
-}
-
-/* Returns whether the next operation is direct, if its input is not always eager.  Its slot must be free: only then is the result
- * the same on all ranks. */
-static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m, const coll_task *task, size_t length)
-{
-    const uint64_t op_number = m->op_number + 1;
-
-    if (coll__is_too_long(m, task->call, task->codec->type_size, length)) return true;
-    if (length <= m->learned_from) return false;
-    coll__eagerness *const e = coll__eagerness_of(m, task->call->kind, length);
-    if (m->rank == 0 && task->ahead) e->calls = 0;                  /* such a call is offered repeatedly      */
-    else if (m->rank == 0) coll__eagerness_note(m, e, op_number, length);
-    return coll__eagerness_in(__atomic_load_n(&e->word, __ATOMIC_RELAXED), op_number);
-}
-
-#endif /* COLL_SHM_EAGERNESS_H */
 /* ---- transports/threads/coll_shm_op.h ---- */
 /* coll_shm_op.h - a shared-memory operation: publish, wait for the required peers, do this rank's share.  If the share
  * accessed peers' memory, wait until they are done, too.
@@ -25040,9 +23382,9 @@ static __attribute__((noinline)) bool coll__goes_directly(const coll__member *m,
 #ifndef COLL_SHM_OP_H
 #define COLL_SHM_OP_H
 
-/* task->state[0]: not begun; eager input published; direct: buffers published, then the last completed phase.  state[1]: number
- * of the operation. */
-enum { COLL__SHM_OP_NEW, COLL__SHM_OP_EAGER, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
+/* task->state[0]: not begun; eager input or buffers published; direct: the last completed phase.  state[1]: number of the
+ * operation. */
+enum { COLL__SHM_OP_NEW, COLL__SHM_OP_POSTED, COLL__SHM_OP_PROBED, COLL__SHM_OP_DONE, COLL__SHM_OP_PULLED };
 
 enum { COLL__PHASES = 4 };                        /* phases of an operation (coll__group_slot.done)                 */
 
@@ -25056,13 +23398,9 @@ enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buff
 /* Bytes of an eager input.  Same on every rank for the same call. */
 static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
-    const size_t one = count * unit;
-
-    switch (form->eager) {
-    case COLL__EAGER_ONE:  return one;
-    case COLL__EAGER_EACH: return one * (size_t)m->count;
-    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : COLL__NEVER_EAGER;
-    }
+    if (!form->read) return COLL__NEVER_EAGER;
+    if (form->eager == COLL__EAGER_EMPTY) return 0;
+    return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
 }
 
 static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
@@ -25070,12 +23408,12 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
     return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
 }
 
-/* Returns whether a valid call is too long for the eager protocol. */
-static bool coll__call_is_long(const coll__member *m, const coll_call *call)
+/* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
+static inline bool coll__is_direct(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit,
+                                   size_t length)
 {
-    const coll__form *form = coll__form_of(call->kind);
-    const size_t unit = coll_type_size(call->type);
-    return coll__is_too_long(m, call, unit, coll__eager_bytes(m, form, call->count, unit));
+    if (length <= COLL__EAGER_SHORT) return false;
+    return length > coll__bounce_most(m, form) || __builtin_expect(unit > COLL__BLOCK && coll__kind_reduces(call->kind), 0);
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -25102,25 +23440,6 @@ static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *h
             | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
 
-/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
- * COLL_ERR_MISMATCH if its call differs from `head`. */
-static coll_status coll__check_group_slot(const coll__member *m, const uint64_t *head, int rank, uint64_t op_number,
-                                          coll_failure *failure)
-{
-    const coll__slot *slot = coll__slot_in(m, rank, op_number);
-    const int *ranks = m->ranks;
-
-    if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) {
-        if (!coll__member_left(m, rank)) return COLL_PENDING;
-        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
-            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
-    }
-    if (!coll__slot_has_head(slot, head))
-        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
-                                     ranks[rank]);
-    return COLL_OK;
-}
-
 /* Polls a published number up to `looks` times. */
 static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int looks)
 {
@@ -25131,12 +23450,24 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t op_number, int lo
     return true;
 }
 
-/* Slow path of coll__check_one: not published at the first poll, or another call. */
-static __attribute__((noinline)) coll_status coll__check_late(const coll__member *m, int rank, uint64_t op_number,
-                                                             coll_failure *failure)
+/* Checks what a rank has published in a slot.  Returns COLL_PENDING if nothing yet, COLL_ERR_PEER if the rank has left,
+ * COLL_ERR_MISMATCH if its call differs from that of this rank. */
+static __attribute__((noinline)) coll_status coll__check_group_slot(const coll__member *m, int rank, uint64_t op_number,
+                                                                    coll_failure *failure)
 {
-    (void)coll__has_come(&coll__slot_in(m, rank, op_number)->posted, op_number, m->looks);
-    return coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, rank, op_number, failure);
+    const coll__slot *slot = coll__slot_in(m, rank, op_number);
+    const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
+    const int *ranks = m->ranks;
+
+    if (!coll__has_come(&slot->posted, op_number, m->looks)) {
+        if (!coll__member_left(m, rank)) return COLL_PENDING;
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < op_number) /* it may have published before it left */
+            return coll__failed_left(failure, ranks[rank], ranks[m->rank]);
+    }
+    if (!coll__slot_has_head(slot, head))
+        return coll__failed_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                     ranks[rank]);
+    return COLL_OK;
 }
 
 /* Returns whether another rank has published `op_number` in this slot, with this head. */
@@ -25150,7 +23481,7 @@ static inline coll_status coll__check_one(const coll__member *m, int rank, uint6
 {
     const uint64_t *head = coll__slot_in(m, m->rank, op_number)->head;
     const bool is_there = rank == m->rank || coll__has_posted(coll__slot_in(m, rank, op_number), head, op_number);
-    return is_there ? COLL_OK : coll__check_late(m, rank, op_number, failure);
+    return is_there ? COLL_OK : coll__check_group_slot(m, rank, op_number, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t op_number)
@@ -25217,11 +23548,6 @@ static inline coll_status coll__check_room(coll__member *m, bool has_bounce, int
     return is_free ? COLL_OK : coll__check_room_late(m, has_bounce, ahead, failure);
 }
 
-static inline const uint64_t *coll__head_of_shm_op(const coll__shm_op *t)
-{
-    return coll__slot_in(t->m, t->m->rank, t->number)->head;
-}
-
 /* Checks that the required peers have published. */
 static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_set peer_set)
 {
@@ -25237,26 +23563,27 @@ static inline coll_status coll__check_posted(const coll__shm_op *t, coll__peer_s
     return status;
 }
 
-/* The required peers of a direct operation. */
-static inline coll__peer_set coll__peer_set_of(const coll__member *m, coll__peer_set peer_set)
+/* The required peers of a direct operation: those that must have published, or be done. */
+static inline coll__peer_set coll__peers_of(const coll__member *m, const coll__form *form, bool is_done)
 {
-    return coll__is_apart(m) ? COLL__ALL_PEERS : peer_set;
+    if (coll__is_apart(m) || !form->with_root) return COLL__ALL_PEERS;
+    return is_done ? COLL__ON_ROOT : COLL__THE_ROOT;
 }
 
-/* Checks that these peers have completed the phase that ends with `state`. */
-static coll_status coll__check_done(const coll__shm_op *t, coll__peer_set peer_set, uint64_t state)
+/* Checks that the required peers have completed the phase that ends with `state`. */
+static coll_status coll__check_done(const coll__shm_op *t, uint64_t state)
 {
     const coll__member *m = t->m;
-    const uint64_t phase = coll__phase(t->number, state);
+    const coll__peer_set peer_set = coll__peers_of(m, t->form, true);
+    const uint64_t phase = coll__phase(t->number, state), *const head = coll__slot_in(m, m->rank, t->number)->head;
 
-    peer_set = coll__peer_set_of(m, peer_set);
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->group_slots[i].done;
         if (!coll__waits_for(t, peer_set, i)) continue;
         const coll__slot *slot = coll__slot_in(m, i, t->number);
-        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, coll__head_of_shm_op(t))) continue;
+        if (coll__has_come(done, phase, m->looks) && coll__slot_has_head(slot, head)) continue;
         const bool has_left = coll__member_left(m, i);        /* load first: it may finish a phase, then leave */
-        const coll_status status = coll__check_group_slot(m, coll__head_of_shm_op(t), i, t->number, t->failure);
+        const coll_status status = coll__check_group_slot(m, i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= phase) continue;
         return has_left ? coll__failed_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
@@ -25301,9 +23628,9 @@ static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member
 }
 
 /* The task continues from here at its next offer. */
-static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number, uint64_t how)
+static inline void coll__shm_op_posted(coll_task *task, uint64_t op_number)
 {
-    task->state[0] = how;
+    task->state[0] = COLL__SHM_OP_POSTED;
     task->state[1] = op_number;
 }
 
@@ -25316,26 +23643,21 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     coll__slot *slot = coll__slot_in(t->m, t->m->rank, t->m->op_number + 1);
     coll__view *view = &slot->is.view;
 
-    view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
-    view->recv = (unsigned char *)call->recv;
-    view->count = call->count;
-    if (!coll__is_by_count(coll__shape_in(t))) {
-        view->recv_count = call->recv_count;
-        view->send_counts = call->send_counts;
-        view->send_offsets = call->send_offsets;
-        view->recv_counts = call->recv_counts;
-        view->recv_offsets = call->recv_offsets;
-        view->send_types = call->send_types;
-        view->recv_types = call->recv_types;
-    }
+    const void *const send = call->kind == COLL_BROADCAST ? call->recv : call->send;
+    const bool has_two_counts = coll__shape_in(t)->recv.from == COLL__FROM_RECV_COUNT;
+    view->send = (coll__buffer){ (unsigned char *)(uintptr_t)send, call->count, call->send_counts, call->send_offsets,
+                                 call->send_types };
+    view->recv = (coll__buffer){ (unsigned char *)call->recv, has_two_counts ? call->recv_count : call->count,
+                                 call->recv_counts, call->recv_offsets, call->recv_types };
     t->number = t->m->op_number + 1;
-    t->m->staging.made = NULL;
-    t->m->staging.is_careful = t->m->staging.is_staged = false;
+    t->m->staging = (coll__staging){ .began = 0 };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
+    t->m->staging.send = view->send.at;
+    t->m->staging.recv = view->recv.at;
     if (status == COLL_OK && coll__is_apart(t->m)) status = coll__staging_begin(t, view);
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
-    coll__shm_op_posted(t->task, t->number, COLL__SHM_OP_POSTED);
+    coll__shm_op_posted(t->task, t->number);
     return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__shm_op_is_over(t->m);
 }
 
@@ -25351,13 +23673,13 @@ static coll_status coll__check_read(const coll__shm_op *t)
     return COLL_OK;
 }
 
-/* Runs this rank's part of the phase that ends with `state`. */
-static coll_status coll__shm_op_step(coll__shm_op *t, coll_status (*work)(coll__shm_op *t), uint64_t state)
+/* Runs this rank's part of the phase that ends with `state`; work NULL: there is none. */
+static coll_status coll__shm_op_step(const coll__shm_op *t, coll_status (*work)(const coll__shm_op *t), uint64_t state)
 {
     coll__thread *const thread = t->m->thread;
 
     if (!coll__work_begin(thread)) return thread->domain->failure.status;
-    coll_status status = work(t);
+    coll_status status = work ? work(t) : COLL_OK;
     coll__work_end(thread);
     if (coll__is_apart(t->m) && status == COLL_ERR_UNSUPPORTED) {
         t->m->own->refused = coll__phase(t->number, state);
@@ -25387,27 +23709,23 @@ static bool coll__shm_op_is_careful(const coll__shm_op *t)
     return false;
 }
 
-static coll_status coll__no_work(coll__shm_op *t) { return (void)t, COLL_OK; }
-static coll_status coll__probe_work(coll__shm_op *t) { return t->form->probe(t); }
-static coll_status coll__pull_work(coll__shm_op *t) { return t->form->pull(t); }
-
 /* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
-static coll_status coll__share_work(coll__shm_op *t)
+static coll_status coll__share_work(const coll__shm_op *t)
 {
     const coll_status status = coll__stored_share(t);
-    const bool tries = coll__is_apart(t->m) && status == COLL_OK && t->form->pull && coll__is_overwritten(t);
+    const bool tries = coll__is_apart(t->m) && status == COLL_OK && coll__pulls(t->form) && coll__is_overwritten(t);
     return tries ? t->form->probe(t) : status;
 }
 
 /* Between processes: the phase before the share.  If a rank is refused access, no share is needed. */
-static coll_status coll__shm_op_probe(coll__shm_op *t)
+static coll_status coll__shm_op_probe(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
     if (t->task->state[0] == COLL__SHM_OP_POSTED && t->form->probe && coll__shm_op_is_careful(t))
-        status = coll__shm_op_step(t, coll__probe_work, COLL__SHM_OP_PROBED);
+        status = coll__shm_op_step(t, t->form->probe, COLL__SHM_OP_PROBED);
     if (status != COLL_OK || t->task->state[0] != COLL__SHM_OP_PROBED || !t->m->staging.is_careful) return status;
-    return coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PROBED);
+    return coll__check_done(t, COLL__SHM_OP_PROBED);
 }
 
 /* Between processes: declines on all ranks, because some were refused access.  Fails if the input is already overwritten. */
@@ -25415,23 +23733,23 @@ static coll_status coll__shm_op_decline(const coll__shm_op *t)
 {
     const int me = t->m->ranks[t->m->rank];
 
-    if (!t->m->staging.is_harmed) return COLL_ERR_UNSUPPORTED;
+    const bool is_shared = t->m->staging.is_careful && !coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
+    const bool is_pulled = t->task->state[0] == COLL__SHM_OP_PULLED && coll__is_overwritten(t);
+    if (!is_shared && !is_pulled) return COLL_ERR_UNSUPPORTED;
     return coll__set_failure(t->failure, COLL_ERR_SYSTEM, me,
                              "the processes of this host can no longer read one another's memory, "
                              "and the input of rank %d is overwritten: the right was lost in the middle of a call in place", me);
 }
 
 /* Between processes: once all are done, copies what others have computed for this rank. */
-static coll_status coll__shm_op_pull(coll__shm_op *t)
+static coll_status coll__shm_op_pull(const coll__shm_op *t)
 {
     coll_status status = COLL_OK;
 
-    if (t->form->pull && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE)) {
-        t->m->staging.is_harmed |= coll__is_overwritten(t);
-        status = coll__shm_op_step(t, coll__pull_work, COLL__SHM_OP_PULLED);
-    }
+    if (coll__pulls(t->form) && t->task->state[0] == COLL__SHM_OP_DONE && !coll__shm_op_is_refused(t, COLL__SHM_OP_DONE))
+        status = coll__shm_op_step(t, coll__pull, COLL__SHM_OP_PULLED);
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
-        status = coll__check_done(t, COLL__ALL_PEERS, COLL__SHM_OP_PULLED);
+        status = coll__check_done(t, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
     coll__staging_end(t);
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
@@ -25447,27 +23765,22 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
     coll_status status;
 
     if (task->state[0] == COLL__SHM_OP_NEW) {
-        const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
-        if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
-        if ((status = coll__need_window(t)) != COLL_OK) return status;
+        if (coll__kind_reduces(task->call->kind) && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__shm_op_begin(t)) != COLL_OK) return status;
     }
-    if (coll__is_apart(m)) coll__staging_recall(t);
-    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peer_set_of(m, form->from))) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_POSTED && (status = coll__check_posted(t, coll__peers_of(m, form, false))) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_probe(t)) != COLL_OK) return status;
     if (task->state[0] < COLL__SHM_OP_DONE) {
         const bool is_vain = coll__is_apart(m) && coll__shm_op_is_refused(t, COLL__SHM_OP_PROBED);
-        m->staging.is_harmed = m->staging.is_careful && !is_vain;
         coll__fetch_to_write(&m->own->done);
-        status = coll__shm_op_step(t, is_vain ? coll__no_work : coll__share_work, COLL__SHM_OP_DONE);
+        status = coll__shm_op_step(t, is_vain ? NULL : coll__share_work, COLL__SHM_OP_DONE);
         if (status != COLL_OK) return status;
     }
-    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, form->until, COLL__SHM_OP_DONE)) != COLL_OK)
+    if (task->state[0] == COLL__SHM_OP_DONE && (status = coll__check_done(t, COLL__SHM_OP_DONE)) != COLL_OK)
         return status;
     if (coll__is_apart(m) && (status = coll__shm_op_pull(t)) != COLL_OK) return status;
     if (form->end) form->end(t);
-    coll__end_allreduce(t, task);
     return status;
 }
 
@@ -25481,7 +23794,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
     const coll__eagers eager = coll__eagers_of(m, form, op_number, length);
 
     const bool goes_on = coll__shm_op_post(m, form, task, length, &eager);
-    coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
+    coll__shm_op_posted(task, op_number);
     return goes_on ? COLL_PENDING : coll__shm_op_is_over(m);
 }
 
@@ -25492,22 +23805,23 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
     const size_t length = coll__eager_length(m, form, task);
-    const bool is_longer = length > m->eager_sure;
+    const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
-    if (is_longer && m->is_eager_only && coll__is_too_long(m, task->call, task->codec->type_size, length))
-        return COLL_ERR_UNSUPPORTED;              /* same on all ranks, without waiting                       */
+    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* same on all ranks, without waiting */
     if (is_new && (status = coll__check_room(m, length > COLL__EAGER_SHORT, task->ahead, failure)) != COLL_OK) return status;
-    const bool is_direct = is_longer && (is_new ? coll__goes_directly(m, task, length) : task->state[0] != COLL__SHM_OP_EAGER);
     if (task->ahead) return is_new && !is_direct ? coll__shm_op_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__shm_op_directly(m, form, task, failure);
     const uint64_t op_number = is_new ? m->op_number + 1 : task->state[1];
     const coll__shm_op t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = op_number,
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
     if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
-    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* inputs are in the slots */
-    else if (is_new) coll__shm_op_posted(task, op_number, COLL__SHM_OP_EAGER);
-    return status;
+    if ((status = coll__check_posted(&t, form->eager_from)) != COLL_OK) {
+        if (is_new) coll__shm_op_posted(task, op_number);
+        return status;
+    }
+    if (form->eager_from != COLL__ON_ROOT || m->rank == task->call->root) form->read(&t); /* inputs are in the slots */
+    return COLL_OK;
 }
 
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
@@ -25542,10 +23856,13 @@ COLL__TAKE(alltoall, COLL_ALLTOALL)
 
 #undef COLL__TAKE
 
+#endif
+
 static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
 {
     *bound = coll__member_of((coll__thread *)context, task);
     switch (task->call->kind) {
+#if !defined(COLL__AS_ASKED)
     case COLL_BARRIER:        return coll__take_barrier;
     case COLL_BROADCAST:      return coll__take_broadcast;
     case COLL_REDUCE:         return coll__take_reduce;
@@ -25553,19 +23870,10 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     case COLL_REDUCE_SCATTER: return coll__take_reduce_scatter;
     case COLL_ALLGATHER:      return coll__take_allgather;
     case COLL_ALLTOALL:       return coll__take_alltoall;
+#endif
     default:                  return NULL;
     }
 }
-
-#else
-
-static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
-{
-    (void)context, (void)task, (void)bound;
-    return NULL;
-}
-
-#endif
 
 COLL__FOR_SIZE
 
@@ -25584,7 +23892,7 @@ static coll_status coll__threads_part(void *context, void *group, const unsigned
         for (int i = 0; i < m->count; i++) {
             const coll__slot *const slot = coll__slot_in(m, i, op_number);
             if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) != op_number) continue;
-            if (coll__check_group_slot(m, coll__slot_in(m, m->rank, op_number)->head, i, op_number, failure) == COLL_OK) continue;
+            if (coll__check_group_slot(m, i, op_number, failure) == COLL_OK) continue;
             if (!m->is_apart) (void)coll__threads_fail(me, failure);
             return failure->status;
         }
@@ -25602,10 +23910,10 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
     const size_t length = coll__eager_length(m, t.form, task);
-    const bool is_eager = task->state[0] == COLL__SHM_OP_EAGER;
+    const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
-    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : is_eager ? t.form->eager_from
-                                  : coll__peer_set_of(m, is_done ? t.form->until : t.form->from);
+    const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
+                                  : coll__peers_of(m, t.form, is_done);
     const uint64_t number = is_done ? coll__phase(op_number, task->state[0]) : op_number;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->group_slots[i].done : &coll__slot_in(m, i, op_number)->posted;
@@ -25631,25 +23939,17 @@ enum { COLL__MIGRATION_LOOK_MS = 100, COLL__MIGRATION_SERVE_MS = 10 };
 
 static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded);
 static void coll__domain_release(coll__domain *domain);
-static coll__thread *coll__thread_open(coll__domain *domain, int rank);
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank);
 
 typedef struct coll__migration {
     struct coll__migration *next;
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
-    int           *ranks;
-    unsigned char *is_there;                      /* by index in the list                                     */
+    int           *ranks;                         /* behind this struct                                       */
+    unsigned char *is_there;                      /* by index in the list; behind that                        */
     bool           is_decided;
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
-
-static void coll__migration_free(coll__migration *e)
-{
-    if (!e) return;
-    coll__give(e->ranks);
-    coll__give(e->is_there);
-    coll__give(e);
-}
 
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
@@ -25659,16 +23959,12 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
 
     for (coll__migration *e = domain->migrations; e; e = e->next)
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e);
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + (size_t)count);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
-    e->ranks = (int *)coll__take(coll__like(domain), length);
-    e->is_there = (unsigned char *)coll__take_zeros(coll__like(domain), (size_t)count, 1);
-    if (!e->ranks || !e->is_there) {
-        coll__migration_free(e);
-        return NULL;
-    }
+    e->ranks = (int *)(void *)(e + 1);
+    e->is_there = (unsigned char *)(e->ranks + count);
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
@@ -25700,19 +23996,16 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
-    int there = 0;
-
     out->count = 0;
     for (int i = 0; i < e->count; i++) {
         if (i == me) out->rank = out->count;
         if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
-        there += e->is_there[i];
     }
     if (!coll__is_quorum(e->is_there, e->count))
-        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there,
+        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", out->count,
                                  e->count);
-    coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, e->first + out->rank) : NULL;
-    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
+    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
+    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
     e->fresh->holders++;
@@ -25755,7 +24048,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     if (is_last) *at = e->next;
     pthread_mutex_unlock(&domain->lock);
     if (is_last && e->fresh) coll__domain_release(e->fresh);
-    if (is_last) coll__migration_free(e);
+    if (is_last) coll__give(e);
     return status;
 }
 
@@ -25922,7 +24215,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 }
 
 /* A rank's side of a domain. */
-static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__domain *domain, int rank)
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
@@ -25936,11 +24229,6 @@ static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__
     }
     coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
-}
-
-static coll__thread *coll__thread_open(coll__domain *domain, int rank)
-{
-    return coll__thread_open_with(coll__like(domain), domain, rank);
 }
 
 /* Initializes a domain: the group of all of its ranks.  Returns false: no memory. */
@@ -26011,7 +24299,7 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
     coll__domain *domain = coll__domain_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
-    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(domain, rank)); rank++) {
+    for (coll__thread *me; domain && rank < count && (me = coll__thread_open(s->config.allocator, domain, rank)); rank++) {
         domain->holders++;
         out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
         out[rank].internals = &coll__threads_internals;
@@ -26139,8 +24427,8 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 #define COLL_TCP_SYSTEM_H
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26305,43 +24593,29 @@ static unsigned long coll__listener_inode(int port)
     return inode;
 }
 
-/* Does a process, given by its directory in /proc, hold the socket? */
-static bool coll__holds_socket(const char *pid, unsigned long inode)
-{
-    char path[300], want[40], got[40];
-    bool is_found = false;
-
-    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    DIR *fds = opendir(path);
-    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
-        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
-        const ssize_t n = readlink(path, got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        is_found = !strcmp(got, want);
-    }
-    if (fds) closedir(fds);
-    return is_found;
-}
-
 /* " (held by process 4711, trainer)", if the system permits; otherwise a question. */
 static void coll__holder_text(int port, char *text, size_t room)
 {
     const unsigned long inode = coll__listener_inode(port);
-    DIR *all = inode ? opendir("/proc") : NULL;
-    char path[64], name[32] = "";
+    char want[40], got[40], path[64], name[32] = "?";
+    glob_t all = { .gl_pathc = 0 };
 
     coll__print(text, room, "%s", coll__holder_unknown);
-    for (struct dirent *one; all && !*name && (one = readdir(all));) {
-        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
-        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
+    coll__print(want, sizeof want, "socket:[%lu]", inode);
+    if (inode) (void)glob("/proc/[1-9]*/fd/*", GLOB_NOSORT, NULL, &all);
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        const ssize_t n = readlink(all.gl_pathv[i], got, sizeof got - 1);
+        got[n > 0 ? n : 0] = '\0';
+        if (strcmp(got, want)) continue;
+        const long process = strtol(all.gl_pathv[i] + strlen("/proc/"), NULL, 10);
+        coll__print(path, sizeof path, "/proc/%ld/comm", process);
         FILE *file = fopen(path, "re");
-        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
+        if (file && fgets(name, sizeof name, file)) name[strcspn(name, "\n")] = '\0';
         if (file) fclose(file);
-        name[strcspn(name, "\n")] = '\0';
-        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
+        coll__print(text, room, " (held by process %ld, %s)", process, name);
+        break;
     }
-    if (all) closedir(all);
+    globfree(&all);
 }
 
 #else
@@ -26670,16 +24944,6 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
     return COLL_OK;
 }
 
-/* Hydra: the process at the other end of PMI_FD has started all ranks of this host. */
-static void coll__launch_hydra(char *job, size_t room)
-{
-    int fd = -1;
-
-    if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
-    const int process = coll__process_behind(fd);
-    if (process > 0) coll__print(job, room, "%d", process);
-}
-
 /* A directory shared by this user's processes on this host, writable by the user only. */
 static bool coll__private_directory(char *path, size_t room)
 {
@@ -26696,12 +24960,14 @@ static bool coll__private_directory(char *path, size_t room)
 static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
 {
     char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
+    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
     const char *named = l->by ? coll__environment(l->by->job) : NULL, *nodes = coll__environment("FLUX_JOB_NNODES");
     const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && nodes && !strcmp(nodes, "1");
 
     if (!l->by || (l->local_size != l->size && !is_flux)) return;
     if (named) coll__print(job, sizeof job, "%.120s", named);
-    else if (!strcmp(l->by->name, "MPICH")) coll__launch_hydra(job, sizeof job);
+    else if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
+             && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
     coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));
@@ -26802,15 +25068,6 @@ typedef struct coll__tcp_settings {
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
-/* The settings that a rank keeps: no texts, for the caller owns these. */
-static coll_tcp coll__tcp_kept(coll_tcp c)
-{
-    c.io = c.hosts = c.network = c.ports = c.key = c.security = NULL;
-    c.listening = NULL;
-    c.listening_context = NULL;
-    return c;
-}
-
 static void coll__tcp_settings_free(coll__tcp_settings *s)
 {
     if (s) coll__wipe(s->key, sizeof s->key);
@@ -26823,22 +25080,20 @@ static void coll__tcp_settings_free(coll__tcp_settings *s)
 static coll_status coll__settle_hosts(coll__tcp_settings *s, const coll__settings *of, const char *address)
 {
     coll_config *c = &s->config;
-    char first[COLL__ADDRESS_ROOM];
+    char *const first = s->place.address;
 
     if (coll__hosts_count(c->tcp.hosts) != c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
                                   "host:port for each rank", coll__hosts_count(c->tcp.hosts), c->size, of->source);
-    for (int i = 0; i < c->size; i++)
-        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof first))
+    for (int i = c->size - 1; i >= 0; i--)        /* the last one is that of rank 0                           */
+        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof s->place.address))
             return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
                                       c->tcp.hosts);
-    (void)coll__hosts_entry(c->tcp.hosts, 0, first, sizeof first);
     if (address && strcmp(address, first))
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "the list of hosts begins with %.80s, but COLL_ADDR=%.80s is set too: unset one of them",
                                   first, address);
-    coll__print(s->place.address, sizeof s->place.address, "%s", first);
-    c->address = s->place.address;
+    c->address = first;
     return COLL_OK;
 }
 
@@ -26849,14 +25104,10 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
 
     if (c->address && !*c->address) c->address = NULL;
     if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
-    if (!c->address && !c->tcp.hosts) {
-        c->tcp.hosts = coll__environment("COLL_HOSTS");
-        if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
-        c->address = address;
-    } else if (c->tcp.hosts) {
-        c->address = NULL;
-        return coll__settle_hosts(s, of, NULL);
-    }
+    const bool is_unset = !c->address && !c->tcp.hosts;
+    if (is_unset) c->tcp.hosts = coll__environment("COLL_HOSTS");
+    if (c->tcp.hosts) return coll__settle_hosts(s, of, is_unset ? address : NULL);
+    if (is_unset) c->address = address;
     if (!c->address) {
         const coll_status status = coll__launch_where(&s->place, &of->launch);
         if (status < 0) return status;
@@ -26872,29 +25123,14 @@ static coll_status coll__settle_address(coll__tcp_settings *s, const coll__setti
                               by && by->where ? " (" : "", by && by->where ? by->where : "", by && by->where ? ")" : "");
 }
 
-/* If the launcher's job gave the address, its name becomes part of the world name. */
-static void coll__settle_world(coll__tcp_settings *s)
-{
-    if (!*s->place.job) return;
-    coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
-    s->config.world = s->world;
-}
-
-static void coll__settle_network(coll__tcp_settings *s)
-{
-    coll_config *c = &s->config;
-
-    if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
-    if (!c->tcp.network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->tcp.network = s->network;
-}
-
 /* ---- >>security: the key and its use ---- */
 
-/* The value of `security` for COLL__AUTH_... bits. */
+/* The values of `security`, by COLL__AUTH_... bits; the last one leaves the kind to the key. */
+static const char *const coll__security_words[] = { "open", "key", "tls", "open+check", "key+check", "tls+check", "check" };
+
 static const char *coll__security_name(int auth)
 {
-    static const char *const names[][2] = { { "open", "open+check" }, { "key", "key+check" }, { "tls", "tls" } };
-    return names[auth & COLL__AUTH_KIND][auth & COLL__AUTH_CHECK ? 1 : 0];
+    return coll__security_words[(auth & COLL__AUTH_KIND) + (auth & COLL__AUTH_CHECK ? 3 : 0)];
 }
 
 /* The first line of a file that only the user may access. */
@@ -26920,32 +25156,13 @@ static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
     return COLL_OK;
 }
 
-/* Parse "open", "key" or "tls", with "check" or alone.  Sets COLL__AUTH_... bits; 0: unset. */
-static bool coll__read_security(const char *text, int *auth, bool *is_open)
-{
-    static const struct { const char *name; int auth; } words[] = {
-        { "open", COLL__AUTH_NONE }, { "key", COLL__AUTH_KEY }, { "tls", COLL__AUTH_TLS }, { "check", COLL__AUTH_CHECK }
-    };
-
-    for (const char *at = text; *at; at += strspn(at, "+")) {
-        const size_t length = strcspn(at, "+");
-        size_t i = 0;
-        while (i < 4 && (strlen(words[i].name) != length || strncmp(at, words[i].name, length))) i++;
-        const bool has_kind = *is_open || (*auth & COLL__AUTH_KIND);
-        if (i == 4 || (i < 3 && has_kind)) return false;
-        *auth |= words[i].auth;
-        *is_open = *is_open || i == 0;
-        at += length;
-    }
-    return true;
-}
-
 static coll_status coll__settle_security(coll__tcp_settings *s)
 {
     const char *key = s->config.tcp.key ? s->config.tcp.key : coll__variable("COLL_KEY"), *path = coll__variable("COLL_KEY_FILE");
-    const char *text = s->config.tcp.security;
+    const char *text = s->config.tcp.security && *s->config.tcp.security ? s->config.tcp.security : NULL;
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
+    int word = 0;
 
     if (!COLL__HAS_SECURITY) {                    /* a key must not be ignored                                */
         s->is_open = text && !strcmp(text, "open");
@@ -26962,9 +25179,12 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", name,
                                   length < COLL__KEY_LEAST ? "shorter" : "longer",
                                   length < COLL__KEY_LEAST ? COLL__KEY_LEAST : COLL__KEY_MOST, COLL__KEY_LEAST, COLL__KEY_MOST);
-    if (text && !coll__read_security(text, &s->auth, &s->is_open))
+    while (text && word < 7 && strcmp(text, coll__security_words[word])) word++;
+    if (word == 7)
         return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check",
                                   text);
+    s->is_open = text && word % 3 == 0 && word < 6;
+    s->auth = (word < 6 ? word % 3 : COLL__AUTH_NONE) | (word < 3 ? 0 : COLL__AUTH_CHECK);
     if (has_key && s->is_open)
         return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is a key, too: which one is meant?", text);
     if (!has_key && (s->auth & COLL__AUTH_KIND))
@@ -27005,6 +25225,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
 
 static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settings *of)
 {
+    coll_tcp *const c = &s->config.tcp;
     coll_status status;
 
     memset(s, 0, sizeof *s);
@@ -27012,8 +25233,12 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     s->arithmetic = of->arithmetic;
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
     if ((status = coll__settle_security(s)) < 0) return status;
-    coll__settle_world(s);
-    coll__settle_network(s);
+    if (*s->place.job) {                          /* its name becomes part of the world name                  */
+        coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
+        s->config.world = s->world;
+    }
+    if (!c->network && s->place.is_on_one_host) c->network = "127.0.0.1";
+    if (!c->network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->network = s->network;
     return COLL_OK;
 }
 
@@ -27413,7 +25638,7 @@ static const char *coll__address_fault(const char *text)
 
 #endif /* COLL_TCP_WIRE_H */
 /* ---- transports/tcp/coll_tcp_address.h ---- */
-/* coll_tcp_address.h - addresses: as text and as 16 bytes on the wire; name resolution. */
+/* coll_tcp_address.h - addresses: as 16 bytes on the wire, as text, of sockets, of names. */
 #ifndef COLL_TCP_ADDRESS_H
 #define COLL_TCP_ADDRESS_H
 
@@ -27422,94 +25647,83 @@ static const char *coll__address_fault(const char *text)
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+/* An address as on the wire: IPv6, or IPv4 mapped into it. */
 typedef struct coll__address {
-    struct sockaddr_storage at;
-    socklen_t length;
+    unsigned char bytes[16];                      /* zeros: the wildcard address of both families             */
+    int port;                                     /* 0: any, or unknown                                       */
+    uint32_t scope;                               /* the interface of a link-local address; 0: any            */
 } coll__address;
 
 enum { COLL__ADDRESS_TEXT = 80, COLL__ADDRESSES_MOST = 8 };
 
+static const unsigned char coll__v4_prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+static bool coll__is_v4(const unsigned char *bytes) { return !memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix); }
+
+static int coll__family_of(const coll__address *a) { return coll__is_v4(a->bytes) ? AF_INET : AF_INET6; }
+
 /* "127.0.0.1:5000" or "[::1]:5000" */
 static const char *coll__address_text(const coll__address *a, char *text, size_t room)
 {
+    const bool is_v4 = coll__is_v4(a->bytes);
     char host[INET6_ADDRSTRLEN] = "?";
 
-    if (a->at.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a->at;
-        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
-        coll__print(text, room, "[%s]:%d", host, ntohs(v6->sin6_port));
-    } else {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a->at;
-        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
-        coll__print(text, room, "%s:%d", host, ntohs(v4->sin_port));
-    }
+    inet_ntop(coll__family_of(a), a->bytes + (is_v4 ? 12 : 0), host, sizeof host);
+    coll__print(text, room, is_v4 ? "%s:%d" : "[%s]:%d", host, a->port);
     return text;
 }
 
-static const unsigned char coll__v4_prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-/* To and from 16 bytes (IPv6, or IPv4 mapped into it) and a port. */
-static void coll__address_pack(const coll__address *a, unsigned char *bytes, int *port)
+static coll__address coll__address_with(const unsigned char *bytes, int port)
 {
-    if (a->at.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a->at;
-        memcpy(bytes, &v6->sin6_addr, 16);
-        *port = ntohs(v6->sin6_port);
-    } else {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a->at;
-        memcpy(bytes, coll__v4_prefix, 12);
-        memcpy(bytes + 12, &v4->sin_addr, 4);
-        *port = ntohs(v4->sin_port);
-    }
+    coll__address a = { .port = port };
+
+    memcpy(a.bytes, bytes, sizeof a.bytes);
+    return a;
 }
 
-static coll__address coll__address_unpack(const unsigned char *bytes, int port)
+/* From the system's form: an IPv4 or IPv6 address. */
+static coll__address coll__address_from(const struct sockaddr *at)
 {
-    coll__address a = { .length = sizeof(struct sockaddr_in6) };
+    coll__address a = { .port = 0 };
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
 
-    if (!memcmp(bytes, coll__v4_prefix, 12)) {
-        struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-        memcpy(&v4.sin_addr, bytes + 12, 4);
-        memcpy(&a.at, &v4, sizeof v4);
-        a.length = sizeof v4;
+    if (at->sa_family == AF_INET6) {
+        memcpy(&v6, at, sizeof v6);
+        memcpy(a.bytes, &v6.sin6_addr, 16);
+        a.port = ntohs(v6.sin6_port);
+        a.scope = v6.sin6_scope_id;
     } else {
-        struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
-        memcpy(&v6.sin6_addr, bytes, 16);
-        memcpy(&a.at, &v6, sizeof v6);
+        memcpy(&v4, at, sizeof v4);
+        memcpy(a.bytes, coll__v4_prefix, 12);
+        memcpy(a.bytes + 12, &v4.sin_addr, 4);
+        a.port = ntohs(v4.sin_port);
     }
     return a;
 }
 
-/* The same address with another port. */
-static coll__address coll__with_port(coll__address a, int port)
+/* To the system's form; returns its length. */
+static socklen_t coll__address_to(const coll__address *a, struct sockaddr_storage *at)
 {
-    if (a.at.ss_family == AF_INET6) ((struct sockaddr_in6 *)(void *)&a.at)->sin6_port = htons((uint16_t)port);
-    else ((struct sockaddr_in *)(void *)&a.at)->sin_port = htons((uint16_t)port);
-    return a;
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)a->port) };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = v4.sin_port, .sin6_scope_id = a->scope };
+    const bool is_v4 = coll__is_v4(a->bytes);
+
+    memcpy(&v4.sin_addr, a->bytes + 12, 4);
+    memcpy(&v6.sin6_addr, a->bytes, 16);
+    memcpy(at, is_v4 ? (void *)&v4 : (void *)&v6, is_v4 ? sizeof v4 : sizeof v6);
+    return is_v4 ? sizeof v4 : sizeof v6;
 }
 
 static bool coll__is_same_address(const coll__address *a, const coll__address *b)
 {
-    return a->length == b->length && !memcmp(&a->at, &b->at, a->length);
-}
-
-/* The interface of a link-local address; 0: any. */
-static uint32_t coll__address_scope(const coll__address *a)
-{
-    return a->at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)(const void *)&a->at)->sin6_scope_id : 0;
-}
-
-/* The wildcard address: both families through one socket. */
-static coll__address coll__address_wide(int port)
-{
-    static const unsigned char any[16] = { 0 };
-    return coll__address_unpack(any, port);
+    return !memcmp(a->bytes, b->bytes, sizeof a->bytes) && a->port == b->port && a->scope == b->scope;
 }
 
 static bool coll__is_loopback(const unsigned char *bytes)
 {
     static const unsigned char v6[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
-    return !memcmp(bytes, v6, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && bytes[12] == 127);
+    return !memcmp(bytes, v6, 16) || (coll__is_v4(bytes) && bytes[12] == 127);
 }
 
 /* fe80::/10: valid on one link only, so it needs an interface. */
@@ -27517,15 +25731,15 @@ static bool coll__is_link_local(const unsigned char *bytes) { return bytes[0] ==
 
 static bool coll__is_wide(const unsigned char *bytes)
 {
-    static const unsigned char any[16] = { 0 }, v4[4] = { 0 };
-    return !memcmp(bytes, any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4, 4));
+    static const unsigned char any[16] = { 0 };
+    return !memcmp(bytes + (coll__is_v4(bytes) ? 12 : 0), any, coll__is_v4(bytes) ? 4 : 16);
 }
 
 /* Append an address, unless it is in the list or the list is full. */
-static void coll__addresses_add(unsigned char (*list)[16], int *count, int most, const unsigned char *bytes)
+static void coll__addresses_add(unsigned char (*list)[16], int *count, const unsigned char *bytes)
 {
     for (int i = 0; i < *count; i++) if (!memcmp(list[i], bytes, 16)) return;
-    if (*count < most) memcpy(list[(*count)++], bytes, 16);
+    if (*count < COLL__ENDPOINT_ADDRESSES) memcpy(list[(*count)++], bytes, 16);
 }
 
 /* Is this a numeric address, not a name? */
@@ -27533,6 +25747,31 @@ static bool coll__is_literal(const char *host)
 {
     unsigned char bytes[16];
     return strchr(host, ':') || inet_pton(AF_INET, host, bytes) == 1;
+}
+
+/* ---- >>sockets ---- */
+
+static bool coll__bind(int fd, const coll__address *a)
+{
+    struct sockaddr_storage at;
+    return !bind(fd, (const struct sockaddr *)&at, coll__address_to(a, &at));
+}
+
+static bool coll__connect(int fd, const coll__address *a)
+{
+    struct sockaddr_storage at;
+    return !connect(fd, (const struct sockaddr *)&at, coll__address_to(a, &at));
+}
+
+/* The address of one end of a connection; port 0: there is none. */
+static coll__address coll__name_of(int fd, bool of_peer)
+{
+    struct sockaddr_storage at;
+    socklen_t length = sizeof at;
+
+    if (of_peer ? getpeername(fd, (struct sockaddr *)&at, &length) : getsockname(fd, (struct sockaddr *)&at, &length))
+        return (coll__address){ .port = 0 };
+    return coll__address_from((const struct sockaddr *)&at);
 }
 
 /* ---- >>resolving ---- */
@@ -27543,16 +25782,12 @@ static int coll__resolved(const struct addrinfo *found, coll__address *list)
     int count = 0;
 
     for (; found && count < COLL__ADDRESSES_MOST; found = found->ai_next) {
-        coll__address a = { .length = found->ai_addrlen };
-        unsigned char bytes[16];
-        int port;
-        bool is_known = false;
-        if ((found->ai_family != AF_INET && found->ai_family != AF_INET6) || found->ai_addrlen > sizeof a.at) continue;
-        memcpy(&a.at, found->ai_addr, found->ai_addrlen);
-        coll__address_pack(&a, bytes, &port);
-        if (coll__is_link_local(bytes) && !coll__address_scope(&a)) continue;
-        for (int i = 0; i < count; i++) is_known = is_known || coll__is_same_address(&list[i], &a);
-        if (!is_known) list[count++] = a;
+        bool is_usable = found->ai_family == AF_INET || found->ai_family == AF_INET6;
+        if (!is_usable) continue;
+        const coll__address a = coll__address_from(found->ai_addr);
+        is_usable = !coll__is_link_local(a.bytes) || a.scope;
+        for (int i = 0; i < count; i++) is_usable = is_usable && !coll__is_same_address(&list[i], &a);
+        if (is_usable) list[count++] = a;
     }
     return count;
 }
@@ -27602,50 +25837,41 @@ typedef struct coll__network {
 /* The address of an entry; false: unusable. */
 static bool coll__interface_address(const struct ifaddrs *one, unsigned char *bytes)
 {
-    coll__address a = { .length = 0 };
-    int ignored;
-
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP)) return false;
-    if (one->ifa_addr->sa_family == AF_INET) a.length = sizeof(struct sockaddr_in);
-    else if (one->ifa_addr->sa_family == AF_INET6) a.length = sizeof(struct sockaddr_in6);
-    else return false;
-    memcpy(&a.at, one->ifa_addr, a.length);
-    coll__address_pack(&a, bytes, &ignored);
+    if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) return false;
+    const coll__address a = coll__address_from(one->ifa_addr);
+    memcpy(bytes, a.bytes, sizeof a.bytes);
     return !coll__is_link_local(bytes);
 }
 
 /* Addresses to publish if none is configured: those of the default route, then all others but loopback; loopback if there is
  * no other. */
-static int coll__network_usual(unsigned char (*out)[16], int most)
+static int coll__network_usual(unsigned char (*out)[16])
 {
-    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* documentation addresses, never reached */
+    static const unsigned char far_away[][16] = { /* 192.0.2.1 and 2001:db8::1: for documentation, never reached */
+        { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1 }, { 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }
+    };
     static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
+    unsigned char bytes[16];
     struct ifaddrs *all;
     int count = 0;
 
     for (int i = 0; i < 2; i++) {
-        const bool is_v6 = i == 1;
-        unsigned char bytes[16] = { 0 };
-        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
-        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
-        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* sends nothing; queries the route   */
-        int port;
-        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
-            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
-            coll__address_pack(&here, bytes, &port);
-            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
-        }
+        const coll__address a = coll__address_with(far_away[i], 9);
+        const int fd = coll__socket(coll__family_of(&a), SOCK_DGRAM, true);     /* sends nothing; queries the route */
+        coll__address here = { .port = 0 };
+        if (fd >= 0 && coll__connect(fd, &a)) here = coll__name_of(fd, false);
+        if (here.port > 0 && !coll__is_link_local(here.bytes) && !coll__is_loopback(here.bytes))
+            coll__addresses_add(out, &count, here.bytes);
         if (fd >= 0) close(fd);
     }
     if (!getifaddrs(&all)) {
-        unsigned char bytes[16];
         for (const struct ifaddrs *one = all; one; one = one->ifa_next)
             if (strcmp(one->ifa_name, "lo") && coll__interface_address(one, bytes) && !coll__is_loopback(bytes))
-                coll__addresses_add(out, &count, most, bytes);
+                coll__addresses_add(out, &count, bytes);
         freeifaddrs(all);
     }
-    if (count == 0) coll__addresses_add(out, &count, most, loopback);
+    if (count == 0) coll__addresses_add(out, &count, loopback);
     return count;
 }
 
@@ -27705,7 +25931,7 @@ static bool coll__network_excepts(const char *rules, const char *name, const uns
 }
 
 /* The addresses that the rules select; returns their number. */
-static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16], int most)
+static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16])
 {
     bool is_exception = false, has_words = false;
     const char *at = rules;
@@ -27717,12 +25943,12 @@ static int coll__network_choose(const struct ifaddrs *all, const char *rules, un
         has_words = true;
         for (const struct ifaddrs *one = all; one; one = one->ifa_next)
             if (coll__interface_address(one, bytes) && coll__network_word(word, length, one->ifa_name, bytes)
-                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, most, bytes);
+                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, bytes);
     }
     for (const struct ifaddrs *one = all; !has_words && one; one = one->ifa_next)
         if (coll__interface_address(one, bytes) && !coll__is_loopback(bytes)
             && !coll__network_excepts(rules, one->ifa_name, bytes))
-            coll__addresses_add(out, &count, most, bytes);
+            coll__addresses_add(out, &count, bytes);
     return count;
 }
 
@@ -27735,7 +25961,7 @@ static void coll__network_text(const struct ifaddrs *all, char *text, size_t roo
     for (; all; all = all->ifa_next) {
         char host[INET6_ADDRSTRLEN] = "?";
         if (!coll__interface_address(all, bytes)) continue;
-        const bool is_v4 = !memcmp(bytes, coll__v4_prefix, 12);
+        const bool is_v4 = coll__is_v4(bytes);
         inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? bytes + 12 : bytes, host, sizeof host);
         coll__append(text, room, "%s%s %s", *text ? ", " : "", all->ifa_name, host);
     }
@@ -27766,7 +25992,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     if (!c->tcp.network) return COLL_OK;
     if (getifaddrs(&all)) return coll__start_failed(COLL_ERR_SYSTEM, "the addresses of this host cannot be read: %s",
                                                     strerror(errno));
-    out->count = coll__network_choose(all, c->tcp.network, out->addresses, COLL__ENDPOINT_ADDRESSES);
+    out->count = coll__network_choose(all, c->tcp.network, out->addresses);
     coll__network_text(all, there, sizeof there);
     freeifaddrs(all);
     const char *name = settings->network_source ? settings->network_source : "network";
@@ -27828,84 +26054,71 @@ static void coll__congest_as_usual(int fd)
     (void)fd;
 }
 
-/* A listening socket, or -1 with errno.  SO_REUSEADDR allows ports of jobs that ended recently; SO_REUSEPORT is not set, for
- * two jobs could share a port.  The IPv6 wildcard address includes IPv4. */
-static int coll__listen_at(const coll__address *a)
+/* Close it, and keep errno.  Returns -1. */
+static int coll__socket_failed(int fd)
 {
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
-
-    if (fd < 0) return -1;
-    coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    coll__congest_unpaced(fd);                    /* inherited by accepted sockets                            */
-    if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
+
     close(fd);
     errno = error;
     return -1;
 }
 
-/* Is the address local? */
-static bool coll__is_ours(const coll__address *a)
+/* A listening socket, or -1 with errno.  SO_REUSEADDR allows ports of jobs that ended recently; SO_REUSEPORT is not set, for
+ * two jobs could share a port.  The IPv6 wildcard address includes IPv4, and without IPv6 it is that of IPv4. */
+static int coll__listen_at(const coll__address *a)
 {
-    const coll__address at = coll__with_port(*a, 0);
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, true);
-    const bool is_ours = fd >= 0 && !bind(fd, (const struct sockaddr *)&at.at, at.length);
+    static const unsigned char v4[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+    const bool is_v4 = coll__is_v4(a->bytes);
+    const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
+    if (fd >= 0) {
+        coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        if (!is_v4) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        coll__congest_unpaced(fd);                /* inherited by accepted sockets                            */
+        if (coll__bind(fd, a) && !listen(fd, 4096)) return fd;
+        (void)coll__socket_failed(fd);
+    }
+    if (is_v4 || !coll__is_wide(a->bytes) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return -1;
+    const coll__address only = coll__address_with(v4, a->port);
+    return coll__listen_at(&only);
+}
+
+/* Is the address local? */
+static bool coll__is_ours(coll__address a)
+{
+    const int fd = coll__socket(coll__family_of(&a), SOCK_STREAM, true);
+
+    a.port = 0;
+    const bool is_ours = fd >= 0 && coll__bind(fd, &a);
     if (fd >= 0) close(fd);
     return is_ours;
 }
 
-/* Listen on all local addresses; works without IPv6, too. */
-static int coll__listen_widely(int port)
+/* Listen at `a`; if its port is 0, at a port of the configured range, where `start` spreads the ranks. */
+static int coll__listen_within(const coll__network *network, coll__address a, int start)
 {
-    const coll__address both = coll__address_wide(port);
-    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-    coll__address only = { .length = sizeof v4 };
-    const int fd = coll__listen_at(&both);
-
-    if (fd >= 0 || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return fd;
-    memcpy(&only.at, &v4, sizeof v4);
-    return coll__listen_at(&only);
-}
-
-/* Listen at `a`, or on all addresses if NULL, on a port of the configured range; `start` spreads the ranks. */
-static int coll__listen_within(const coll__network *network, const coll__address *a, int start)
-{
-    const int count = network->port_first > 0 ? network->port_last - network->port_first + 1 : 1;
-    int fd = -1;
+    const int count = a.port == 0 && network->port_first > 0 ? network->port_last - network->port_first + 1 : 0;
+    int fd = count == 0 ? coll__listen_at(&a) : -1;
 
     for (int i = 0; i < count && fd < 0; i++) {
-        const int port = network->port_first > 0 ? network->port_first + (start + i) % count : 0;
-        const coll__address at = a ? coll__with_port(*a, port) : coll__address_wide(port);
-        fd = a ? coll__listen_at(&at) : coll__listen_widely(port);
+        a.port = network->port_first + (start + i) % count;
+        fd = coll__listen_at(&a);
         if (fd < 0 && errno != EADDRINUSE && errno != EACCES) return -1;
     }
     return fd;
 }
 
-static coll__address coll__name_of(int fd, bool of_peer)
-{
-    coll__address a = { .length = sizeof a.at };
-    if (of_peer ? getpeername(fd, (struct sockaddr *)&a.at, &a.length) : getsockname(fd, (struct sockaddr *)&a.at, &a.length))
-        a.length = 0;
-    return a;
-}
-
 /* Begin to connect, from `from` if not NULL; the socket becomes writable when the connect ends.  -1: errno. */
 static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
-    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
+    const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
-    if (coll__is_ours(a)) coll__congest_unpaced(fd);
-    if ((!from || !bind(fd, (const struct sockaddr *)&from->at, from->length))
-        && (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS)) return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    if (coll__is_ours(*a)) coll__congest_unpaced(fd);
+    if (from && !coll__bind(fd, from)) return coll__socket_failed(fd);
+    return coll__connect(fd, a) || errno == EINPROGRESS ? fd : coll__socket_failed(fd);
 }
 
 static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
@@ -27913,9 +26126,9 @@ static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL);
 /* Restore the default for an accepted connection from another host. */
 static void coll__congest_accepted(int fd)
 {
-    const coll__address here = coll__with_port(coll__name_of(fd, false), 0), there = coll__with_port(coll__name_of(fd, true), 0);
+    const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
 
-    if (!coll__is_same_address(&here, &there)) coll__congest_as_usual(fd);
+    if (memcmp(here.bytes, there.bytes, sizeof here.bytes)) coll__congest_as_usual(fd);
 }
 
 /* Result of a connect: 0 or an errno.  A socket connected to itself, with the same port at both ends, counts as refused. */
@@ -27927,7 +26140,7 @@ static int coll__dial_result(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length)) return errno;
     if (error) return error;
     const coll__address here = coll__name_of(fd, false), there = coll__name_of(fd, true);
-    if (there.length == 0) return ENOTCONN;
+    if (there.port == 0) return ENOTCONN;
     return coll__is_same_address(&here, &there) ? ECONNREFUSED : 0;
 }
 
@@ -27936,9 +26149,9 @@ static int coll__dial_result(int fd)
 enum { COLL__WAYS_MOST = 2 * COLL__ADDRESSES_MOST, COLL__STAGGER_MS = 250 };
 
 typedef struct coll__way {
-    coll__address to, from;                       /* from.length 0: any local address                         */
+    coll__address to, from;                       /* from: zeros for any local address                        */
     int  fd;                                      /* while connecting                                         */
-    bool is_begun, is_over;
+    bool is_begun;
     char why[200];                                /* result                                                   */
 } coll__way;
 
@@ -27950,16 +26163,12 @@ typedef struct coll__ways {
 /* Combine each address with the configured local addresses of its family. */
 static void coll__ways_make(coll__ways *ways, const coll__address *list, int count, const coll__network *network)
 {
-    unsigned char bytes[16];
-    int port;
-
     ways->count = 0;
     for (int i = 0; i < count; i++) {
         int bound = 0;
-        coll__address_pack(&list[i], bytes, &port);
-        for (int k = 0; k < network->count && !coll__is_loopback(bytes); k++) {
-            const coll__address from = coll__address_unpack(network->addresses[k], 0);
-            if (from.at.ss_family != list[i].at.ss_family || coll__is_loopback(network->addresses[k])
+        for (int k = 0; k < network->count && !coll__is_loopback(list[i].bytes); k++) {
+            const coll__address from = coll__address_with(network->addresses[k], 0);
+            if (coll__family_of(&from) != coll__family_of(&list[i]) || coll__is_loopback(from.bytes)
                 || ways->count == COLL__WAYS_MOST) continue;
             ways->way[ways->count++] = (coll__way){ .to = list[i], .from = from, .fd = -1 };
             bound++;
@@ -27971,14 +26180,13 @@ static void coll__ways_make(coll__ways *ways, const coll__address *list, int cou
 static void coll__way_ends(coll__way *way, const char *why)
 {
     coll__close_fd(&way->fd);
-    way->is_over = true;
     coll__print(way->why, sizeof way->why, "%s", why);
 }
 
 static void coll__way_begin(coll__way *way)
 {
     way->is_begun = true;
-    way->fd = coll__dial_from(&way->to, way->from.length ? &way->from : NULL);
+    way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
     if (way->fd < 0) coll__way_ends(way, strerror(errno));
 }
 
@@ -27999,7 +26207,7 @@ static int coll__ways_look(coll__ways *ways, int ms)
 }
 
 /* Start the connects in turn: the next one once the earlier ones have failed or COLL__STAGGER_MS have passed.  Returns the
- * first that connects; the caller owns its socket.  Ways that are over are skipped.  -1: none before `limit`; each `why` says
+ * first that connects; the caller owns its socket.  Ways that have ended are skipped.  -1: none before `limit`; each `why` says
  * why. */
 static int coll__ways_connect(coll__ways *ways, int64_t limit)
 {
@@ -28008,7 +26216,7 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
     for (;;) {
         int open = 0, waiting = -1;
         for (int i = 0; i < ways->count; i++) open += ways->way[i].fd >= 0;
-        for (int i = ways->count - 1; i >= 0; i--) if (!ways->way[i].is_begun && !ways->way[i].is_over) waiting = i;
+        for (int i = ways->count - 1; i >= 0; i--) if (!ways->way[i].is_begun) waiting = i;
         const int64_t now = coll__now();
         if ((open == 0 && waiting < 0) || now >= limit) break;
         if (waiting >= 0 && (open == 0 || now >= next)) {
@@ -28026,8 +26234,8 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
 static void coll__ways_rest(coll__ways *ways)
 {
     for (int i = 0; i < ways->count; i++) {
+        if (ways->way[i].fd >= 0) ways->way[i].is_begun = false;
         coll__close_fd(&ways->way[i].fd);
-        ways->way[i].is_begun = ways->way[i].is_over;
     }
 }
 
@@ -28040,15 +26248,10 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
     for (int i = 0; i < ways->count; i++) {
         const coll__way *way = &ways->way[i];
         coll__append(text, room, "%s%s", *text ? "; " : "", coll__address_text(&way->to, to, sizeof to));
-        if (way->from.length) coll__append(text, room, " from %s", coll__address_text(&way->from, from, sizeof from));
+        if (!coll__is_wide(way->from.bytes))
+            coll__append(text, room, " from %s", coll__address_text(&way->from, from, sizeof from));
         coll__append(text, room, ": %s", *way->why ? way->why : "not tried");
     }
-}
-
-/* Calls use MSG_DONTWAIT where needed; so both back ends share the socket. */
-static void coll__make_blocking(int fd)
-{
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
 /* Text for a closed connection, whatever its errno, or for modified bytes. */
@@ -29432,8 +27635,7 @@ typedef struct coll__budget {
 
 typedef enum coll__handshake_step {
     COLL__HANDSHAKE_HEAR, COLL__HANDSHAKE_ANSWER, COLL__HANDSHAKE_HEAR_PROOF, /* the called side                  */
-    COLL__HANDSHAKE_SAY, COLL__HANDSHAKE_HEAR_ANSWER, COLL__HANDSHAKE_HEAR_REFUSAL, COLL__HANDSHAKE_PROVE, COLL__HANDSHAKE_DENY,
-        /* the caller */
+    COLL__HANDSHAKE_SAY, COLL__HANDSHAKE_HEAR_ANSWER, COLL__HANDSHAKE_HEAR_REFUSAL, COLL__HANDSHAKE_PROVE,    /* the caller */
     COLL__HANDSHAKE_TLS, COLL__HANDSHAKE_OVER
 } coll__handshake_step;
 
@@ -29447,8 +27649,10 @@ typedef struct coll__handshake {
     int64_t     deadline;
     coll__budget *budget;                         /* of the called side; NULL: unbounded                      */
     bool        is_waiting;                       /* for the budget                                           */
+    bool        is_denied;                        /* the caller has got a wrong proof                         */
     coll__hello hello;                            /* caller: to be sent; called side: received                */
     bool        is_unauthenticated;               /* the failure is an unauthenticated refusal                */
+    bool        is_near;                          /* the caller is one coll_shrink ahead or behind            */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* being sent or received                                   */
@@ -29522,8 +27726,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
 static void coll__handshake_call(coll__handshake *g, const coll__identity *us, int fd, coll__hello hello, int64_t deadline)
 {
     *g = (coll__handshake){ .pipe = { .fd = fd }, .is_caller = true, .step = COLL__HANDSHAKE_SAY, .want = POLLOUT,
-                            .deadline = deadline,
-                        .hello = hello };
+                            .deadline = deadline, .hello = hello };
     coll__hello_as(&g->hello, us);
 }
 
@@ -29582,17 +27785,24 @@ static bool coll__identity_keyed(coll__identity *us, const char *key)
     return us->tls;
 }
 
+/* HMAC of the letter, hello_c and more. */
+static void coll__letter_sum(const coll__handshake *g, const unsigned char *key, char letter, const unsigned char *more,
+                             size_t length, unsigned char *out)
+{
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)more, length } };
+    coll__hmac(out, key, COLL__SHA_LENGTH, said, 3);
+}
+
 /* The proof of the key for this handshake and purpose. */
 static void coll__handshake_sum(const coll__handshake *g, const coll__identity *us, char letter, unsigned char *out)
 {
     unsigned char epoch[4], key[COLL__SHA_LENGTH];
     const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
 
     coll__put32(epoch, us->epoch);
     coll__hmac(key, us->root, sizeof us->root, world, 2);
-    coll__hmac(out, key, sizeof key, said, 3);
+    coll__letter_sum(g, key, letter, g->answer, sizeof g->answer, out);
     coll__wipe(key, sizeof key);
 }
 
@@ -29604,34 +27814,16 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
     return coll__same_secret(expected, proof, sizeof expected);
 }
 
-/* The proof of a refusal: the sender has the key, and answers this hello. */
-static void coll__refusal_sum(const coll__handshake *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
-{
-    char letter = 'R';
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
-
-    coll__hmac(out, us->root, sizeof us->root, said, 3);
-}
-
-/* Add the proof if both sides have a key and a complete hello has arrived. */
+/* Add the proof to a refusal if both sides have a key and a complete hello has arrived: the sender has the key, and answers this
+ * hello. */
 static void coll__refusal_prove(const coll__handshake *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
-    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
-}
-
-static bool coll__refusal_is_proved(const coll__handshake *g, const coll__identity *us)
-{
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    if (!COLL__HAS_SECURITY) return false;
-    coll__refusal_sum(g, us, g->bytes, expected);
-    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+    coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
 }
 
 /* The hellos are exchanged: begin TLS or checksums, if configured. */
@@ -29652,20 +27844,6 @@ static coll_status coll__handshake_settle(coll__handshake *g, const coll__identi
     return coll__handshake_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__HANDSHAKE_TLS : COLL__HANDSHAKE_OVER);
 }
 
-/* NULL: the answer claims to be from the rank that was called. */
-static const char *coll__handshake_check_answer(const coll__handshake *g, const coll__identity *us, coll__hello *answer)
-{
-    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, answer);
-
-    if (wrong) return wrong;
-    if (answer->rank != g->hello.to || answer->to != us->rank) return "another rank answers there";
-    if (answer->epoch != us->epoch) return "it has shrunk, or has not";
-    if (answer->auth != us->auth) return "its security differs";
-    if (answer->arithmetic != us->arithmetic) return "its arithmetic differs";
-    if (answer->more_lanes != g->hello.more_lanes || answer->lane != g->hello.lane) return "it answers another lane";
-    return answer->purpose == g->hello.purpose && answer->channel == g->hello.channel ? NULL : "it answers another question";
-}
-
 static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__identity *us)
 {
     coll__hello answer;
@@ -29677,37 +27855,25 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
         return COLL_OK;
     }
     if ((status = coll__handshake_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
-    const char *wrong = coll__handshake_check_answer(g, us, &answer);
+    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &answer);
+    const bool is_it = answer.rank == g->hello.to && answer.to == us->rank && answer.epoch == us->epoch && answer.auth == us->auth
+        && answer.arithmetic == us->arithmetic && answer.more_lanes == g->hello.more_lanes && answer.lane == g->hello.lane
+        && answer.purpose == g->hello.purpose && answer.channel == g->hello.channel;
+    if (!wrong && !is_it) wrong = "another rank answers there, or another question";
     if (wrong) {
         g->is_unauthenticated = true;
         return coll__handshake_failed(g, COLL_ERR_PEER, "%s", wrong);
     }
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
-    if (coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF)) {
-        coll__handshake_sum(g, us, 'C', g->bytes);
-        return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
-    }
-    memset(g->bytes, 0, COLL__SHA_LENGTH);
-    return coll__handshake_next(g, COLL__HANDSHAKE_DENY);
-}
-
-static coll_status coll__handshake_prove(coll__handshake *g, const coll__identity *us)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, true);
-    return status == COLL_OK ? coll__handshake_settle(g, us) : status;
-}
-
-/* The other side has another key.  It gets an invalid proof, so that it reports that, too. */
-static coll_status coll__handshake_deny(coll__handshake *g)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, true);
-    return status == COLL_OK ? coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
+    g->is_denied = !coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    if (g->is_denied) memset(g->bytes, 0, COLL__SHA_LENGTH);      /* an invalid proof, so that it reports that, too */
+    else coll__handshake_sum(g, us, 'C', g->bytes);
+    return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
 }
 
 /* The hello is valid: answer it, with a proof. */
 static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__identity *us)
 {
-    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
     g->is_waiting = !coll__budget_take(g->budget);
     if (g->is_waiting) {                          /* poll for nothing                                         */
         g->want = 0;
@@ -29722,40 +27888,6 @@ static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__
     memcpy(g->bytes, g->answer, sizeof g->answer);
     coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     return coll__handshake_next(g, COLL__HANDSHAKE_ANSWER);
-}
-
-static coll_status coll__handshake_hear_proof(coll__handshake *g, const coll__identity *us)
-{
-    const coll_status status = coll__handshake_move(g, COLL__SHA_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    if (!coll__handshake_is_proved(g, us, 'C', g->bytes))
-        return coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
-    coll__budget_give_back(g->budget);
-    return coll__handshake_settle(g, us);
-}
-
-static coll_status coll__handshake_take_key_step(coll__handshake *g, const coll__identity *us)
-{
-    coll_status status;
-
-    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
-    switch ((int)g->step) {
-    case COLL__HANDSHAKE_HEAR_ANSWER: return coll__handshake_hear_answer(g, us);
-    case COLL__HANDSHAKE_PROVE: return coll__handshake_prove(g, us);
-    case COLL__HANDSHAKE_DENY: return coll__handshake_deny(g);
-    case COLL__HANDSHAKE_ANSWER:
-        status = coll__handshake_move(g, COLL__HELLO_LENGTH, true);
-        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_HEAR_PROOF) : status;
-    case COLL__HANDSHAKE_HEAR_PROOF: return coll__handshake_hear_proof(g, us);
-    case COLL__HANDSHAKE_TLS:
-        status = coll__tls_advance(&g->pipe, &g->want);
-        if (status < 0)
-            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
-                                                     "or speaks in its place");
-        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
-    }
-    return COLL_OK;
 }
 
 /* ---- >>without a key ---- */
@@ -29783,6 +27915,7 @@ static coll_status coll__handshake_say(coll__handshake *g, const coll__identity 
 /* Read a refusal in place of an answer; ignore it if it must be authenticated and is not. */
 static coll_status coll__handshake_refused(coll__handshake *g, const coll__identity *us)
 {
+    unsigned char expected[COLL__SHA_LENGTH];
     coll__control control;
     const coll_status status = coll__handshake_move(g, COLL__CONTROL_LENGTH, false);
 
@@ -29792,7 +27925,8 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (!has_key || coll__refusal_is_proved(g, us)) {
+    if (has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
+    if (!has_key || coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected)) {
         g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
@@ -29807,8 +27941,7 @@ static coll_status coll__handshake_check_auth(coll__handshake *g, const coll__id
 
     if (has_key != have_we)
         return coll__handshake_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)",
-                                      has_key ? "a key" : "no key",
-                                      have_we ? "one" : "none");
+                                      has_key ? "a key" : "no key", have_we ? "one" : "none");
     return coll__handshake_failed(g, COLL_ERR_DENIED,
                                   "security mismatch: it uses \"%s\", and here it is \"%s\"; set COLL_SECURITY "
                                   "to the same on all ranks (\"tls\" needs -DCOLL_WITH_OPENSSL)", coll__security_name(theirs),
@@ -29835,8 +27968,7 @@ static coll_status coll__handshake_differ(coll__handshake *g, const coll__identi
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)",
-                                  theirs,
-                                  ours);
+                                  theirs, ours);
 }
 
 static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity *us)
@@ -29846,6 +27978,8 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
+    const uint32_t epoch = coll__hello_may_begin(g->call, g->length) ? coll__get32(g->call + 64) : us->epoch;
+    g->is_near = epoch == us->epoch + 1 || epoch + 1 == us->epoch;
     if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
     us = coll__greeted_as(g, us);
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
@@ -29865,13 +27999,36 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
 
 static coll_status coll__handshake_take_step(coll__handshake *g, const coll__identity *us)
 {
+    coll_status status;
+
     us = coll__greeted_as(g, us);
     switch ((int)g->step) {
     case COLL__HANDSHAKE_SAY: return coll__handshake_say(g, us);
     case COLL__HANDSHAKE_HEAR_REFUSAL: return coll__handshake_refused(g, us);
     case COLL__HANDSHAKE_HEAR: return coll__handshake_hear(g, us);
-    default: return coll__handshake_take_key_step(g, us);
     }
+    if (!COLL__HAS_SECURITY) return coll__handshake_settle(g, us);
+    switch ((int)g->step) {
+    case COLL__HANDSHAKE_HEAR_ANSWER: return coll__handshake_hear_answer(g, us);
+    case COLL__HANDSHAKE_ANSWER:
+        status = coll__handshake_move(g, COLL__HELLO_LENGTH, true);
+        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_HEAR_PROOF) : status;
+    case COLL__HANDSHAKE_PROVE:
+    case COLL__HANDSHAKE_HEAR_PROOF:
+        status = coll__handshake_move(g, COLL__SHA_LENGTH, g->is_caller);
+        if (status != COLL_OK) return status;
+        if (g->is_caller ? g->is_denied : !coll__handshake_is_proved(g, us, 'C', g->bytes))
+            return coll__handshake_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+        if (!g->is_caller) coll__budget_give_back(g->budget);
+        return coll__handshake_settle(g, us);
+    case COLL__HANDSHAKE_TLS:
+        status = coll__tls_advance(&g->pipe, &g->want);
+        if (status < 0)
+            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+                                                     "or speaks in its place");
+        return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
+    }
+    return COLL_OK;
 }
 
 /* Advance.  COLL_OK: both sides are identified, and the pipe is ready.  COLL_PENDING: poll for g->want first.  An error: see
@@ -31164,7 +29321,7 @@ typedef struct coll__control_line {
     bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
-    unsigned      refusing;                       /* addresses that refuse the connect, a bit for each        */
+    int           refusals;                       /* connects that were refused, in a row                     */
     int64_t       refused_at;                     /* since when every attempt has been refused                */
     int64_t       call_at;
     size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
@@ -31233,7 +29390,7 @@ static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char 
 {
     char where[COLL__ADDRESS_TEXT];
     const coll__endpoint *endpoint = &p->endpoints[rank];
-    const coll__address a = coll__address_unpack(endpoint->addresses[0], endpoint->port);
+    const coll__address a = coll__address_with(endpoint->addresses[0], endpoint->port);
 
     if (endpoint->count > 0) coll__address_text(&a, where, sizeof where);
     else coll__print(where, sizeof where, "at no known address");
@@ -31835,7 +29992,7 @@ enum {
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
     COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while accepting fails */
-    COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one attempt; at last address; pause */
+    COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,          /* one attempt; pause after the last address */
     COLL__YOUNG_MS = 20,                          /* no handshake is evicted earlier                          */
     COLL__TABLE_MS = 5000,
     COLL__REFUSED_TELL_MS = 5000,                 /* interval to log the same refusal again                   */
@@ -31867,7 +30024,7 @@ typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
-    coll_tcp options;                             /* only its numbers                                         */
+    coll_tcp options;                             /* only those that coll_shrink needs                        */
     bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
@@ -31878,7 +30035,7 @@ typedef struct coll__tcp {
     bool            has_warned;                   /* that remote ranks are unprotected                        */
     int             dropped;                      /* handshakes evicted since the last log line               */
     int64_t         dropped_at;                   /* time of that line                                        */
-    unsigned char   refused_like[16];             /* digest of the last refusal logged                        */
+    uint32_t        refused_like;                 /* hash of the last refusal logged                          */
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
@@ -32112,7 +30269,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
-    tcp->options = coll__tcp_kept(c->tcp);
+    tcp->options = (coll_tcp){ .lanes = c->tcp.lanes, .share_memory = c->tcp.share_memory,
+                               .shm_collectives = c->tcp.shm_collectives };
     tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
@@ -32190,31 +30348,10 @@ static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
 /* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
 static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
 {
-    const coll__endpoint *endpoint = &tcp->endpoints[rank];
-    coll__address a = coll__address_unpack(endpoint->addresses[which], endpoint->port);
+    coll__address a = coll__address_with(tcp->endpoints[rank].addresses[which], tcp->endpoints[rank].port);
 
-    if (coll__is_link_local(endpoint->addresses[which]))
-        ((struct sockaddr_in6 *)(void *)&a.at)->sin6_scope_id = tcp->network.scope;
+    if (coll__is_link_local(a.bytes)) a.scope = tcp->network.scope;
     return a;
-}
-
-/* Move address `which`, which works, to the front. */
-static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
-{
-    unsigned char first[16];
-
-    memcpy(first, endpoint->addresses[0], 16);
-    memcpy(endpoint->addresses[0], endpoint->addresses[which], 16);
-    memcpy(endpoint->addresses[which], first, 16);
-}
-
-static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
-{
-    int kept = 0;
-
-    for (int i = 0; i < endpoint->count; i++)
-        if (!coll__is_loopback(endpoint->addresses[i])) memmove(endpoint->addresses[kept++], endpoint->addresses[i], 16);
-    endpoint->count = kept;
 }
 
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
@@ -32231,14 +30368,10 @@ static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char 
 {
     coll__endpoint *endpoint = &tcp->endpoints[index], told;
     const coll__address from = coll__name_of(tcp->controls[index].pipe.fd, true);
-    unsigned char seen[16];
-    int ignored;
 
     if (!tcp->is_bootstrapping || endpoint->port != 0 || !coll__endpoint_read(bytes, &told) || told.port == 0) return false;
     memcpy(told.host, endpoint->host, sizeof told.host);              /* from its hello                       */
-    coll__address_pack(&from, seen, &ignored);
-    if (!coll__is_loopback(seen) || told.count == 0)
-        coll__addresses_add(told.addresses, &told.count, COLL__ENDPOINT_ADDRESSES, seen);
+    if (!coll__is_loopback(from.bytes) || told.count == 0) coll__addresses_add(told.addresses, &told.count, from.bytes);
     *endpoint = told;
     COLL__ASSERT(tcp->present_count < tcp->size - 1, "rank %d comes, and %d of %d others are there", index, tcp->present_count,
                  tcp->size - 1);
@@ -32273,10 +30406,7 @@ static int coll__outer_addresses(const coll__tcp *tcp, unsigned char (*out)[16])
     for (int i = 1; i < tcp->size; i++) {
         if (tcp->controls[i].pipe.fd < 0 || coll__is_same_host(&tcp->endpoints[i], &tcp->endpoints[0])) continue;
         const coll__address here = coll__name_of(tcp->controls[i].pipe.fd, false);
-        unsigned char bytes[16];
-        int ignored;
-        coll__address_pack(&here, bytes, &ignored);
-        if (!coll__is_loopback(bytes)) coll__addresses_add(out, &count, COLL__ENDPOINT_ADDRESSES, bytes);
+        if (!coll__is_loopback(here.bytes)) coll__addresses_add(out, &count, here.bytes);
     }
     return count;
 }
@@ -32298,8 +30428,8 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
     int asked = 0;
 
     outer.count = coll__outer_addresses(tcp, outer.addresses);
-    for (int i = 0; i < outer.count; i++) coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count,
-                                                              COLL__ENDPOINT_ADDRESSES, outer.addresses[i]);
+    for (int i = 0; i < outer.count; i++)
+        coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count, outer.addresses[i]);
     for (int i = 1; outer.count > 0 && i < tcp->size; i++) {
         const coll__endpoint *endpoint = &tcp->endpoints[i];
         if (!coll__is_same_host(endpoint, &tcp->endpoints[0]) || coll__endpoint_shares(endpoint, &outer)) continue;
@@ -32334,7 +30464,8 @@ static void coll__send_table(coll__tcp *tcp)
     coll__give(bytes);
 }
 
-/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
+/* Store the table, without the loopback addresses of other hosts, but keep the address at which rank 0 was reached.  false: an
+ * endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
@@ -32342,7 +30473,11 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
     for (int i = 0; i < tcp->size; i++) {
         coll__endpoint *endpoint = &tcp->endpoints[i];
         if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
-        if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
+        if (coll__is_of_this_host(tcp, i)) continue;
+        int kept = 0;
+        for (int k = 0; k < endpoint->count; k++)
+            if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
+        endpoint->count = kept;
     }
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
@@ -32353,58 +30488,24 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 
 /* ---- >>where to listen: without a key, only at private addresses ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT, documentation and benchmarking ranges; IPv6 unique local and link-local. */
+/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests. */
 static bool coll__is_private(const unsigned char *bytes)
 {
-    const unsigned char *v4 = bytes + 12;
-
-    if (coll__is_loopback(bytes)) return true;
-    if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
-        return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
-    if ((v4[0] == 192 && v4[1] == 0 && v4[2] == 2) || (v4[0] == 198 && v4[1] == 51 && v4[2] == 100)
-        || (v4[0] == 203 && v4[1] == 0 && v4[2] == 113) || (v4[0] == 198 && (v4[1] & 0xfe) == 18)) return true;   /* for tests */
-    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
-        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
+    return coll__network_excepts("^127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,100.64.0.0/10,fc00::/7,"
+                                 "fe80::/10,192.0.2.0/24,198.51.100.0/24,203.0.113.0/24,198.18.0.0/15", "", bytes);
 }
 
 /* The first public address of this host, for wildcard listeners.  false: none. */
-static bool coll__public_address(coll__address *out)
+static bool coll__public_address(unsigned char *bytes)
 {
     struct ifaddrs *all = NULL;
-    unsigned char bytes[16];
     bool any = false;
-    int port;
 
     if (getifaddrs(&all)) return false;
-    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next) {
-        const int family = i->ifa_addr && (i->ifa_flags & IFF_UP) ? i->ifa_addr->sa_family : AF_UNSPEC;
-        if (family != AF_INET && family != AF_INET6) continue;
-        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-        memcpy(&out->at, i->ifa_addr, out->length);
-        coll__address_pack(out, bytes, &port);
-        any = !coll__is_private(bytes);
-    }
+    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next)
+        any = coll__interface_address(i, bytes) && !coll__is_private(bytes);
     freeifaddrs(all);
     return any;
-}
-
-/* May this rank listen at an address?  false: no, `why` says why. */
-static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
-{
-    static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };
-    coll__address found = *a;
-    char where[COLL__ADDRESS_TEXT];
-    unsigned char bytes[16];
-    int port;
-
-    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
-    coll__address_pack(a, bytes, &port);
-    const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
-    if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
-    found = coll__with_port(found, port);
-    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
-                "is meant", coll__address_text(&found, where, sizeof where));
-    return false;
 }
 
 #endif /* COLL_TCP_ENDPOINTS_H */
@@ -32495,16 +30596,6 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     coll__suspect(tcp, s->peer, what);
 }
 
-/* The fault is on this side. */
-static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error)
-{
-    char why[80];
-
-    s->state = COLL__STREAM_ENDED;
-    coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
-                      coll__shortage_text(error, why, sizeof why));
-}
-
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
     coll__io_watch(&tcp->io, s->handshake->pipe.fd, want,
@@ -32522,24 +30613,13 @@ static int64_t coll__dial_timeout(const coll__heartbeat *p)
 
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
-/* The other side evicted the handshake, or it timed out: connect again after a pause. */
-static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
-{
-    s->state = COLL__STREAM_NONE;
-    s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
-    if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
-    s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
-    tcp->redials++;
-}
-
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
-    const int timeout = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
+    char why[80];
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
@@ -32555,11 +30635,16 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (!s->handshake) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
-        if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
-        else coll__stream_unreachable(tcp, s, error);
+        if (!coll__is_shortage(error)) {
+            coll__stream_unreachable(tcp, s, error);
+            return;
+        }
+        s->state = COLL__STREAM_ENDED;            /* the fault is on this side                                */
+        coll__set_failure(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s",
+                          s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, timeout);
+    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
     coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
@@ -32582,11 +30667,15 @@ static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
     return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
 }
 
-/* The handshake failed. */
+/* The handshake failed.  If the other side evicted it, or it timed out, connect again after a pause. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
     if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
-        coll__stream_dial_again(tcp, s);
+        s->state = COLL__STREAM_NONE;
+        s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
+        if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
+        s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
+        tcp->redials++;
         return;
     }
     s->state = COLL__STREAM_ENDED;
@@ -32615,13 +30704,16 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
-        coll__endpoint_prefer(&tcp->endpoints[s->peer], s->tried);
+        coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
+        const coll__address works = coll__address_with(to->addresses[s->tried], 0);
+        memcpy(to->addresses[s->tried], to->addresses[0], sizeof works.bytes);
+        memcpy(to->addresses[0], works.bytes, sizeof works.bytes);
         pthread_mutex_unlock(&tcp->heartbeat.lock);
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
         coll__user_timeout(g->pipe.fd, 0);        /* the system's default again                               */
-        coll__make_blocking(g->pipe.fd);
+        (void)fcntl(g->pipe.fd, F_SETFL, fcntl(g->pipe.fd, F_GETFL) & ~O_NONBLOCK);           /* both back ends share it */
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
@@ -32655,31 +30747,19 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 
 /* ---- >>accepting ---- */
 
-/* Is it a rank of this job that is one coll_shrink ahead of this rank or behind it? */
-static bool coll__handshake_is_near(const coll__handshake *g, const coll__identity *us)
-{
-    const bool is_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH
-                       && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
-    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
-
-    return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
-}
-
 /* No warning during a normal recovery.  A repeated refusal with the same reason is a warning every few seconds only: a peer
  * with a key ignores unauthenticated refusals and retries. */
-static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, const coll__address *from, const char *reason)
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__handshake *g, coll__address from, const char *reason)
 {
-    const coll__address host = coll__with_port(*from, 0);
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
-    unsigned char like[16];
 
-    if (g && coll__handshake_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
-    coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
-    coll__digest(like, text);
-    const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
-                      && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
-    memcpy(tcp->refused_like, like, sizeof like);
+    if (g && g->is_near) return COLL_LOG_INFO;
+    from.port = 0;
+    coll__print(text, sizeof text, "%s %s", coll__address_text(&from, where, sizeof where), reason);
+    const uint32_t like = coll__text_hash(text, 0);
+    const bool is_like = like == tcp->refused_like && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
+    tcp->refused_like = like;
     if (!is_like) tcp->refused_at = now;
     return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
 }
@@ -32694,7 +30774,7 @@ static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll_
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, g, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
@@ -32812,26 +30892,15 @@ static void coll__handshake_event(coll__tcp *tcp, int index)
     }
 }
 
-/* Is a connection with this hello expected? */
-static bool coll__handshake_is_expected(const coll__tcp *tcp, const coll__hello *hello)
-{
-    if (hello->purpose == COLL__PURPOSE_JOIN) return tcp->is_bootstrapping && tcp->controls[hello->rank].pipe.fd < 0;
-    return hello->purpose == COLL__PURPOSE_PROBE
-        || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
-}
-
-/* The next handshake that waits for the budget: expected ranks first, then the oldest; -1: none waits. */
+/* The oldest handshake that waits for the budget; -1: none waits. */
 static int coll__handshake_first(const coll__tcp *tcp)
 {
     int first = -1;
 
-    for (int pass = 0; pass < 2 && first < 0; pass++)
-        for (int i = 0; i < tcp->handshake_count; i++) {
-            const coll__handshake *g = &tcp->handshakes[i];
-            if (g->pipe.fd < 0 || !g->is_waiting) continue;
-            if (coll__handshake_is_expected(tcp, &g->hello) != (pass == 0)) continue;
-            if (first < 0 || g->deadline < tcp->handshakes[first].deadline) first = i;
-        }
+    for (int i = 0; i < tcp->handshake_count; i++) {
+        const coll__handshake *g = &tcp->handshakes[i];
+        if (g->pipe.fd >= 0 && g->is_waiting && (first < 0 || g->deadline < tcp->handshakes[first].deadline)) first = i;
+    }
     return first;
 }
 
@@ -32853,7 +30922,7 @@ static void coll__handshakes_go_on(coll__tcp *tcp)
     for (int i = 0; i < tcp->handshake_count; i++) coll__handshake_event(tcp, i);
 }
 
-/* The handshake with the least progress, and of these the oldest. */
+/* The handshake with the least progress, and of these the oldest; -1: there is none. */
 static int coll__handshake_least(const coll__tcp *tcp)
 {
     const coll__handshake *least = NULL;
@@ -32865,7 +30934,7 @@ static int coll__handshake_least(const coll__tcp *tcp)
         const bool is_like = least && g->step == least->step && g->length == least->length;
         if (is_less || (is_like && g->deadline < least->deadline)) least = g;
     }
-    return least ? (int)(least - tcp->handshakes) : 0;
+    return least ? (int)(least - tcp->handshakes) : -1;
 }
 
 /* Evict a handshake without a refusal.  The log says so at most once a second. */
@@ -32895,19 +30964,15 @@ static void coll__accept_pause(coll__tcp *tcp, int ms)
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
     const int64_t now = coll__now();
-    bool has_any = false;
 
     if (!coll__is_shortage(error)) return false;
     if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
     tcp->short_at = now;
     tcp->short_of = error;
-    for (int i = 0; i < tcp->handshake_count; i++) has_any = has_any || tcp->handshakes[i].pipe.fd >= 0;
-    if (has_any) {
-        coll__handshake_drop(tcp, coll__handshake_least(tcp));
-    } else {
-        coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
-    }
-    return has_any;
+    const int least = coll__handshake_least(tcp);
+    if (least >= 0) coll__handshake_drop(tcp, least);
+    else coll__accept_pause(tcp, COLL__SHORT_AGAIN_MS);
+    return least >= 0;
 }
 
 /* Resume accepting after a pause.  Existing connections are not affected.  The log says that new ones cannot be accepted;
@@ -33102,49 +31167,26 @@ static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
 
 /* ---- >>probing ---- */
 
-/* Are probes in use, because rank 0 has left? */
-static inline bool coll__probes_others(const coll__tcp *tcp)
+/* Probe a rank that this one waits for, if rank 0 has left. */
+static void coll__probe_rank(coll__tcp *tcp, int rank)
 {
-    return tcp->rank != 0 && tcp->presence[0] != COLL__PRESENT && tcp->heartbeat.has_thread;
-}
+    coll__heartbeat *p = &tcp->heartbeat;
+    coll__control_line *line = &p->lines[rank];
 
-/* Request a probe.  The caller holds the lock.  true: it is new. */
-static bool coll__probe_wants(coll__tcp *tcp, int rank)
-{
-    coll__control_line *line = &tcp->heartbeat.lines[rank];
-
-    if (tcp->presence[rank] != COLL__PRESENT || line->is_wanted || line->handshake || line->pipe.fd >= 0) return false;
-    return line->is_wanted = true;
+    if (tcp->presence[0] == COLL__PRESENT || tcp->presence[rank] != COLL__PRESENT || rank == tcp->rank || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__lines_widen(p);
+    const bool is_new = !line->is_wanted && !line->handshake && line->pipe.fd < 0;
+    if (is_new) line->is_wanted = true;
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) coll__heartbeat_wake(p);
 }
 
 /* Before the calling thread waits: probe all ranks that it has transfers with. */
 static void coll__probe_after_all(coll__tcp *tcp)
 {
-    coll__heartbeat *p = &tcp->heartbeat;
-    bool is_new = false;
-
-    if (!coll__probes_others(tcp)) return;
-    pthread_mutex_lock(&p->lock);
-    coll__lines_widen(p);
-    for (int i = 0; i < tcp->active.count; i++) {
-        const coll__stream *s = tcp->active.streams[i];
-        if (s->state != COLL__STREAM_ENDED && coll__probe_wants(tcp, s->peer)) is_new = true;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (is_new) coll__heartbeat_wake(p);
-}
-
-/* Probe a rank that is waited for in another way than by messages. */
-static void coll__probe_rank(coll__tcp *tcp, int rank)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-
-    if (rank == 0 || rank == tcp->rank || !coll__probes_others(tcp)) return;
-    pthread_mutex_lock(&p->lock);
-    coll__lines_widen(p);
-    const bool is_new = coll__probe_wants(tcp, rank);
-    pthread_mutex_unlock(&p->lock);
-    if (is_new) coll__heartbeat_wake(p);
+    for (int i = 0; i < tcp->active.count && tcp->presence[0] != COLL__PRESENT; i++)
+        if (tcp->active.streams[i]->state != COLL__STREAM_ENDED) coll__probe_rank(tcp, tcp->active.streams[i]->peer);
 }
 
 /* This rank failed, and leaves: connect to all peers of its streams, to send the reason. */
@@ -33189,15 +31231,10 @@ static void coll__probe_ends(coll__control_line *line)
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
     coll__control_line *line = &p->lines[rank];
-    const int count = p->endpoints[rank].count;
 
-    if (!is_refused) {
-        line->refusing = 0;
-        return;
-    }
-    if (!line->refusing) line->refused_at = now;
-    line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
-    if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
+    line->refusals = is_refused ? line->refusals + 1 : 0;
+    if (line->refusals == 1) line->refused_at = now;
+    if (is_refused && line->refusals >= p->endpoints[rank].count && now - line->refused_at > coll__liveness(p))
         coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
 }
 
@@ -33239,19 +31276,14 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
     coll__handshake *g = line->handshake;
 
     const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
-    if (!line->is_reached) coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-    if (!line->is_reached && !error) {
-        line->is_reached = true;
+    if (!line->is_reached) {
+        coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
+        line->is_reached = !error;
         line->heard_at = coll__now();
     }
     const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
-    if (status == COLL_OK) {
-        coll__line_open(p, rank, &g->pipe);
-        coll__give(g);
-        line->handshake = NULL;
-    } else if (status != COLL_PENDING) {
-        coll__probe_ends(line);
-    }
+    if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
+    if (status != COLL_PENDING) coll__probe_ends(line);
     if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 
@@ -33486,37 +31518,6 @@ static inline const char *coll__rendezvous_path(const char *where)
     return COLL__HAS_NETWORKS && !strncmp(where, "file:", 5) ? where + 5 : NULL;
 }
 
-static void coll__rendezvous_nonce(char *text)
-{
-    unsigned char bytes[16];
-    char seed[80];
-
-    if (!coll__random(bytes, sizeof bytes)) {
-        coll__print(seed, sizeof seed, "%ld %lld", (long)getpid(), (long long)coll__now());
-        coll__digest(bytes, seed);
-    }
-    for (int i = 0; i < 16; i++) coll__print(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
-/* Returns 0 or an errno. */
-static int coll__rendezvous_write(const char *path, const coll__rendezvous *rendezvous)
-{
-    char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
-
-    coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, rendezvous->nonce);
-    for (int i = 0; i < rendezvous->count; i++)
-        coll__append(text, sizeof text, "%s\n", coll__address_text(&rendezvous->addresses[i], where, sizeof where));
-    coll__append(text, sizeof text, "end\n");
-    coll__print(draft, sizeof draft, "%s.%s", path, rendezvous->nonce);
-    const size_t length = strlen(text);
-    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
-    if (fd >= 0) close(fd);
-    if (!error && rename(draft, path)) error = errno;
-    if (error && fd >= 0) unlink(draft);
-    return error;
-}
-
 /* Parse the text.  false: invalid, or incomplete. */
 static bool coll__rendezvous_parse(char *text, coll__rendezvous *rendezvous)
 {
@@ -33560,16 +31561,30 @@ static void coll__rendezvous_remove(const char *path, const char *nonce)
     if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
 }
 
-/* Write the file, and derive the world id from its nonce. */
-static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
+/* Write the file, and derive the world id from its nonce, which is stored. */
+static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, char *nonce)
 {
-    memset(rendezvous, 0, sizeof *rendezvous);
-    coll__rendezvous_nonce(rendezvous->nonce);
-    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
+    unsigned char random[(COLL__NONCE_TEXT - 1) / 2];
+
+    if (!coll__random(random, sizeof random))
+        return coll__start_failed(COLL_ERR_SYSTEM, "no random bytes for file:%.160s: %s", path, strerror(errno));
+    for (size_t i = 0; i < sizeof random; i++) coll__print(nonce + 2 * i, 3, "%02x", random[i]);
+    coll__world_id(tcp->us.world, tcp->size, world, nonce);
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
-    for (int i = 0; i < tcp->endpoints[0].count; i++)
-        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
-    const int error = coll__rendezvous_write(path, rendezvous);
+    coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, nonce);
+    for (int i = 0; i < tcp->endpoints[0].count; i++) {
+        const coll__address a = coll__endpoint_address(tcp, 0, i);
+        coll__append(text, sizeof text, "%s\n", coll__address_text(&a, where, sizeof where));
+    }
+    coll__append(text, sizeof text, "end\n");
+    coll__print(draft, sizeof draft, "%s.%s", path, nonce);
+    const size_t length = strlen(text);
+    const int fd = coll__fd_above(open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
+    if (fd >= 0) close(fd);
+    if (!error && rename(draft, path)) error = errno;
+    if (error && fd >= 0) unlink(draft);
     return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
 }
 
@@ -33578,10 +31593,12 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
 {
     coll__rendezvous rendezvous;
     const int error = coll__rendezvous_read(path, &rendezvous);
-    const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
 
-    if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
-    if (error) return false;
+    if (error) {
+        coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet"
+                    : error == EPROTO ? "it is not what rank 0 writes" : strerror(error));
+        return false;
+    }
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
@@ -33616,136 +31633,98 @@ enum {
     COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
-static void coll__endpoint_set(coll__endpoint *endpoint, unsigned char (*addresses)[16], int count, int port)
-{
-    endpoint->count = 0;
-    for (int i = 0; i < count; i++)
-        coll__addresses_add(endpoint->addresses, &endpoint->count, COLL__ENDPOINT_ADDRESSES, addresses[i]);
-    endpoint->port = port;
-}
-
-/* Check the listener's address; close the listener if it is not allowed. */
+/* Check the listener's address: without a key, it may be a private one only.  Close the listener if it is not allowed. */
 static coll_status coll__listener_is_allowed(coll__tcp *tcp)
 {
-    const coll__address here = coll__name_of(tcp->listener, false);
-    char why[200];
+    coll__address at = coll__name_of(tcp->listener, false);
+    char where[COLL__ADDRESS_TEXT];
 
-    if (coll__may_listen(tcp, &here, why, sizeof why)) return COLL_OK;
+    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return COLL_OK;
+    if (coll__is_wide(at.bytes) ? !coll__public_address(at.bytes) : coll__is_private(at.bytes)) return COLL_OK;
     coll__close_fd(&tcp->listener);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: %s", tcp->rank, why);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: it would listen at %s, a public address, without a "
+                              "key: set COLL_KEY, or COLL_SECURITY=open if that is meant", tcp->rank,
+                              coll__address_text(&at, where, sizeof where));
 }
 
 /* ---- >>rank 0: its listener ---- */
 
-/* Record the endpoint.  A wildcard listener has no address: the other ranks use the one that they reached. */
-static void coll__root_notes_endpoint(coll__tcp *tcp, unsigned char (*addresses)[16], int count)
-{
-    const coll__address here = coll__name_of(tcp->listener, false);
-    unsigned char own[1][16];
-    int port;
-
-    coll__address_pack(&here, own[0], &port);
-    if (count == 0 && !coll__is_wide(own[0])) coll__endpoint_set(&tcp->endpoints[0], own, 1, port);
-    else coll__endpoint_set(&tcp->endpoints[0], addresses, count, port);
-    memcpy(tcp->endpoints[0].host, tcp->us.host, sizeof tcp->us.host);
-    tcp->network.scope = coll__address_scope(&here);
-}
-
-/* Report the errno of a failed listen. */
-static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int port)
+/* Report the errno of a failed listen.  `where` may be "". */
+static coll_status coll__listen_failed(const coll__tcp *tcp, const char *where, int port)
 {
     const int error = errno;
+    const char *const at = *where ? " at " : "";
     char holder[100] = "";
 
     if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: no port from %d to %d is free", where,
-                                  tcp->network.port_first, tcp->network.port_last);
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: no port from %d to %d is free", tcp->rank, at,
+                                  where, tcp->network.port_first, tcp->network.port_last);
     if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
-    return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", where, strerror(error), holder);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: %s%s", tcp->rank, at, where, strerror(error),
+                              holder);
 }
 
-/* Listen on a free port: at `a`, or, if NULL, at the configured network's addresses, or at the usual ones. */
-static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, const coll__address *a)
+/* Listen, and record the endpoint.  Port 0, and a file: at a free port, and without a host at the addresses of the configured
+ * network, or at the usual ones.  A given port: at the first address that is local and not loopback.  A host name may be loopback
+ * on its own host (Debian) and another address elsewhere: rank 0 then listens on all addresses.  So it does if no address is
+ * local, as behind a router.  A wildcard listener has no address: the other ranks use the one that they reached. */
+static coll_status coll__listen_as_root(coll__tcp *tcp, const coll_config *c)
 {
-    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
-    int count = tcp->network.count;
-
-    memcpy(addresses, tcp->network.addresses, sizeof addresses);
-    if (!a && count == 0) count = coll__network_usual(addresses, COLL__ENDPOINT_ADDRESSES);
-    const coll__address only = a ? *a : coll__address_unpack(addresses[0], 0);
-    tcp->listener = coll__listen_within(&tcp->network, a || count == 1 ? &only : NULL, 0);
-    if (tcp->listener < 0) return coll__root_shut(tcp, where, 0);
-    coll__root_notes_endpoint(tcp, addresses, a ? 0 : count);
-    return COLL_OK;
-}
-
-/* Listen on a given port, at the first address that is local and not loopback.  A host name may be loopback on its own host
- * (Debian) and another address elsewhere: rank 0 then listens on all addresses.  So it does if no address is local, as behind
- * a router. */
-static coll_status coll__listen_given(coll__tcp *tcp, const char *where, const char *host, const coll__address *list, int count)
-{
-    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
-    unsigned char bytes[16];
-    int port = 0, local_count = 0;
-
-    for (int pass = 0; pass < 2 && tcp->listener < 0; pass++) {
-        for (int i = 0; i < count && tcp->listener < 0; i++) {
-            coll__address_pack(&list[i], bytes, &port);
-            if (coll__is_loopback(bytes) != (pass == 1)) continue;
-            if (pass == 1) local_count++;
-            if (pass == 1 && is_name) continue;
-            tcp->listener = !*host && tcp->network.count != 1 ? coll__listen_widely(port) : coll__listen_at(&list[i]);
-            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) return coll__root_shut(tcp, where, port);
-        }
-    }
-    if (tcp->listener < 0) {
-        tcp->listener = coll__listen_widely(port);
-        if (tcp->listener < 0) return coll__root_shut(tcp, where, port);
-        tcp->is_elsewhere = local_count == 0;
-        coll__say(&tcp->log, local_count ? COLL_LOG_INFO : COLL_LOG_WARN,
-                  "%s is no address of this host%s: rank 0 listens on all of them",
-                  where, local_count ? " that others could reach" : "");
-    }
-    coll__root_notes_endpoint(tcp, tcp->network.addresses, tcp->network.count);
-    return COLL_OK;
-}
-
-static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
-{
+    const char *const where = c->address;
+    coll__endpoint *const own = &tcp->endpoints[0];
     coll__address list[COLL__ADDRESSES_MOST];
-    char host[256];
-    bool may_come;
-    int count, port = 0;
-    const char *wrong = coll__resolve(where, true, list, &count, &may_come);
+    char host[256] = "";
+    bool may_come, has_loopback = false;
+    int count = 1, port = 0;
 
-    if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
-    (void)coll__address_split(where, host, sizeof host, &port);
-    if (!*host && tcp->network.count == 1) list[0] = coll__address_unpack(tcp->network.addresses[0], port), count = 1;
-    if (port == 0) return coll__listen_anywhere(tcp, where, *host ? &list[0] : NULL);
-    return coll__listen_given(tcp, where, host, list, count);
+    if (!coll__rendezvous_path(where)) {
+        const char *const wrong = coll__resolve(where, true, list, &count, &may_come);
+        if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
+        (void)coll__address_split(where, host, sizeof host, &port);
+        if (port == 0 && !c->tcp.listening)
+            return coll__start_failed(COLL_ERR_ARGUMENT,
+                                      "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", where);
+    }
+    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
+    const coll__address all = { .port = port };
+    own->count = *host && port == 0 ? 0 : tcp->network.count;
+    memcpy(own->addresses, tcp->network.addresses, sizeof own->addresses);
+    if (!*host && port == 0 && own->count == 0) own->count = coll__network_usual(own->addresses);
+    if (!*host) count = 1, list[0] = own->count == 1 ? coll__address_with(own->addresses[0], port) : all;
+    if (port == 0 && (tcp->listener = coll__listen_within(&tcp->network, list[0], 0)) < 0)
+        return coll__listen_failed(tcp, where, 0);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count && tcp->listener < 0; i++) {
+            if (coll__is_loopback(list[i].bytes) != (pass == 1)) continue;
+            has_loopback = pass == 1;
+            if (has_loopback && is_name) continue;
+            tcp->listener = coll__listen_at(&list[i]);
+            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+                return coll__listen_failed(tcp, where, port);
+        }
+    if (tcp->listener < 0) {
+        tcp->listener = coll__listen_at(&all);
+        if (tcp->listener < 0) return coll__listen_failed(tcp, where, port);
+        tcp->is_elsewhere = !has_loopback;
+        coll__say(&tcp->log, has_loopback ? COLL_LOG_INFO : COLL_LOG_WARN,
+                  "%s is no address of this host%s: rank 0 listens on all of them", where,
+                  has_loopback ? " that others could reach" : "");
+    }
+    const coll__address here = coll__name_of(tcp->listener, false);
+    if (own->count == 0 && !coll__is_wide(here.bytes)) coll__addresses_add(own->addresses, &own->count, here.bytes);
+    own->port = here.port;
+    memcpy(own->host, tcp->us.host, sizeof own->host);
+    tcp->network.scope = here.scope;
+    return coll__listener_is_allowed(tcp);
 }
 
 /* ---- >>rank 0: waiting for all ranks ---- */
 
-/* Send the missing ranks to all connected ranks. */
-static void coll__bootstrap_tell(coll__tcp *tcp)
+/* Send a control message to all connected ranks. */
+static void coll__bootstrap_tell(coll__tcp *tcp, coll__control_note note, coll_status status, const char *text)
 {
-    char missing[120];
-
-    coll__missing_ranks(tcp, missing, sizeof missing);
     for (int i = 1; i < tcp->size; i++)
-        if (tcp->controls[i].pipe.fd >= 0)
-            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
-}
-
-/* Log the missing ranks. */
-static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t began)
-{
-    char missing[120];
-
-    coll__missing_ranks(tcp, missing, sizeof missing);
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
-              coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
+        if (tcp->controls[i].pipe.fd >= 0) coll__control_send(&tcp->controls[i].pipe, note, status, -1, text);
 }
 
 /* The rank that was connected and has been away for too long; -1: none. */
@@ -33758,184 +31737,105 @@ static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t n
     return -1;
 }
 
-/* Has accepting failed for too long, because this process is out of descriptors or memory? */
-static bool coll__bootstrap_is_short(const coll__tcp *tcp, int64_t now)
-{
-    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
-        && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
-}
-
-/* Accept ranks until all endpoints are known.  false: the deadline passed, a rank was lost, or accepting fails. */
-static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
+/* Accept ranks until all endpoints are known.  An error: the deadline passed, a rank was lost, or accepting has failed for too
+ * long, because this process is out of descriptors or memory. */
+static coll_status coll__bootstrap_all(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline)
 {
     int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
+    char missing[120], why[80];
 
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
-        if (now >= deadline || coll__bootstrap_lost(tcp, liveness_ms, now) > 0) return false;
-        if (coll__bootstrap_is_short(tcp, now)) return false;
+        const int lost = coll__bootstrap_lost(tcp, c->liveness_timeout_ms, now);
+        const bool is_short = tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
+            && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
+        if (lost > 0)
+            return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for "
+                                      "%.1f s", lost, c->address, coll__ending_text(tcp->controls[lost].lost_by),
+                                      coll__waited_seconds(tcp->controls[lost].lost_at));
+        if (is_short || now >= deadline || now >= tell) coll__missing_ranks(tcp, missing, sizeof missing);
+        if (is_short)
+            return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks "
+                                      "have not come: %s", c->address, coll__shortage_text(tcp->short_of, why, sizeof why),
+                                      missing);
+        if (now >= deadline)
+            return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
+                                      coll__waited_seconds(began), c->address,
+                                      tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
         if (now >= tell) {
-            coll__bootstrap_tell(tcp);
             tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
-        }
-        if (now >= report) {
-            coll__bootstrap_report(tcp, where, began);
-            report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+            coll__bootstrap_tell(tcp, COLL__CONTROL_MISSING, COLL_OK, missing);
+            if (now >= report) {
+                coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", c->address,
+                          coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
+                report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+            }
         }
         const int most_ms = tcp->budget.is_awaited ? COLL__REDIAL_LEAST_MS : tcp->is_deaf ? COLL__YOUNG_MS : 1000;
         coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, most_ms));
         coll__events(tcp);
     }
-    return true;
-}
-
-/* The error of an incomplete start. */
-static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
-{
-    const int lost = coll__bootstrap_lost(tcp, liveness_ms, coll__now());
-    char missing[120], why[80];
-
-    if (lost > 0)
-        return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
-                                  lost, where, coll__ending_text(tcp->controls[lost].lost_by),
-                                  coll__waited_seconds(tcp->controls[lost].lost_at));
-    coll__missing_ranks(tcp, missing, sizeof missing);
-    if (coll__bootstrap_is_short(tcp, coll__now()))
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
-                                  "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
-    return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
-                              coll__waited_seconds(began), where,
-                              tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
-}
-
-/* Send that error to all connected ranks. */
-static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
-{
-    const coll_status status = coll__bootstrap_failure(tcp, where, liveness_ms, began);
-
-    for (int i = 1; i < tcp->size; i++)
-        if (tcp->controls[i].pipe.fd >= 0)
-            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
-    return status;
-}
-
-/* Open the listener, and publish its address. */
-static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll__rendezvous *rendezvous)
-{
-    const char *path = coll__rendezvous_path(c->address);
-    char text[COLL__ADDRESS_TEXT];
-    coll_status status = path ? coll__listen_anywhere(tcp, c->address, NULL) : coll__listen_as_root(tcp, c->address);
-    if (status == COLL_OK) status = coll__listener_is_allowed(tcp);
-
-    if (status < 0) return status;
-    if (path && (status = coll__rendezvous_publish(tcp, path, c->world, rendezvous)) < 0) return status;
-    int ignored;
-    char host[256];
-    if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
-        const coll__address here = coll__endpoint_address(tcp, 0, 0);
-        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
-    } else if (!path && !c->tcp.listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
-        return coll__start_failed(COLL_ERR_ARGUMENT,
-                                  "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
-    }
-    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
 static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    coll__rendezvous rendezvous;
-    coll_status status = coll__root_begins(tcp, c, &rendezvous);
+    const char *const path = coll__rendezvous_path(c->address);
+    char nonce[COLL__NONCE_TEXT], text[COLL__ADDRESS_TEXT];
+    coll_status status = coll__listen_as_root(tcp, c);
 
+    if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, nonce);
     if (status < 0) return status;
+    if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
+        const coll__address here = coll__endpoint_address(tcp, 0, 0);
+        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
+    }
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_bootstrapping = true;
-    const int liveness = c->liveness_timeout_ms;
-    bool is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
-    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0)
-        is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
-    if (coll__rendezvous_path(c->address)) coll__rendezvous_remove(coll__rendezvous_path(c->address), rendezvous.nonce);
-    if (!is_complete) return coll__bootstrap_failed(tcp, c->address, liveness, began);
-    tcp->is_bootstrapping = false;
-    coll__send_table(tcp);
-    return COLL_OK;
+    status = coll__bootstrap_all(tcp, c, began, deadline);
+    if (status == COLL_OK && coll__ask_to_listen(tcp, deadline) > 0) status = coll__bootstrap_all(tcp, c, began, deadline);
+    if (path) coll__rendezvous_remove(path, nonce);
+    tcp->is_bootstrapping = status < 0;
+    if (status < 0) coll__bootstrap_tell(tcp, COLL__CONTROL_REFUSE, status, coll__start_error);
+    else coll__send_table(tcp);
+    return status;
 }
 
 /* ---- >>the others: their listeners ---- */
 
-/* Listen at one address, or on all if `count` > 1.  Port 0: from the configured range, or any.  false: errno. */
-static bool coll__listener_open(coll__tcp *tcp, const coll__address *at, int count, int port)
-{
-    const coll__address one = coll__with_port(*at, port);
-
-    coll__close_fd(&tcp->listener);
-    if (port == 0) tcp->listener = coll__listen_within(&tcp->network, count == 1 ? at : NULL, tcp->rank);
-    else tcp->listener = count == 1 ? coll__listen_at(&one) : coll__listen_widely(port);
-    return tcp->listener >= 0;
-}
-
-/* The addresses of this rank's entry in the list of hosts.  Returns its port; 0: none. */
-static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__address *list, int *count)
-{
-    char entry[COLL__ADDRESS_ROOM];
-    unsigned char ignored[16];
-    bool may_come;
-    int port = 0;
-
-    *count = 0;
-    if (!hosts || !coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry)
-        || coll__resolve(entry, true, list, count, &may_come) || *count == 0) return 0;
-    coll__address_pack(&list[0], ignored, &port);
-    return port;
-}
-
 /* Listen, and record the endpoint.  In this order: the entry in the list of hosts; the configured network; the addresses that
  * rank 0 asked for (`outer`); the local address of the control connection.  `hosts` and `outer` may be NULL. */
-static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
+static coll_status coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
 {
-    const coll__address here = coll__with_port(coll__name_of(control, false), 0);
-    unsigned char bytes[16], told[COLL__ENDPOINT_ADDRESSES + COLL__ADDRESSES_MOST][16];
-    coll__address at[COLL__ENDPOINT_ADDRESSES], entry[COLL__ADDRESSES_MOST];
-    int entries, count = 0, told_count = 0, port;
-    const int given = coll__own_entry(tcp, hosts, entry, &entries);
+    coll__endpoint *const own = &tcp->endpoints[tcp->rank];
+    coll__address at = coll__name_of(control, false), entry[COLL__ADDRESSES_MOST];
+    const bool is_near = coll__is_loopback(at.bytes);
+    char name[COLL__ADDRESS_ROOM] = "";
+    bool is_at_entry = false, may_come;
+    int entries = 0;
 
-    coll__address_pack(&here, bytes, &port);
-    const bool is_near = coll__is_loopback(bytes);
-    for (int i = 0; i < entries && count == 0; i++) {             /* a name may map to loopback: unfit if rank 0 is remote */
-        coll__address_pack(&entry[i], bytes, &port);
-        if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
+    if (hosts && coll__hosts_entry(hosts, tcp->rank, name, sizeof name))
+        (void)coll__resolve(name, true, entry, &entries, &may_come);
+    for (int i = 0; i < entries && !is_at_entry; i++) {           /* a name may map to loopback: unfit if rank 0 is remote */
+        is_at_entry = coll__is_ours(entry[i]) && (is_near || !coll__is_loopback(entry[i].bytes));
+        if (is_at_entry) at = entry[i];
     }
-    const bool is_at_entry = count > 0;
-    for (int i = 0; i < tcp->network.count && !is_at_entry; i++) at[count++] = coll__address_unpack(tcp->network.addresses[i], 0);
-    const int asked = outer && entries == 0 && count == 0 ? outer->count : 0;
-    for (int i = 0; i < asked; i++) at[count++] = coll__address_unpack(outer->addresses[i], 0);
-    if (count == 0) at[count++] = here;
-    if (!coll__listener_open(tcp, at, count, given)) return false;
-    for (int i = 0; i < count; i++) coll__address_pack(&at[i], told[told_count++], &port);
-    for (int i = 0; i < entries && !is_at_entry; i++) coll__address_pack(&entry[i], told[told_count++], &port);
-    const coll__address listener = coll__name_of(tcp->listener, false);
-    coll__address_pack(&listener, bytes, &port);
-    coll__endpoint_set(&tcp->endpoints[tcp->rank], told, told_count, port);
-    return true;
-}
-
-static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts)
-{
-    const int error = errno;
-    char entry[COLL__ADDRESS_ROOM], host[256], holder[100] = "";
-    int port = 0;
-
-    if (hosts && coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry) && coll__address_split(entry, host, sizeof host,
-                                                                                                 &port) && port > 0) {
-        if (error == EADDRINUSE) coll__holder_text(port, holder, sizeof holder);
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen at %.120s: %s%s", tcp->rank, entry, strerror(error),
-                                  holder);
-    }
-
-    if (error == EADDRINUSE && tcp->network.port_first > 0)
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen: no port from %d to %d is free", tcp->rank,
-                                  tcp->network.port_first, tcp->network.port_last);
-    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen for the others: %s", tcp->rank, strerror(error));
+    own->count = 0;
+    for (int i = 0; i < tcp->network.count && !is_at_entry; i++)
+        coll__addresses_add(own->addresses, &own->count, tcp->network.addresses[i]);
+    for (int i = 0; outer && entries + tcp->network.count == 0 && i < outer->count; i++)
+        coll__addresses_add(own->addresses, &own->count, outer->addresses[i]);
+    if (own->count == 0) coll__addresses_add(own->addresses, &own->count, at.bytes);
+    memcpy(at.bytes, own->addresses[0], sizeof at.bytes);
+    if (own->count > 1) at = (coll__address){ .port = 0 };
+    at.port = entries > 0 ? entry[0].port : 0;
+    coll__close_fd(&tcp->listener);
+    tcp->listener = coll__listen_within(&tcp->network, at, tcp->rank);
+    if (tcp->listener < 0) return coll__listen_failed(tcp, name, at.port);
+    for (int i = 0; i < entries && !is_at_entry; i++) coll__addresses_add(own->addresses, &own->count, entry[i].bytes);
+    own->port = coll__name_of(tcp->listener, false).port;
+    return coll__listener_is_allowed(tcp);
 }
 
 /* ---- >>other ranks: connecting to rank 0 ---- */
@@ -33952,17 +31852,11 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
     const coll_status greeted = coll__handshake_finish(g, &tcp->us);
     if (greeted < 0) return greeted;
     const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
-    if (error) {
-        coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
-        return COLL_ERR_PEER;
-    }
-    if (!coll__control_read(bytes, tcp->size, &control)) {
-        coll__print(g->why, sizeof g->why, "something else answers there");
-        return COLL_ERR_PEER;
-    }
-    if (control.note == COLL__CONTROL_WELCOME) return COLL_OK;
-    coll__print(g->why, sizeof g->why, "%s", control.what.text);
-    return control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+    const bool is_known = !error && coll__control_read(bytes, tcp->size, &control);
+    if (is_known && control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : error ? strerror(error)
+                : is_known ? control.what.text : "something else answers there");
+    return !is_known ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
 /* Try all addresses until one gives a welcome.  Returns the pipe, or none; then each address has its reason.  *status is an
@@ -33981,11 +31875,10 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
         soon = coll__deadline(COLL__ANSWER_MS);
         const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
         if (told == COLL_OK) {
-            int port;
-            unsigned char bytes[1][16];
-            coll__address_pack(&way->to, bytes[0], &port);
-            coll__endpoint_set(&tcp->endpoints[0], bytes, 1, port);
-            tcp->network.scope = coll__address_scope(&way->to);
+            tcp->endpoints[0].count = 0;
+            coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count, way->to.bytes);
+            tcp->endpoints[0].port = way->to.port;
+            tcp->network.scope = way->to.scope;
             return coll__pipe_take(&g.pipe);
         }
         coll__way_ends(way, g.why);
@@ -33996,29 +31889,13 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
-/* Resolve the address of rank 0.  false: unknown, see `why`; *is_final: retrying is useless. */
-static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
-{
-    const char *path = coll__rendezvous_path(c->address), *wrong;
-    coll__address list[COLL__ADDRESSES_MOST];
-    bool may_come = true;
-    int count = 0;
-
-    *is_final = false;
-    ways->count = 0;
-    if (path) return coll__rendezvous_follow(tcp, path, c->world, ways, why, room);
-    wrong = coll__resolve(c->address, false, list, &count, &may_come);
-    *is_final = wrong && !may_come;
-    if (wrong) coll__print(why, room, "%s", wrong);
-    else coll__ways_make(ways, list, count, &tcp->network);
-    return !wrong;
-}
-
 /* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
-    int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final = false, is_denied = false, was_refused = false;
+    const char *const path = coll__rendezvous_path(c->address), *wrong = NULL;
+    coll__address list[COLL__ADDRESSES_MOST];
+    int pause_ms = COLL__RETRY_LEAST_MS, count;
+    bool has_told = false, is_found = false, may_come = true, is_denied = false, was_refused = false;
     char why[400] = "", now[400];
 
     for (;;) {
@@ -34026,7 +31903,15 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         coll_status status = COLL_OK;
         /* a last attempt too short to succeed would only replace the reason */
         const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
-        if (!is_over && coll__find_root(tcp, c, &ways, now, sizeof now, &is_final)) {
+        if (!is_over && path) {
+            is_found = coll__rendezvous_follow(tcp, path, c->world, &ways, now, sizeof now);
+        } else if (!is_over) {
+            wrong = coll__resolve(c->address, false, list, &count, &may_come);
+            if (wrong) coll__print(now, sizeof now, "%s", wrong);
+            else coll__ways_make(&ways, list, count, &tcp->network);
+            is_found = !wrong;
+        }
+        if (!is_over && is_found) {
             *pipe = coll__call_root(tcp, &ways, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
@@ -34035,8 +31920,8 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         /* a refusal by rank 0 says more than a later failure to connect */
         if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
         was_refused |= status == COLL_ERR_PROTOCOL;
-        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* stale file    */
-        if (is_final) status = COLL_ERR_ARGUMENT;
+        if (status == COLL_ERR_PROTOCOL && path) status = COLL_OK; /* stale file                              */
+        if (wrong && !may_come) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
@@ -34064,8 +31949,7 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
     coll__give(table);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
-                              tcp->rank,
-                              error ? coll__ending_text(error) : "what came is none");
+                              tcp->rank, error ? coll__ending_text(error) : "what came is none");
 }
 
 /* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
@@ -34081,15 +31965,14 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
         if (is_asked || control.note == COLL__CONTROL_WELCOME) {
-            if (!coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL)) return coll__listener_failed(tcp, hosts);
-            if (coll__listener_is_allowed(tcp) < 0) return COLL_ERR_ARGUMENT;
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL);
+            if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }
         if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
         if (error) break;
-        if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
-                                                                                      "rank %d: something else than "
-                                                                                      "rank 0 answers at %s", tcp->rank, where);
+        if (!coll__control_read(note, tcp->size, &control))
+            return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d: something else than rank 0 answers at %s", tcp->rank, where);
         if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
@@ -34098,8 +31981,8 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
     }
     const bool is_late = error == ETIMEDOUT;
     return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
-                              tcp->rank,
-                              where, is_late ? "not all ranks came before the time was up" : coll__ending_text(error), missing);
+                              tcp->rank, where, is_late ? "not all ranks came before the time was up"
+                                                        : coll__ending_text(error), missing);
 }
 
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
@@ -34121,20 +32004,7 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* ---- >>all ranks ---- */
 
 /* Processors of the ranks of one host, summed up. */
-typedef struct coll__host_ranks { const coll__endpoint *first; int size, most, sum; uint64_t set; } coll__host_ranks;
-
-static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
-{
-    if (host->size++ == 0) host->first = endpoint;
-    if (endpoint->processors > host->most) host->most = endpoint->processors;
-    host->sum = coll__less(host->sum + endpoint->processors, COLL__PROCESSORS_MOST);
-    host->set |= endpoint->processor_set;
-}
-
-static int coll__host_processors(const coll__host_ranks *host)
-{
-    return coll__processors_together(host->set, host->most, host->sum);
-}
+typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
 /* Order by host, then by rank. */
 static int coll__by_host(const void *a, const void *b)
@@ -34145,44 +32015,42 @@ static int coll__by_host(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
+static const int *coll__homes_of(coll__tcp *tcp);
+
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
-static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
+static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 {
-    const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
-    coll__host_ranks host = { .size = 0 };
-
-    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    for (int i = 0; i < tcp->size; i++) all[i] = &tcp->endpoints[i];
-    qsort((void *)all, (size_t)tcp->size, sizeof *all, coll__by_host);
+    const int *const homes = coll__homes_of(tcp);
+    coll__host_ranks *const hosts = (coll__host_ranks *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, sizeof *hosts);
+    const bool has_memory = homes && hosts;
     int local_rank = 0;
+
     opened->share = 1;
-    for (int i = 0; i < tcp->rank; i++) local_rank += coll__is_of_this_host(tcp, i);
-    for (int i = 0; i < tcp->size; i++) {
-        if (host.size > 0 && !coll__is_same_host(host.first, all[i])) host = (coll__host_ranks){ .size = 0 };
-        coll__host_add(&host, all[i]);
-        if (i + 1 < tcp->size && coll__is_same_host(all[i], all[i + 1])) continue;
-        const double share = (double)coll__host_processors(&host) / host.size;
-        if (share < opened->share) opened->share = share;
-        if (!coll__is_same_host(all[i], &tcp->endpoints[tcp->rank])) continue;
-        opened->processors = coll__host_processors(&host);
-        coll__opened_at(opened, local_rank, host.size);
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        const coll__endpoint *const from = &tcp->endpoints[i];
+        coll__host_ranks *const host = &hosts[homes[i]];
+        host->size++;
+        host->set |= from->processor_set;
+        if (from->processors > host->most) host->most = from->processors;
+        host->sum = coll__less(host->sum + from->processors, COLL__PROCESSORS_MOST);
+        local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
     }
-    coll__give((void *)all);
-    return COLL_OK;
+    for (int i = 0; has_memory && i < tcp->size; i++) {
+        const int processors = coll__processors_together(hosts[i].set, hosts[i].most, hosts[i].sum);
+        const double share = hosts[i].size > 0 ? (double)processors / hosts[i].size : 1;
+        if (share < opened->share) opened->share = share;
+        if (i != homes[tcp->rank]) continue;
+        opened->processors = processors;
+        coll__opened_at(opened, local_rank, hosts[i].size);
+    }
+    coll__give(hosts);
+    return has_memory ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
 }
 
-/* Rank 0 distributes the values of its tuning file as a text. */
-static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
-{
-    if (!COLL__HAS_CHOICE) return;
-    if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
-}
-
-/* All ranks parse that text, rank 0 too, so all have the same bits. */
+/* All ranks parse the text of rank 0's tuning file, rank 0 too, so all have the same bits. */
 static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
 {
-    const coll__numbers *const before = numbers;
     coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
     coll__wrong_word wrong;
 
@@ -34190,7 +32058,7 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
-    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? before->file : "the file of rank 0");
+    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? numbers->file : "the file of rank 0");
     *numbers = told;
     return COLL_OK;
 }
@@ -34208,7 +32076,8 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->segment.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
-    coll__offer_tuning(tcp, &opened->numbers);
+    if (COLL__HAS_CHOICE && c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
+        coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);
@@ -35980,7 +33849,7 @@ static coll__thread *coll__host_domain_enter(coll__tcp *tcp, int process, bool i
         domain = handshake.place == 0 ? coll__shm_handshake_lead(&handshake, process, is_crowded)
                  : coll__shm_handshake_follow(&handshake, process, &at);
     coll__give(handshake.ranks);
-    if (domain && !(thread = coll__thread_open_with(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
+    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
     if (thread) *mapped = at;
     else coll__segment_unmap(at, COLL__SEGMENT_LENGTH);
     if (thread || has_exported) return thread;
@@ -36002,7 +33871,7 @@ static void coll__host_domain_probe(const coll__thread *thread, coll__tcp *tcp)
 {
     const coll__domain *domain = thread->domain;
 
-    for (int i = 0; i < domain->size && coll__probes_others(tcp); i++)
+    for (int i = 0; i < domain->size && tcp->presence[0] != COLL__PRESENT; i++)
         if (!__atomic_load_n(&coll__domain_rank_slots(domain)[i].has_left, __ATOMIC_ACQUIRE))
             coll__probe_rank(tcp, coll__rank_slot_name(domain, i));
 }
@@ -36171,19 +34040,22 @@ static int coll__hybrid_can_offload(const void *context, const coll_call *call, 
 {
     const coll__hybrid *me = coll__hybrid_of(context);
     const coll__thread *side = me->domains[me->domains[COLL__DOMAIN_OF_HOST] ? COLL__DOMAIN_OF_HOST : COLL__DOMAIN_OF_PROCESS];
+    const coll__form *form = coll__form_of(call->kind);
+    const size_t unit = coll_type_size(call->type);
 
     (void)size;
     if (!side) {
         coll__print(why, room, "these processes share no memory for whole collectives");
         return 0;
     }
-    if (!coll__form_of(call->kind)) {
+    if (!form) {
         coll__print(why, room, "the shared-memory domain does not have it");
         return 0;
     }
-    if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
+    const coll__member *all = &side->all;
+    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call->count, unit))) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
-                    coll__eager_most(&side->all, coll__form_of(call->kind)));
+                    coll__most(COLL__EAGER_SHORT, coll__bounce_most(all, form)));
         return 0;
     }
     return 1;
@@ -36271,13 +34143,6 @@ static void coll__hybrid_close(void *context)
     coll__give(me);
 }
 
-/* The sockets of a rank are open. */
-static void coll__hybrid_with(coll__hybrid *me, coll__tcp *tcp)
-{
-    me->tcp = tcp;
-    tcp->hybrid = me;
-}
-
 /* ---- >>shrink ---- */
 
 /* Ranks of this process in the new world, *out, if they are consecutive there.  Otherwise this rank alone, because a domain has
@@ -36360,7 +34225,8 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
         coll__tcp_close(out->context);
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    coll__hybrid_with(fresh, (coll__tcp *)out->context);
+    fresh->tcp = (coll__tcp *)out->context;
+    fresh->tcp->hybrid = fresh;
     fresh->exported = coll__exported_share(me->exported);
     status = coll__hybrid_resettle(me, fresh, out, timeout_ms, failure);
     if (status < 0) coll__hybrid_close(out->context);
@@ -36409,7 +34275,6 @@ typedef struct coll__joining {
     coll__tcp_settings settings;                  /* of this rank                                             */
     coll__opened   opened;                        /* the outcome                                              */
     coll__hybrid  *hybrid;                        /* its sockets, and its side of the host's domain           */
-    coll_status    status;
 } coll__joining;
 
 typedef struct coll__joiners {
@@ -36419,7 +34284,7 @@ typedef struct coll__joiners {
     char            sentence[COLL__START_ROOM];
     coll__tcp_settings *settings;                 /* of the first rank; those of the others are copies that point into it */
     int             count;
-    coll__joining    *joining_ranks;
+    coll__joining   joining_ranks[];
 } coll__joiners;
 
 /* Joins the world, and then the domain of the host. */
@@ -36430,7 +34295,8 @@ static coll_status coll__joining_join(coll__joining *joining)
     coll_status status = coll__tcp_join(&tcp, &joining->settings, &joining->opened);
 
     if (status < 0) return status;
-    coll__hybrid_with(hybrid, tcp);
+    hybrid->tcp = tcp;
+    tcp->hybrid = hybrid;
     status = coll__hybrid_handshake(hybrid, joining->joiners->settings->config.rank, joining->opened.is_crowded);
     return status < 0
            ? coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size)
@@ -36446,10 +34312,10 @@ static void *coll__joining_main(void *at)
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    joining->status = coll__joining_join(joining);
+    const coll_status status = coll__joining_join(joining);
     pthread_mutex_lock(&all->lock);
-    if (joining->status < 0 && all->status == COLL_OK) {      /* the caller returns the first error           */
-        all->status = joining->status;
+    if (status < 0 && all->status == COLL_OK) {   /* the caller returns the first error                       */
+        all->status = status;
         coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
     }
     pthread_mutex_unlock(&all->lock);
@@ -36479,109 +34345,88 @@ static coll_status coll__joiners_run(coll__joiners *all)
 
 static void coll__joiners_free(coll__joiners *all)
 {
-    if (!all) return;
-    for (int i = 0; all->joining_ranks && i < all->count; i++) {
-        if (all->joining_ranks[i].hybrid && all->joining_ranks[i].hybrid->tcp)
-            coll__hybrid_close(all->joining_ranks[i].hybrid->tcp);
-        else coll__give(all->joining_ranks[i].hybrid);
-        coll__wipe(all->joining_ranks[i].settings.key, sizeof all->joining_ranks[i].settings.key);
+    for (int i = 0; i < all->count; i++) {
+        coll__joining *joining = &all->joining_ranks[i];
+        if (joining->hybrid && joining->hybrid->tcp) coll__hybrid_close(joining->hybrid->tcp);
+        else coll__give(joining->hybrid);
+        coll__wipe(joining->settings.key, sizeof joining->settings.key);
     }
-    coll__give(all->joining_ranks);
     coll__tcp_settings_free(all->settings);
     pthread_mutex_destroy(&all->lock);
     coll__give(all);
 }
 
 /* Joins ranks rank .. rank + count - 1 to a world, by the settings of the first.  Each then has its settings, its sockets and its
- * side of the host's domain.  NULL: an error, with its sentence. */
-static coll__joiners *coll__hybrid_bootstrap(const coll__settings *s, int count, coll_status *status)
+ * side of the host's domain.  Returns an error with its sentence. */
+static coll_status coll__hybrid_bootstrap(coll__joiners *all, const coll__settings *s)
 {
-    const coll_allocator *const memory = s->config.allocator;
-    coll__joiners *all = (coll__joiners *)coll__allocate(memory, sizeof *all);
-    bool has_memory = all != NULL;
+    coll_status status;
+    bool has_memory = true;
 
-    *status = COLL_ERR_MEMORY;
-    if (all) {
-        pthread_mutex_init(&all->lock, NULL);
-        all->count = count;
-        all->joining_ranks = (coll__joining *)coll__allocate(memory, (size_t)count * sizeof *all->joining_ranks);
-        has_memory = all->joining_ranks != NULL;
+    if (!(all->settings = coll__tcp_settings_new(s, &status))) return status;
+    for (int i = 0; i < all->count; i++) {
+        coll__joining *joining = &all->joining_ranks[i];
+        joining->joiners = all;
+        joining->settings = *all->settings;
+        joining->settings.config.rank += i;
+        joining->opened = coll__opened_as(&coll__hybrid_transport, NULL, s->config.rank + i, s->config.size, s);
+        joining->hybrid = (coll__hybrid *)coll__allocate(coll__like(all), sizeof *joining->hybrid);
+        has_memory = has_memory && joining->hybrid;
     }
-    for (int i = 0; has_memory && i < count; i++)
-        has_memory = (all->joining_ranks[i].hybrid = (coll__hybrid *)coll__allocate(memory, sizeof(coll__hybrid))) != NULL;
-    if (has_memory) all->settings = coll__tcp_settings_new(s, status);
-    for (int i = 0; has_memory && all->settings && i < count; i++) {
-        all->joining_ranks[i].joiners = all;
-        all->joining_ranks[i].settings = *all->settings;
-        all->joining_ranks[i].settings.config.rank += i;
-        all->joining_ranks[i].opened = coll__opened_as(&coll__hybrid_transport, NULL, s->config.rank + i, s->config.size, s);
-    }
-    if (has_memory && all->settings) *status = coll__joiners_run(all);
-    else if (!has_memory) coll__start_failed(*status, "no memory for %d ranks", count);
-    if (*status == COLL_OK) return all;
-    coll__joiners_free(all);
-    return NULL;
+    return has_memory ? coll__joiners_run(all) : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", all->count);
 }
 
-/* A domain for the ranks that have joined. */
-static coll__domain *coll__hybrid_domain(const coll__joiners *all)
+/* A domain for the ranks that have joined, with a side for each.  Returns false: no memory. */
+static bool coll__hybrid_domain(const coll__joiners *all)
 {
     const coll__opened *first = &all->joining_ranks[0].opened;
     coll__domain *domain = coll__domain_open(coll__like(all), first->rank, all->count, first->is_crowded);
+    bool is_whole = true;
 
-    if (!domain) return NULL;
+    if (!domain) return false;
     for (int i = 0; i < all->count; i++) coll__domain_rank_slots(domain)[i].doorbell = coll__no_doorbell;
     domain->has_doorbells = true;
-    for (int i = 0; i < all->count; i++) {        /* duplicated: a peer may ring after this rank has left     */
-        coll__domain_rank_slots(domain)[i].doorbell = coll__doorbell_share(&all->joining_ranks[i].hybrid->tcp->io.doorbell);
-        if (coll__domain_rank_slots(domain)[i].doorbell.fd >= 0) continue;
-        coll__domain_release(domain);
-        return NULL;
+    for (int i = 0; i < all->count && is_whole; i++) {        /* duplicated: a peer may ring after this rank has left */
+        coll__hybrid *me = all->joining_ranks[i].hybrid;
+        coll__doorbell *doorbell = &coll__domain_rank_slots(domain)[i].doorbell;
+        *doorbell = coll__doorbell_share(&me->tcp->io.doorbell);
+        if (doorbell->fd >= 0)
+            me->domains[COLL__DOMAIN_OF_PROCESS] = coll__thread_open(coll__like(me), domain, me->tcp->rank);
+        is_whole = me->domains[COLL__DOMAIN_OF_PROCESS] != NULL;
+        domain->holders += is_whole;
     }
-    return domain;
+    coll__domain_release(domain);
+    return is_whole;
 }
 
-/* The context of a rank that has joined, with its side of its process's domain, if there is one.  NULL: no memory. */
-static coll__hybrid *coll__hybrid_take(coll__joiners *all, int index, coll__domain *domain)
+/* Takes the context of a rank that has joined.  If each process has one rank, all ranks may belong to one domain. */
+static void coll__hybrid_opened(coll__opened *opened, coll__joining *joining)
 {
-    coll__joining *joining = &all->joining_ranks[index];
     coll__hybrid *me = joining->hybrid;
 
-    COLL__ASSERT(me->tcp && me->tcp->rank == joining->opened.rank && (!domain || joining->opened.rank == domain->first + index),
-                 "number %d of a process is rank %d, and has sockets of rank %d", index, joining->opened.rank,
-                 me->tcp ? me->tcp->rank : -1);
-    if (domain) {
-        if (!(me->domains[COLL__DOMAIN_OF_PROCESS] = coll__thread_open(domain, joining->opened.rank))) return NULL;
-        domain->holders++;
-    }
-    joining->hybrid = NULL;
-    return me;
-}
-
-/* If each process has one rank, all ranks may belong to one domain. */
-static void coll__hybrid_opened(coll__opened *opened, coll__hybrid *me, const coll__joining *joining)
-{
     *opened = joining->opened;
+    COLL__ASSERT(me->tcp->rank == opened->rank, "rank %d has sockets of rank %d", opened->rank, me->tcp->rank);
     opened->context = me->tcp;
     opened->internals = &coll__hybrid_internals;
     opened->offloads_all = me->domains[COLL__DOMAIN_OF_HOST] && me->domains[COLL__DOMAIN_OF_HOST]->domain->size == opened->size;
+    joining->hybrid = NULL;
 }
 
 static coll_status coll__hybrid_open(const coll__settings *s, int count, coll__opened *out)
 {
-    coll_status status;
-    coll__joiners *all = coll__hybrid_bootstrap(s, count, &status);
-    int taken = 0;
+    coll__joiners *all = (coll__joiners *)coll__allocate(s->config.allocator,
+                                                         sizeof *all + (size_t)count * sizeof *all->joining_ranks);
 
-    if (!all) return status;
-    coll__domain *domain = count > 1 ? coll__hybrid_domain(all) : NULL;
-    for (coll__hybrid *me; (domain || count == 1) && taken < count && (me = coll__hybrid_take(all, taken, domain)); taken++) {
-        coll__hybrid_opened(&out[taken], me, &all->joining_ranks[taken]);
-        coll__tcp_say_joined(&out[taken], &all->joining_ranks[taken].settings, s->source);
+    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    pthread_mutex_init(&all->lock, NULL);
+    all->count = count;
+    coll_status status = coll__hybrid_bootstrap(all, s);
+    if (status == COLL_OK && count > 1 && !coll__hybrid_domain(all))
+        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    for (int i = 0; i < count && status == COLL_OK; i++) {
+        coll__hybrid_opened(&out[i], &all->joining_ranks[i]);
+        coll__tcp_say_joined(&out[i], &all->joining_ranks[i].settings, s->source);
     }
-    if (taken < count) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
-    for (int i = 0; i < taken && status < 0; i++) coll__hybrid_close(out[i].context);
-    if (domain) coll__domain_release(domain);
     coll__joiners_free(all);
     return status;
 }
@@ -36720,7 +34565,7 @@ typedef struct coll__sim_rank {
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
-    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER, COLL__SIM_PIECE,       /* of a parcel              */
+    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
     COLL__SIM_STRIKE                              /* of a fault                                               */
 } coll__sim_kind;
@@ -36769,12 +34614,10 @@ typedef struct coll__sim {
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;
     coll__lane    **table;
-    size_t          table_length, lane_count;
-    void           *chunks;                       /* all memory of ranks, lanes and parcels, freed at the end */
-    coll__lane     *spare_lanes;
-    coll__parcel   *spare_parcels;
+    size_t          table_length;                 /* some lanes for each rank, and a power of 2               */
+    void           *chunks;                       /* all memory but that of events and long messages, freed at the end */
+    void           *spare_lanes, *spare_parcels;  /* lists, each element begins with the next                 */
     coll__sim_rank *running;                      /* whose fiber runs                                         */
-    bool            has_fibers;
     int             live;                         /* fibers that may still run                                */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
@@ -36816,28 +34659,30 @@ static void *coll__sim_chunk(coll__sim *w, size_t length)
     return (unsigned char *)chunk + COLL__LINE;
 }
 
-static coll__parcel *coll__parcel_take(coll__sim *w)
+/* An element of `length` bytes from a list of spare ones, each of which begins with the next; NULL: no memory. */
+static void *coll__sim_spare(coll__sim *w, void **spares, size_t length)
 {
-    if (!w->spare_parcels) {
-        coll__parcel *all = (coll__parcel *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
-        if (!all) return NULL;
-        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
-            all[i].next = w->spare_parcels;
-            w->spare_parcels = &all[i];
-        }
+    unsigned char *const all = *spares ? NULL : (unsigned char *)coll__sim_chunk(w, COLL__POOL_CHUNK * length);
+
+    for (size_t i = 0; all && i < COLL__POOL_CHUNK; i++) {
+        *(void **)(all + i * length) = *spares;
+        *spares = all + i * length;
     }
-    coll__parcel *p = w->spare_parcels;
-    w->spare_parcels = p->next;
-    memset(p, 0, offsetof(coll__parcel, head));
-    return p;
+    void *const one = *spares;
+    if (one) *spares = *(void **)one;
+    return one;
+}
+
+static void coll__sim_spare_give(void **spares, void *one)
+{
+    *(void **)one = *spares;
+    *spares = one;
 }
 
 static void coll__parcel_give(coll__sim *w, coll__parcel *p)
 {
     if (p->kept != p->small) coll__give(p->kept);
-    p->kept = NULL;
-    p->next = w->spare_parcels;
-    w->spare_parcels = p;
+    coll__sim_spare_give(&w->spare_parcels, p);
 }
 
 /* ---- >>lanes: a table of those in use ---- */
@@ -36852,36 +34697,22 @@ static size_t coll__lane_slot(const coll__sim *w, int from, int to, int channel)
 
 static coll__lane *coll__lane_find(const coll__sim *w, int from, int to, int channel)
 {
-    coll__lane *lane = w->table_length ? w->table[coll__lane_slot(w, from, to, channel)] : NULL;
+    coll__lane *lane = w->table[coll__lane_slot(w, from, to, channel)];
 
     while (lane && (lane->from != from || lane->to != to || lane->channel != channel)) lane = lane->chain;
     return lane;
 }
 
-/* Doubles the table, or creates it. */
-static bool coll__table_grow(coll__sim *w)
+static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
 {
-    coll__lane **const old = w->table;
-    const size_t length = w->table_length;
-    coll__lane **table = (coll__lane **)coll__allocate(coll__like(w), (length ? 2 * length : 64) * sizeof(coll__lane *));
+    coll__lane *lane = coll__lane_find(w, from, to, channel);
 
-    if (!table) return length > 0;                /* a crowded table works, too                               */
-    w->table = table;
-    w->table_length = length ? 2 * length : 64;
-    for (size_t i = 0; i < length; i++)
-        for (coll__lane *lane = old[i], *next; lane; lane = next) {
-            const size_t slot = coll__lane_slot(w, lane->from, lane->to, lane->channel);
-            next = lane->chain;
-            lane->chain = table[slot];
-            table[slot] = lane;
-        }
-    coll__give(old);
-    return true;
-}
-
-/* Adds a lane to the lists of its ranks. */
-static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane **recvs)
-{
+    if (lane) return lane;
+    if (!(lane = (coll__lane *)coll__sim_spare(w, &w->spare_lanes, sizeof *lane))) return NULL;
+    const size_t slot = coll__lane_slot(w, from, to, channel);
+    *lane = (coll__lane){ .chain = w->table[slot], .from = from, .to = to, .channel = channel };
+    w->table[slot] = lane;
+    coll__lane **const sends = &w->ranks[from].sends, **const recvs = &w->ranks[to].recvs;
     lane->from_next = *sends;
     lane->from_at = sends;
     if (*sends) (*sends)->from_at = &lane->from_next;
@@ -36890,29 +34721,6 @@ static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane *
     lane->to_at = recvs;
     if (*recvs) (*recvs)->to_at = &lane->to_next;
     *recvs = lane;
-}
-
-static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
-{
-    coll__lane *lane = coll__lane_find(w, from, to, channel);
-
-    if (lane) return lane;
-    if (w->lane_count >= w->table_length && !coll__table_grow(w)) return NULL;
-    if (!w->spare_lanes) {
-        coll__lane *all = (coll__lane *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
-        if (!all) return NULL;
-        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
-            all[i].chain = w->spare_lanes;
-            w->spare_lanes = &all[i];
-        }
-    }
-    lane = w->spare_lanes;
-    w->spare_lanes = lane->chain;
-    const size_t slot = coll__lane_slot(w, from, to, channel);
-    *lane = (coll__lane){ .chain = w->table[slot], .from = from, .to = to, .channel = channel };
-    w->table[slot] = lane;
-    w->lane_count++;
-    coll__lane_enlist(lane, &w->ranks[from].sends, &w->ranks[to].recvs);
     return lane;
 }
 
@@ -36930,9 +34738,7 @@ static void coll__lane_close(coll__sim *w, coll__lane *lane)
     if (lane->from_next) lane->from_next->from_at = lane->from_at;
     *lane->to_at = lane->to_next;
     if (lane->to_next) lane->to_next->to_at = lane->to_at;
-    lane->chain = w->spare_lanes;
-    w->spare_lanes = lane;
-    w->lane_count--;
+    coll__sim_spare_give(&w->spare_lanes, lane);
 }
 
 /* ---- >>events: a heap by (time, tie) ---- */
@@ -37056,7 +34862,7 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
     }
     for (size_t i = 0; i < w->event_count; i++) { /* of withdrawn messages                                    */
         coll__parcel *p = (coll__parcel *)w->events[i].what;
-        if (w->events[i].kind <= COLL__SIM_PIECE && p->is_cancelled) coll__parcel_give(w, p);
+        if (w->events[i].kind <= COLL__SIM_DELIVER && p->is_cancelled) coll__parcel_give(w, p);
     }
     w->event_count = 0;
 }
@@ -37081,11 +34887,17 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
-static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
-
-static inline int coll__sim_site_of(const coll__sim *w, int rank)
+/* The host and the site of a rank of the same world. */
+static int coll__sim_host_of(void *context, int rank)
 {
-    return w->config.hosts_per_site > 0 ? coll__sim_host_of(w, rank) / w->config.hosts_per_site : 0;
+    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
+    return all[rank].place / r->world->config.ranks_per_host;
+}
+
+static int coll__sim_site_of(void *context, int rank)
+{
+    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
+    return each > 0 ? coll__sim_host_of(context, rank) / each : 0;
 }
 
 /* ---- >>faults: of places, in any world ---- */
@@ -37097,7 +34909,7 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->has_fibers) w->live--, w->fibers[r->place].is_over = true;
+    if (w->fibers) w->live--, w->fibers[r->place].is_over = true;
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);
@@ -37237,6 +35049,11 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
+    if (++p->pieces_done < p->pieces) {
+        const double each = (p->end - p->begin) / (double)p->pieces;
+        coll__sim_push(w, COLL__SIM_DELIVER, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
+        return;
+    }
     p->is_arrived = true;
     coll__lane_settle(w, p->lane, w->now);
 }
@@ -37244,29 +35061,22 @@ static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 /* The first byte arrives at `begin`, the last one at `end`. */
 static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
 {
+    const double first = p->pieces ? begin + (end - begin) / (double)p->pieces : end;
+
     p->begin = begin;
     p->end = end;
-    if (p->pieces) coll__sim_push(w, COLL__SIM_PIECE, begin + (end - begin) / (double)p->pieces, p, 0);
-    else if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
+    if (p->pieces || end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, first, p, 0);
     else coll__parcel_deliver(w, p);
-}
-
-static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
-{
-    const double each = (p->end - p->begin) / (double)p->pieces;
-
-    if (++p->pieces_done == p->pieces) coll__parcel_deliver(w, p);
-    else coll__sim_push(w, COLL__SIM_PIECE, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
 }
 
 /* The first byte is at the receiver's NIC. */
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
-    const int at = coll__sim_host_of(w, p->lane->to);
+    const int at = coll__sim_host_of(w->ranks, p->lane->to);
     coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
     const double start = coll__later(w->now, to->next_recv), length = (double)p->length;
-    const int from_site = coll__sim_site_of(w, p->lane->from), site = coll__sim_site_of(w, p->lane->to);
+    const int from_site = coll__sim_site_of(w->ranks, p->lane->from), site = coll__sim_site_of(w->ranks, p->lane->to);
     double begin = start, last = p->last;
 
     to->next_recv = start + w->config.overhead;   /* a receive has the same overhead as a send                */
@@ -37289,19 +35099,19 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
 
     if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, w->ranks[from].place, w->ranks[to].place, time);
     if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
-    if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
+    if (coll__sim_host_of(w->ranks, from) == coll__sim_host_of(w->ranks, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
         coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
         return;
     }
-    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
-    const bool is_far = coll__sim_site_of(w, from) != coll__sim_site_of(w, to);
+    coll__sim_host *host = &w->hosts[coll__sim_host_of(w->ranks, from)];
+    const bool is_far = coll__sim_site_of(w->ranks, from) != coll__sim_site_of(w->ranks, to);
     const double way = (is_far ? c->far_latency : c->latency) + jitter + p->delay, begin = coll__later(time, host->out_free);
-    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), begin);
-    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), begin);
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w->ranks, from), begin);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w->ranks, to), begin);
     double leaves = begin, last = host->out_free = begin + length * out;
     if (is_far) {
-        coll__sim_host *site = &w->sites[coll__sim_site_of(w, from)];
+        coll__sim_host *site = &w->sites[coll__sim_site_of(w->ranks, from)];
         leaves = coll__later(begin, site->out_free);
         site->out_free = last = coll__later(leaves + length * c->far_seconds_per_byte, last);
     }
@@ -37314,7 +35124,6 @@ static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *
     if (p->is_cancelled) coll__parcel_give(w, p);
     else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
     else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
-    else if (kind == COLL__SIM_PIECE) coll__parcel_piece(w, p);
     else coll__parcel_deliver(w, p);
 }
 
@@ -37394,46 +35203,55 @@ static void coll__sim_withdraw(coll__sim_rank *r)
 
 static bool coll__sim_begin_call(coll__sim_rank *r);
 
+/* The same for a transfer, which otherwise gets the status of the end. */
+static bool coll__sim_begin_xfer(coll__sim_rank *r, coll_xfer *x)
+{
+    if (!coll__sim_begin_call(r)) {
+        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
+        return false;
+    }
+    r->polls = 0;
+    r->world->idle = 0;
+    r->world->is_asking = false;
+    return true;
+}
+
 static coll_status coll__sim_send(void *context, coll_xfer *x)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
         coll__sim_failed_left(w, x->peer, r->rank);
         x->status = w->failure.status;
         return COLL_OK;
     }
     coll__lane *lane = coll__lane_open(w, r->rank, x->peer, x->channel);
-    coll__parcel *p = lane ? coll__parcel_take(w) : NULL;
-    if (!p) {
-        coll__sim_no_memory(w);
-        x->status = COLL_ERR_MEMORY;
-        return COLL_OK;
-    }
-    r->clock = coll__later(r->clock, r->next_send);
-    r->next_send = r->clock + w->config.overhead;
-    r->messages++;
-    r->sent += COLL_HEAD_LENGTH + x->length;
-    p->lane = lane;
-    p->length = x->length;
-    memcpy(p->head, x->head, COLL_HEAD_LENGTH);
-    coll__sim_mark(w, p, r->rank, x->peer);
+    coll__parcel *p = lane ? (coll__parcel *)coll__sim_spare(w, &w->spare_parcels, sizeof *p) : NULL;
+    bool waits = false;
+    if (!p) coll__sim_no_memory(w);
+    else {
+        memset(p, 0, offsetof(coll__parcel, head));
+        r->clock = coll__later(r->clock, r->next_send);
+        r->next_send = r->clock + w->config.overhead;
+        r->messages++;
+        r->sent += COLL_HEAD_LENGTH + x->length;
+        p->lane = lane;
+        p->length = x->length;
+        memcpy(p->head, x->head, COLL_HEAD_LENGTH);
+        coll__sim_mark(w, p, r->rank, x->peer);
 
-    const bool waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
-    const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
-    if (waits) p->xfer = x;
-    else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
-        if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
-        p->is_placed = true;
-    } else coll__parcel_keep(w, p, x->buffer);
+        const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
+        waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
+        if (waits) p->xfer = x;
+        else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
+            if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
+            p->is_placed = true;
+        } else coll__parcel_keep(w, p, x->buffer);
+    }
     if (w->failure.status != COLL_OK) {
-        coll__parcel_give(w, p);
+        if (p) coll__parcel_give(w, p);
         x->status = w->failure.status;
         return COLL_OK;
     }
@@ -37452,11 +35270,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (!coll__sim_begin_call(r)) {
-        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
-        return COLL_OK;
-    }
-    w->is_asking = false;
+    if (!coll__sim_begin_xfer(r, x)) return COLL_OK;
     coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);
     if (!lane) {
         coll__sim_no_memory(w);
@@ -37620,9 +35434,9 @@ static bool coll__sim_step(coll__sim *w)
     if (is_turn && (r->generation != e.generation || r->state != COLL__SIM_SUSPENDED)) return true;
     w->now = e.time;
     w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
-    const uint64_t rank = e.kind <= COLL__SIM_PIECE || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
+    const uint64_t rank = e.kind <= COLL__SIM_DELIVER || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
     w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
-    if (e.kind <= COLL__SIM_PIECE) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    if (e.kind <= COLL__SIM_DELIVER) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
@@ -37635,18 +35449,6 @@ static bool coll__sim_step(coll__sim *w)
 static void coll__sim_migration_go(coll__sim *w);
 
 enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
-
-static void coll__fibers_free(coll__sim *w)
-{
-#if defined(COLL__SIM_TSAN)
-    for (int i = 0; w->fibers && i < w->places; i++)
-        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
-#endif
-    coll__give(w->fibers);
-    if (w->stacks) munmap(w->stacks, w->stacks_length);
-    w->fibers = NULL;
-    w->stacks = NULL;
-}
 
 static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack, size_t guard)
 {
@@ -37714,7 +35516,6 @@ static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank)
     if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
     w->body = body;
     w->arg = arg;
-    w->has_fibers = true;
     w->live = w->size;
     for (int i = 0; i < w->size; i++) {
         coll__fiber_suspend(&w->ranks[i]);
@@ -37736,7 +35537,14 @@ static void coll__sim_release(coll__sim *w);
 
 static void coll__sim_run_end(coll__sim *w)
 {
-    coll__fibers_free(w);
+#if defined(COLL__SIM_TSAN)
+    for (int i = 0; w->fibers && i < w->places; i++)
+        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
+#endif
+    coll__give(w->fibers);
+    if (w->stacks) munmap(w->stacks, w->stacks_length);
+    w->fibers = NULL;
+    w->stacks = NULL;
     coll__sim_release(w);
 }
 
@@ -37781,19 +35589,6 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* The results for those that continue. */
-static void coll__sim_tell_survivors(coll__sim_migration **who, int length, coll__sim_rank *fresh)
-{
-    for (int i = 0, rank = 0; i < length; i++) {
-        if (!who[i]) continue;
-        coll_survivors *out = who[i]->out;
-        out->context = &fresh[rank];
-        out->rank = rank++;
-        out->count = 0;
-        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
-    }
-}
-
 /* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
 static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
 {
@@ -37803,13 +35598,16 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     if (!over || !fresh) return false;
     for (int i = 0, rank = 0; i < length; i++) {
         if (!who[i]) continue;
+        coll_survivors *out = who[i]->out;
         coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
         fresh[rank].before = who[i]->role;
         fresh[rank].calls = who[i]->role->calls;
-        w->fibers[who[i]->role->place].newest = &fresh[rank];
-        fresh[rank++].clock = when;
+        fresh[rank].clock = when;
+        out->context = w->fibers[who[i]->role->place].newest = &fresh[rank];
+        out->rank = rank++;
+        out->count = 0;
+        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
     }
-    coll__sim_tell_survivors(who, length, fresh);
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
@@ -37828,33 +35626,23 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     return true;
 }
 
-/* Marks the remaining ranks that gather at the first of them.  Returns their number. */
-static int coll__sim_gather(coll__sim *w, coll__sim_migration **who, int length, unsigned char *is_there, double when)
-{
-    int host = -1, there = 0;
-
-    memset(is_there, 0, (size_t)length);
-    for (int i = 0; i < length; i++) {
-        if (!who[i]) continue;
-        const int place = who[i]->role->place;
-        if (host < 0) host = place;
-        if (coll__sim_is_cut(w, host, place, when) || coll__sim_is_cut(w, place, host, when)) continue;
-        is_there[i] = 1;
-        there++;
-    }
-    return there;
-}
-
-/* The ranks of a list, `who`, gather.  Those with a quorum continue, the others fail. */
-static bool coll__sim_gather_all(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
-                                 int length, double when)
+/* The ranks of a list, `who`, gather: those that reach the first one at it, the others at the next.  Those with a quorum
+ * continue, the others fail. */
+static bool coll__sim_gather(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
+                             int length, double when)
 {
     int count = 0;
 
-    for (int there; (there = coll__sim_gather(w, who, length, is_there, when)) > 0;) {
-        const bool goes_on = coll__is_quorum(is_there, length);
+    for (int host = 0; host < length; host++) {
+        int there = 0;
+        for (int i = 0; who[host] && i < length; i++) {
+            const int from = who[host]->role->place, to = who[i] ? who[i]->role->place : -1;
+            is_there[i] = to >= 0 && !coll__sim_is_cut(w, from, to, when) && !coll__sim_is_cut(w, to, from, when);
+            there += is_there[i];
+        }
+        const bool goes_on = there > 0 && coll__is_quorum(is_there, length);
         if (goes_on) count = there;
-        for (int i = 0; i < length; i++) {
+        for (int i = 0; there > 0 && i < length; i++) {
             if (!is_there[i]) continue;
             if (goes_on) chosen[i] = who[i];
             else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
@@ -37916,7 +35704,7 @@ static void coll__sim_migration_go(coll__sim *w)
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
         else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
-    if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
+    if (is_memory) is_memory = coll__sim_gather(w, who, who + length, is_there, lead->count, when);
     coll__give(who);
     coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
@@ -38134,7 +35922,7 @@ static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int 
     *one = *other = -1;
     for (int i = 0; i < w->size; i++) {
         const coll__sim_rank *r = &w->ranks[i];
-        if (r->has_closed || (w->has_fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
+        if (r->has_closed || (w->fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
         is_waiting[i] = 1;
         count++;
         if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
@@ -38163,20 +35951,15 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
 }
 
-/* Wakes all waiting ranks, once: a peer may have freed the communicator. */
-static bool coll__sim_ask(coll__sim *w)
-{
-    if (w->is_asking) return false;
-    w->is_asking = true;
-    w->idle = 0;
-    for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
-    return true;
-}
-
-/* A rank waits, and no event is left. */
+/* A rank waits, and no event is left.  First all waiting ranks are woken, once: a peer may have freed the communicator. */
 static void coll__sim_stuck(coll__sim *w)
 {
-    if (coll__sim_ask(w)) return;
+    if (!w->is_asking) {
+        w->is_asking = true;
+        w->idle = 0;
+        for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
+        return;
+    }
     unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
@@ -38212,8 +35995,6 @@ static bool coll__sim_begin_call(coll__sim_rank *r)
 
     if (coll__sim_end_of(r)->status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
     if (w->running != r) r->clock = coll__later(r->clock, w->now);
-    r->polls = 0;
-    w->idle = 0;
     if (w->config.fault_count > 0) coll__sim_count_call(r);
     if (r->state < COLL__SIM_FINISHED) return w->failure.status == COLL_OK;
     if (w->running == r) coll__fiber_leave(r, false);     /* never returns                                    */
@@ -38282,12 +36063,8 @@ static coll_status coll__sim_progress(void *context, int wait_ms)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    const int polls = r->polls;
-    const uint64_t idle = w->idle;
 
     if (!coll__sim_begin_call(r)) return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r)->status : COLL_ERR_ABORTED;
-    r->polls = polls;
-    w->idle = idle;
     if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
     if (w->running) return COLL_OK;               /* called for a rank that does not run now                  */
     return coll__sim_progress_poll(r, wait_ms);
@@ -38389,10 +36166,6 @@ static void coll__sim_release(coll__sim *w)
         coll__give(chunk);
     }
     coll__give(w->events);
-    coll__give(w->table);
-    coll__give(w->strikes);
-    coll__give(w->hosts);
-    coll__give(w->sites);
     coll__give(w);
 }
 
@@ -38418,7 +36191,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
     n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
-    if (c->hosts_per_site > 0) n->far = n->nominal_far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
+    if (c->hosts_per_site > 0) n->far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
     for (int i = 0; COLL__HAS_CHOICE && c->fault_count > 0 && i < hosts; i++)
@@ -38438,12 +36211,12 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
-    w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
-    w->sites = (coll__sim_host *)coll__allocate(memory, n * sizeof *w->sites);
-    w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
-    if (!w->ranks || !w->hosts || !w->sites || !w->strikes) {
-        w->config.fault_count = 0;
-        w->ranks = NULL;
+    w->hosts = (coll__sim_host *)coll__sim_chunk(w, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->sites = (coll__sim_host *)coll__sim_chunk(w, n * sizeof *w->sites);
+    w->strikes = (coll__sim_strike *)coll__sim_chunk(w, (faults + 1) * sizeof *w->strikes);
+    for (w->table_length = 64; w->table_length < 32 * n;) w->table_length *= 2;
+    w->table = (coll__lane **)coll__sim_chunk(w, w->table_length * sizeof *w->table);
+    if (!w->ranks || !w->hosts || !w->sites || !w->strikes || !w->table) {
         coll__sim_release(w);
         return NULL;
     }
@@ -38456,18 +36229,6 @@ static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const c
     return w;
 }
 
-static int coll__sim_host_number(void *context, int rank)
-{
-    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
-    return all[rank].place / r->world->config.ranks_per_host;
-}
-
-static int coll__sim_site_number(void *context, int rank)
-{
-    const int each = ((const coll__sim_rank *)context)->world->config.hosts_per_site;
-    return each > 0 ? coll__sim_host_number(context, rank) / each : 0;
-}
-
 static const coll_transport coll__sim_transport = {
     .name = "sim",
     .send = coll__sim_send,
@@ -38475,8 +36236,8 @@ static const coll_transport coll__sim_transport = {
     .progress = coll__sim_progress,
     .close = coll__sim_close,
     .fail = coll__sim_fail,
-    .host = coll__sim_host_number,
-    .site = coll__sim_site_number,
+    .host = coll__sim_host_of,
+    .site = coll__sim_site_of,
     .report_stall = coll__sim_report_stall,
     .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,
@@ -38580,7 +36341,7 @@ COLL__FOR_SPEED
  *   mpi/coll_mpi_p2p.h   messages
  *   mpi/coll_mpi_control.h      what ranks send besides them
  *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
- *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
+ *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators
  *   mpi/coll_mpi_selection.h      which calls MPI carries out, and which the engine: the table
  *   mpi/coll_mpi_native.h     whole collectives
  *   mpi/coll_mpi_fail.h       agreement on the first failure
@@ -38640,7 +36401,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_DECISION,                           /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
     COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
-    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there, and its number */
+    COLL__MPI_GONE                                /* it leaves a group; counts: collectives begun there       */
 } coll__mpi_word;
 
 typedef struct coll__mpi_note {
@@ -38673,16 +36434,13 @@ typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
     struct coll__mpi_group *next;
-    uint64_t    id;                               /* of the communicator, ...                                 */
-    uint32_t    number;                           /* ... and of the order in it                               */
+    uint64_t    id;                               /* of the communicator                                      */
     int         count, me;
-    int        *ranks;                            /* in the world; NULL: the same                             */
-    MPI_Comm    comm, origin;                     /* for collectives; for creating others from it, in an order of its own */
-    struct coll__mpi_group *parent;               /* `comm` is created from its origin; NULL: it is not       */
-    struct coll__mpi_group *unmade, *next_unmade; /* to be created from `origin`, in order: the first has begun */
-    MPI_Request request;                          /* creates `comm`, then runs the collective                 */
-    bool        is_making, is_running, is_done;   /* making: or queued; done: but not seen by its task        */
-    int         error;                            /* MPI's code of the collective, or of `comm`               */
+    int        *ranks;                            /* in the world; NULL: the same; behind the group           */
+    MPI_Comm    comm;                             /* for collectives                                          */
+    MPI_Request request;                          /* of the collective                                        */
+    bool        is_running, is_done;              /* done: but not seen by its task                           */
+    int         error;                            /* MPI's code of the collective                             */
     uint64_t    turn;                             /* collectives begun                                        */
     struct coll__mpi_intent *intents;             /* words of all members; NULL: they do not share memory     */
     coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
@@ -38691,19 +36449,12 @@ typedef struct coll__mpi_group {
     uint64_t   *left;                             /* by member: 0, or the collectives it began before it left, plus 1 */
     int         left_count;
     unsigned char *stage;                         /* if the caller's memory cannot be used                    */
-    size_t      stage_length;
+    size_t      stage_length, result_length;      /* of its room; of the result in it                         */
     void       *lists;                            /* counts and offsets in MPI's types                        */
 } coll__mpi_group;
 
-/* A note on a group that this rank has not created yet. */
-typedef struct coll__mpi_word_of {
-    struct coll__mpi_word_of *next;
-    uint64_t id, number, began;                   /* of the group; collectives                                */
-    int      from;
-} coll__mpi_word_of;
-
 typedef struct coll__mpi {
-    MPI_Comm    comm;                             /* for messages and notes                                   */
+    MPI_Comm    comm, origin;                     /* for messages and notes; for creating others from it      */
     int         rank, size, local_rank, local_size, site;
     double      share;                            /* of a processor for each rank of the fullest host         */
     bool        is_crowded;                       /* that is less than one                                    */
@@ -38718,7 +36469,7 @@ typedef struct coll__mpi {
     unsigned char *is_gone;                       /* ranks that have left                                     */
     int         gone_count;
     MPI_Request *requests;
-    coll__mpi_flight *flights, *landed;
+    coll__mpi_flight *flights;
     MPI_Status *statuses;
     int        *indices;
     int         count, room;                      /* of flights                                               */
@@ -38731,8 +36482,6 @@ typedef struct coll__mpi {
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
     coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
-    int         unmade_count;
-    coll__mpi_word_of *words;
     int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;
@@ -38792,30 +36541,28 @@ static bool coll__mpi_grow(coll__mpi *mpi, int room)
     if (requests) mpi->requests = requests;
     coll__mpi_flight *flights = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->flights, n * sizeof *flights);
     if (flights) mpi->flights = flights;
-    coll__mpi_flight *landed = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->landed, n * sizeof *landed);
-    if (landed) mpi->landed = landed;
     MPI_Status *statuses = (MPI_Status *)coll__take_more(coll__like(mpi), mpi->statuses, n * sizeof *statuses);
     if (statuses) mpi->statuses = statuses;
     int *indices = (int *)coll__take_more(coll__like(mpi), mpi->indices, n * sizeof *indices);
     if (indices) mpi->indices = indices;
-    if (!requests || !flights || !landed || !statuses || !indices) return false;
+    if (!requests || !flights || !statuses || !indices) return false;
     mpi->room = room;
     return true;
 }
 
-/* The request of a new flight, which coll__mpi_fly counts; NULL: no memory, which is a failure. */
-static MPI_Request *coll__mpi_board(coll__mpi *mpi)
+/* Starts a flight: sends, or receives.  Returns false: MPI has not accepted it, or no memory, which is a failure. */
+static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, void *buffer, size_t length, int peer, int tag)
 {
-    if (mpi->count < mpi->room || coll__mpi_grow(mpi, 2 * mpi->room)) return &mpi->requests[mpi->count];
-    coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
-    return NULL;
-}
+    const bool sends = flight->kind < COLL__MPI_LANDS;
 
-/* Adds the flight of the last request, if MPI has accepted it. */
-static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, const char *what, int code)
-{
-    COLL__ASSERT(mpi->count < mpi->room, "%s has no room: %d operations of %d", what, mpi->count, mpi->room);
-    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, what, code), false;
+    if (mpi->count == mpi->room && !coll__mpi_grow(mpi, 2 * mpi->room)) {
+        coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a message", mpi->rank);
+        return false;
+    }
+    MPI_Request *const request = &mpi->requests[mpi->count];
+    const int code = sends ? MPI_Isend(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request)
+                           : MPI_Irecv(buffer, (int)length, MPI_BYTE, peer, tag, mpi->comm, request);
+    if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, sends ? "MPI_Isend" : "MPI_Irecv", code), false;
     mpi->flights[mpi->count++] = *flight;
     return true;
 }
@@ -38846,26 +36593,37 @@ static void coll__mpi_part_done(coll_xfer *x)
 /* Sends head and body together, if there is a slot. */
 static bool coll__mpi_send_eager(coll__mpi *mpi, const coll_xfer *x)
 {
-    MPI_Request *request = mpi->free_count > 0 ? coll__mpi_board(mpi) : NULL;
-
-    if (!request) return false;
-    const int slot = mpi->free_slots[--mpi->free_count], length = COLL_HEAD_LENGTH + (int)x->length;
+    if (mpi->free_count == 0) return false;
+    const int slot = mpi->free_slots[mpi->free_count - 1];
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_EAGER, .slot = slot };
     unsigned char *eager = mpi->slots + (size_t)slot * COLL__MPI_EAGER;
     memcpy(eager, x->head, COLL_HEAD_LENGTH);
     if (x->length) memcpy(eager + COLL_HEAD_LENGTH, x->buffer, x->length);
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_EAGER, .slot = slot };
-    const int code = MPI_Isend(eager, length, MPI_BYTE, x->peer, COLL__MPI_TAG_EAGER + x->channel, mpi->comm, request);
-    if (!coll__mpi_fly(mpi, &flight, "MPI_Isend", code)) mpi->free_slots[mpi->free_count++] = slot;
-    return code == MPI_SUCCESS;
+    const bool has_begun = coll__mpi_fly(mpi, &flight, eager, COLL_HEAD_LENGTH + x->length, x->peer,
+                                         COLL__MPI_TAG_EAGER + x->channel);
+    mpi->free_count -= has_begun;
+    return has_begun;
 }
 
-static void coll__mpi_send_part(coll__mpi *mpi, coll_xfer *x, const void *from, size_t length, int tag)
+/* A part of a long message: its body in pieces, or its head. */
+static bool coll__mpi_part(coll__mpi *mpi, coll_xfer *x, coll__mpi_kind kind, void *at, size_t length, int tag)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_PART, .x = x };
+    const coll__mpi_flight flight = { .kind = kind, .x = x };
+    const bool has_begun = coll__mpi_fly(mpi, &flight, at, length, x->peer, tag + x->channel);
 
-    if (request && coll__mpi_fly(mpi, &flight, "MPI_Isend",
-                                 MPI_Isend(from, (int)length, MPI_BYTE, x->peer, tag, mpi->comm, request))) x->moved++;
+    if (has_begun) x->moved++;
+    return has_begun;
+}
+
+/* Returns whether all pieces have begun. */
+static bool coll__mpi_body(coll__mpi *mpi, coll_xfer *x, coll__mpi_kind kind)
+{
+    bool has_begun = true;
+
+    for (size_t at = 0; has_begun && at < x->length; at += COLL__MPI_PIECE)
+        has_begun = coll__mpi_part(mpi, x, kind, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
+                                   COLL__MPI_TAG_BODY);
+    return has_begun;
 }
 
 static coll_status coll__mpi_send(void *context, coll_xfer *x)
@@ -38881,11 +36639,8 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
         return COLL_OK;
     }
     x->moved = 1;                                 /* until all parts are started                              */
-    coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER + x->channel);
-    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE)
-        coll__mpi_send_part(mpi, x, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
-                            COLL__MPI_TAG_BODY + x->channel);
-    if (mpi->suspicion.status == COLL_OK) coll__mpi_part_done(x);
+    if (coll__mpi_part(mpi, x, COLL__MPI_SENDS_PART, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER)
+        && coll__mpi_body(mpi, x, COLL__MPI_SENDS_PART)) coll__mpi_part_done(x);
     return COLL_OK;
 }
 
@@ -38900,11 +36655,8 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
     if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
     if (!s->landing)
         coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
-    MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
-    if (!request) return;
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
-    s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_EAGER, MPI_BYTE, peer,
-                                                                     COLL__MPI_TAG_EAGER + channel, mpi->comm, request));
+    s->is_posted = s->landing && coll__mpi_fly(mpi, &flight, s->landing, COLL__MPI_EAGER, peer, COLL__MPI_TAG_EAGER + channel);
 }
 
 /* Posts it if there is a receive. */
@@ -38930,16 +36682,7 @@ static coll_status coll__mpi_recv(void *context, coll_xfer *x)
 static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
 {
     x->moved = 1;
-    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE) {
-        MPI_Request *request = coll__mpi_board(mpi);
-        const coll__mpi_flight flight = { .kind = COLL__MPI_RECEIVES_PART, .x = x };
-        const int length = (int)coll__least(x->length - at, COLL__MPI_PIECE);
-        if (!request || !coll__mpi_fly(mpi, &flight, "MPI_Irecv",
-                                       MPI_Irecv((unsigned char *)x->buffer + at, length, MPI_BYTE, x->peer,
-                                                 COLL__MPI_TAG_BODY + x->channel, mpi->comm, request))) return;
-        x->moved++;
-    }
-    coll__mpi_part_done(x);
+    if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
 }
 
 /* An eager message has arrived. */
@@ -39041,11 +36784,9 @@ static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
 
 static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
     const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .parcel = parcel };
 
-    if (request && coll__mpi_fly(mpi, &flight, "MPI_Isend", MPI_Isend(&parcel->note, (int)sizeof parcel->note, MPI_BYTE, rank,
-                                                                     COLL__MPI_TAG_NOTE, mpi->comm, request))) parcel->left++;
+    if (coll__mpi_fly(mpi, &flight, &parcel->note, sizeof parcel->note, rank, COLL__MPI_TAG_NOTE)) parcel->left++;
 }
 
 /* Sends a cause to one rank, or, -1, to all others. */
@@ -39063,11 +36804,9 @@ static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failu
 /* Posts the receive of the next note. */
 static void coll__mpi_hear(coll__mpi *mpi)
 {
-    MPI_Request *request = coll__mpi_board(mpi);
     const coll__mpi_flight flight = { .kind = COLL__MPI_HEARS };
 
-    if (request) (void)coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(&mpi->heard, (int)sizeof mpi->heard, MPI_BYTE,
-                                                                         MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE, mpi->comm, request));
+    (void)coll__mpi_fly(mpi, &flight, &mpi->heard, sizeof mpi->heard, MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE);
 }
 
 /* This rank leaves: sends each other one the number of eager messages for it. */
@@ -39130,29 +36869,6 @@ typedef struct coll__mpi_intent {
 
 #if COLL__HAS_SHM
 
-/* A segment of the group's first rank, which the others open. */
-typedef struct coll__mpi_offer { uint64_t id; uint32_t pid; int fd; } coll__mpi_offer;
-
-static coll__mpi_intent *coll__mpi_intents_new(coll__mpi_offer *offer, size_t length)
-{
-    *offer = (coll__mpi_offer){ 0, (uint32_t)getpid(), coll__segment_make(length) };
-    if (offer->fd < 0) return NULL;
-    offer->id = coll__fd_id(offer->fd);
-    return (coll__mpi_intent *)coll__segment_map(offer->fd, length);
-}
-
-static coll__mpi_intent *coll__mpi_intents_open(const coll__mpi_offer *offer, size_t length)
-{
-    uint64_t id = 0;
-    size_t is_long = 0;
-    int fd = offer->fd < 0 ? -1 : coll__segment_open(offer->pid, (uint32_t)offer->fd, true, &id, &is_long);
-    const bool is_right = fd >= 0 && id == offer->id && is_long == length;
-    coll__mpi_intent *all = is_right ? (coll__mpi_intent *)coll__segment_map(fd, length) : NULL;
-
-    coll__close_fd(&fd);
-    return all;
-}
-
 static void coll__mpi_intents_free(coll__mpi_group *g)
 {
     coll__segment_unmap(g->intents, (size_t)g->count * sizeof *g->intents);
@@ -39170,19 +36886,29 @@ static bool coll__mpi_intents_help(const coll__mpi_group *g)
     return true;
 }
 
-/* Collective: memory for the words of a new group; if one member has none, no member has.  Returns MPI's code. */
+/* Collective: memory for the words of a new group, a segment of its first rank; if one member has none, no member has.  Returns
+ * MPI's code. */
 static int coll__mpi_intents_make(coll__mpi_group *g)
 {
+    struct { uint64_t id; uint32_t pid, fd; } offer = { 0, 0, 0 };
     const size_t length = (size_t)g->count * sizeof *g->intents;
-    coll__mpi_offer offer = { 0, 0, -1 };
+    uint64_t id = 0;
+    size_t is_long = 0;
+    int fd = -1;
 
     if (!coll__mpi_intents_help(g)) return MPI_SUCCESS;
-    if (g->me == 0) g->intents = coll__mpi_intents_new(&offer, length);
+    if (g->me == 0 && (fd = coll__segment_make(length)) >= 0) {
+        offer.id = id = coll__fd_id(fd);
+        offer.pid = (uint32_t)getpid();
+        offer.fd = (uint32_t)fd;
+        is_long = length;
+    }
     int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
-    if (g->me != 0 && code == MPI_SUCCESS) g->intents = coll__mpi_intents_open(&offer, length);
+    if (g->me != 0 && code == MPI_SUCCESS && offer.id) fd = coll__segment_open(offer.pid, offer.fd, true, &id, &is_long);
+    if (fd >= 0 && id == offer.id && is_long == length) g->intents = (coll__mpi_intent *)coll__segment_map(fd, length);
     int is_there = g->intents != NULL;
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
-    if (g->me == 0) coll__close_fd(&offer.fd);
+    coll__close_fd(&fd);
     if (!is_there || code != MPI_SUCCESS) coll__mpi_intents_free(g);
     return code;
 }
@@ -39204,15 +36930,6 @@ static int64_t coll__mpi_ahead(uint64_t word, uint64_t mine)
 {
     const uint64_t turns = (word >> COLL__MPI_TURN_SHIFT) - (mine >> COLL__MPI_TURN_SHIFT);
     return (int64_t)(turns << COLL__MPI_TURN_SHIFT);
-}
-
-/* Some bits of the fingerprint of a call. */
-static uint64_t coll__mpi_print(const unsigned char *head)
-{
-    uint64_t sum = 0;
-
-    for (int i = 0; i < COLL_HEAD_LENGTH; i += 8) sum = (sum ^ coll__get64(head + i)) * UINT64_C(0x9e3779b97f4a7c15);
-    return sum >> (64 - COLL__MPI_PRINT_BITS);
 }
 
 /* Reads the words of the others once, and returns the form that follows.  *in_place: whether all are in place. */
@@ -39258,7 +36975,8 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
     if (!g->intents || !coll__mpi_finds(task->call)) return;
     const bool is_pledged = task->is_blocking && !mpi->pledged;
-    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
+    const uint64_t print = coll__history_with(coll__get64(task->head), task->head) >> (64 - COLL__MPI_PRINT_BITS);
+    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | print << 3
                         | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
     coll__mpi_write(&g->intents[g->me].word, word);
     if (!is_pledged) return;
@@ -39300,50 +37018,37 @@ static bool coll__mpi_take_back(coll__mpi_group *g)
 
 #endif /* COLL_MPI_FORMS_H */
 /* ---- transports/mpi/coll_mpi_group.h ---- */
-/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives have their own
- * order.
+/* coll_mpi_group.h - groups: communicators of MPI for derived communicators, whose collectives have their own order.
  *
- * MPI matches collectives by the order in which a communicator's ranks start them, including the creation of communicators.  So
- * every group has two: one for its collectives, and its origin, from which those of its prepared calls are created: all ranks
- * prepare in one order.  A derived communicator is created while all its members are inside that call.  So this may block
- * (MPI_Comm_create_group).  Preparing a call must not block (MPI_Comm_idup), but its restarts may.
+ * MPI matches collectives by the order in which a communicator's ranks start them.  A derived communicator is created while all
+ * its members are inside that call.  So this may block (MPI_Comm_create_group).  Prepared calls have orders of their own, and
+ * would each need a communicator of MPI, which has only some thousands.  They use messages.  So do stages of hierarchical calls,
+ * whose orders are created during a call.
  *
- * MPI has some thousands of communicators.  If none is left, MPICH 4.0.2 crashes in MPI_Comm_idup.  So only the first prepared
- * calls of a communicator, by number, have one.  The others use messages.  So do stages of hierarchical calls, whose orders are
- * created during a call.
- *
- * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in a
- * later one then fails. */
+ * A rank that leaves a group sends its members the number of collectives that it has begun there.  A member in a later one then
+ * fails. */
 #ifndef COLL_MPI_GROUP_H
 #define COLL_MPI_GROUP_H
 
-enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, with one of MPI                       */
-
-static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, uint32_t number, int count, int me)
+static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, int count, int me)
 {
-    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .number = number, .count = count, .me = me, .comm = MPI_COMM_NULL,
-                            .origin = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
+    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .count = count, .me = me, .comm = MPI_COMM_NULL, .request = MPI_REQUEST_NULL };
 }
 
 static void coll__mpi_group_free(coll__mpi_group *g)
 {
-    const bool is_alive = !g->mpi->is_finalized;
-
-    coll__give(g->ranks);
-    coll__give(g->left);
-    if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-    if (is_alive && g->origin != MPI_COMM_NULL) MPI_Comm_free(&g->origin);
+    if (!g->mpi->is_finalized && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
     coll__give(g->stage);
     coll__give(g->lists);
     coll__mpi_intents_free(g);
     if (g != &g->mpi->all) coll__give(g);
 }
 
-static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id, uint64_t number)
+static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
 {
     coll__mpi_group *g = mpi->groups;
 
-    while (g && (g->id != id || g->number != number)) g = g->next;
+    while (g && g->id != id) g = g->next;
     return g;
 }
 
@@ -39361,36 +37066,13 @@ static int coll__mpi_member_of(const coll__mpi_group *g, int rank)
     return -1;
 }
 
-/* Applies what was received on a group before it was created here. */
-static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
+/* A rank has left a group.  Its members have created it: they were inside the same call. */
+static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, int rank, uint64_t began)
 {
-    for (coll__mpi_word_of **at = &mpi->words; *at;) {
-        coll__mpi_word_of *w = *at;
-        const int i = w->id == g->id && w->number == g->number ? coll__mpi_member_of(g, w->from) : -1;
-        if (i < 0) {
-            at = &w->next;
-            continue;
-        }
-        coll__mpi_member_left(g, i, w->began);
-        *at = w->next;
-        coll__give(w);
-    }
-}
+    coll__mpi_group *g = coll__mpi_group_of(mpi, id);
+    const int i = g ? coll__mpi_member_of(g, rank) : -1;
 
-/* A rank has left a group. */
-static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, uint64_t number, int rank, uint64_t began)
-{
-    coll__mpi_group *g = coll__mpi_group_of(mpi, id, number);
-
-    if (g) {
-        const int i = coll__mpi_member_of(g, rank);
-        if (i >= 0) coll__mpi_member_left(g, i, began);
-        return;
-    }
-    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(coll__like(mpi), sizeof *w);
-    if (!w) return;
-    *w = (coll__mpi_word_of){ mpi->words, id, number, began, rank };
-    mpi->words = w;
+    if (i >= 0) coll__mpi_member_left(g, i, began);
 }
 
 /* ---- >>creation ---- */
@@ -39400,54 +37082,15 @@ static int coll__mpi_make_derived(coll__mpi_group *g)
 {
     MPI_Group all_ranks = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     const int tag = (int)(coll__mix64(g->id) % 32768);
-    int code = MPI_Comm_group(g->mpi->all.origin, &all_ranks);
+    int code = MPI_Comm_group(g->mpi->origin, &all_ranks);
 
     if (code == MPI_SUCCESS) code = MPI_Group_incl(all_ranks, g->count, g->ranks, &some);
-    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.origin, some, tag, &g->comm);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->origin, some, tag, &g->comm);
     if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
     if (all_ranks != MPI_GROUP_NULL) MPI_Group_free(&all_ranks);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->origin);
     if (code == MPI_SUCCESS) code = coll__mpi_intents_make(g);
     return code;
-}
-
-/* Progresses what is created from this group's origin: one at a time, in the order in which all ranks prepare. */
-static void coll__mpi_make_on(coll__mpi_group *parent)
-{
-    for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
-        int is_done = 0;
-        if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL)
-            g->error = MPI_Comm_idup(parent->origin, &g->comm, &g->request);
-        if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
-        if (g->error == MPI_SUCCESS && !is_done) return;
-        if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
-        g->is_making = false;
-        g->mpi->quiet = 0;
-        g->mpi->unmade_count--;
-        parent->unmade = g->next_unmade;
-    }
-}
-
-/* For a prepared call of the world or of a group: queued.  If this rank has freed the call by then, it still creates the
- * communicator, because the others do. */
-static void coll__mpi_make_prepared(coll__mpi_group *g, coll__mpi_group *parent)
-{
-    coll__mpi_group **at = &parent->unmade;
-
-    while (*at) at = &(*at)->next_unmade;
-    *at = g;
-    g->parent = parent;
-    g->is_making = true;
-    g->mpi->unmade_count++;
-    coll__mpi_make_on(parent);
-}
-
-/* Returns whether MPI has created the communicator of a group; if g->error is set, it could not. */
-static bool coll__mpi_is_made(coll__mpi_group *g)
-{
-    if (g->is_making) coll__mpi_make_on(g->parent);
-    return !g->is_making;
 }
 
 /* Returns whether MPI has completed all operations of a group. */
@@ -39457,7 +37100,7 @@ static bool coll__mpi_is_at_rest(coll__mpi_group *g)
 
     if (g->is_running && MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) is_done = 0;
     g->is_running = !is_done;
-    return coll__mpi_is_made(g) && !g->unmade && is_done;
+    return is_done;
 }
 
 /* Frees groups that were left while MPI had incomplete operations for them, which it cannot cancel. */
@@ -39473,59 +37116,29 @@ static void coll__mpi_sweep(coll__mpi *mpi)
     }
 }
 
-/* Progresses the communicators that MPI is creating, also of groups that this rank has left. */
-static void coll__mpi_make_all(coll__mpi *mpi)
-{
-    coll__mpi_make_on(&mpi->all);
-    for (coll__mpi_group *g = mpi->groups; g; g = g->next) coll__mpi_make_on(g);
-    for (coll__mpi_group *g = mpi->orphans; g; g = g->next) coll__mpi_make_on(g);
-}
-
-enum { COLL__MPI_MAKING_MS = 5000 };
-
-/* Waits until none is being created.  Open MPI numbers new communicators one after the other: one whose creation blocks would
- * wait for those that other ranks, inside the same call, cannot progress. */
-static void coll__mpi_make_the_rest(coll__mpi *mpi)
-{
-    const int64_t deadline = coll__deadline(COLL__MPI_MAKING_MS);
-
-    while (mpi->unmade_count > 0 && coll__now() < deadline) {
-        coll__mpi_make_all(mpi);
-        sched_yield();
-    }
-}
-
 static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, const int *ranks, int count, int me)
 {
     coll__mpi *mpi = (coll__mpi *)context;
-    coll__mpi_group *const parent = id ? coll__mpi_group_of(mpi, id, 0) : &mpi->all;
-    const bool is_possible = count > 1 && number <= COLL__MPI_PREPARED_MOST && (number == 0 || parent);
+    const size_t n = (size_t)count;
 
-    if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
+    if (mpi->mode == COLL__MPI_MESSAGES || count == 1 || number) return NULL;
     if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
     coll__mpi_sweep(mpi);
-    coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
-    int code = MPI_ERR_NO_MEM;
-    if (g) {
-        coll__mpi_group_init(g, mpi, id, number, count, me);
-        g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
-        g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
-    }
-    if (!g || !g->ranks || !g->left) {
+    coll__mpi_group *g = (coll__mpi_group *)coll__allocate(coll__like(mpi), sizeof *g + n * (sizeof *g->left + sizeof *g->ranks));
+    if (!g) {
         coll__set_failure(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
-    } else {
-        memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
-        if (number == 0) coll__mpi_make_the_rest(mpi);
-        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g);
-        if (number) coll__mpi_make_prepared(g, parent);
+        return NULL;
     }
-    if (code != MPI_SUCCESS) {                    /* no communicator is left: same on all its ranks           */
-        if (g) coll__mpi_group_free(g);
+    coll__mpi_group_init(g, mpi, id, count, me);
+    g->left = (uint64_t *)(void *)(g + 1);
+    g->ranks = (int *)(void *)(g->left + n);
+    memcpy(g->ranks, ranks, n * sizeof *ranks);
+    if (coll__mpi_make_derived(g) != MPI_SUCCESS) {           /* no communicator is left: same on all its ranks */
+        coll__mpi_group_free(g);
         return NULL;
     }
     g->next = mpi->groups;
     mpi->groups = g;
-    coll__mpi_words_take(mpi, g);
     return g;
 }
 
@@ -39539,7 +37152,6 @@ static void coll__mpi_group_say_gone(coll__mpi_group *g)
     if (!parcel) return;
     parcel->note.group = g->id;
     parcel->note.counts[0] = g->turn;
-    parcel->note.counts[1] = g->number;
     for (int i = 0; i < g->count; i++)
         if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
     coll__mpi_parcel_done(parcel);
@@ -39550,7 +37162,7 @@ static void coll__mpi_ungroup(void *context, void *handle)
     coll__mpi *mpi = (coll__mpi *)context;
     coll__mpi_group *g = (coll__mpi_group *)handle, **at = &mpi->groups;
 
-    COLL__ASSERT(coll__mpi_group_of(mpi, g->id, g->number), "group %llx is left, and is none of rank %d",
+    COLL__ASSERT(coll__mpi_group_of(mpi, g->id), "group %llx is left, and is none of rank %d",
                  (unsigned long long)g->id, mpi->rank);
     while (*at != g) at = &(*at)->next;
     *at = g->next;
@@ -39616,19 +37228,12 @@ static MPI_Datatype coll__mpi_number(coll_type type)
 
 static MPI_Op coll__mpi_op(coll_op op)
 {
-    switch (op) {
-    case COLL_SUM:  return MPI_SUM;
-    case COLL_PROD: return MPI_PROD;
-    case COLL_MIN:  return MPI_MIN;
-    case COLL_MAX:  return MPI_MAX;
-    case COLL_BAND: return MPI_BAND;
-    case COLL_BOR:  return MPI_BOR;
-    case COLL_BXOR: return MPI_BXOR;
-    case COLL_LAND: return MPI_LAND;
-    case COLL_LOR:  return MPI_LOR;
-    case COLL_LXOR: return MPI_LXOR;
-    default:        return MPI_OP_NULL;
-    }
+    const MPI_Op ops[] = {
+        [COLL_SUM] = MPI_SUM, [COLL_PROD] = MPI_PROD, [COLL_MIN] = MPI_MIN, [COLL_MAX] = MPI_MAX, [COLL_AVG] = MPI_OP_NULL,
+        [COLL_BAND] = MPI_BAND, [COLL_BOR] = MPI_BOR, [COLL_BXOR] = MPI_BXOR, [COLL_LAND] = MPI_LAND, [COLL_LOR] = MPI_LOR,
+        [COLL_LXOR] = MPI_LXOR
+    };
+    return op <= COLL_LXOR ? ops[op] : MPI_OP_NULL;
 }
 
 /* MPI's type for elements that are only moved: words of their size, or `*each` bytes. */
@@ -39780,12 +37385,6 @@ static bool coll__mpi_has_block(const void *all, const void *block, size_t offse
     return (const unsigned char *)block == (const unsigned char *)all + offset;
 }
 
-/* Bytes of the result of a reduce_scatter. */
-static size_t coll__mpi_own_length(const coll__mpi_group *g, const coll_call *c, size_t unit)
-{
-    return (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[g->me]) * unit;
-}
-
 /* Returns whether the result of a reduce_scatter begins in its input. */
 static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, size_t unit)
 {
@@ -39844,7 +37443,8 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
     case COLL_REDUCE_SCATTER:
     case COLL_REDUCE_SCATTERV:
         if (!coll__mpi_is_inside(g, c, unit)) return true;
-        t->recv = coll__mpi_stage(g, coll__mpi_own_length(g, c, unit) + 1);
+        g->result_length = (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[me]) * unit;
+        t->recv = coll__mpi_stage(g, g->result_length + 1);
         return t->recv != NULL;
     case COLL_ALLTOALL:
     case COLL_ALLTOALLV:  return t->send != t->recv || coll__mpi_send_copy(g, t, coll__mpi_extent(g, c, unit));
@@ -39923,25 +37523,16 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
     else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
-    COLL__ASSERT(!g->is_running && !g->is_making && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
+    COLL__ASSERT(!g->is_running && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
                  coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");
     g->is_done = false;
+    g->result_length = 0;
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
     const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
     g->is_done = g->form == COLL__MPI_IS_BLOCKING;
     g->is_running = code == MPI_SUCCESS && !g->is_done;
     return code;
-}
-
-/* Completes a call after MPI. */
-static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
-{
-    const size_t unit = coll_type_size(c->type);
-    const bool is_one = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_REDUCE_SCATTERV;
-    const size_t length = is_one && coll__mpi_is_inside(g, c, unit) ? coll__mpi_own_length(g, c, unit) : 0;
-
-    if (length) memcpy(c->recv, g->stage, length);
 }
 
 /* ---- >>offload ---- */
@@ -39997,7 +37588,6 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
 
 enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
-/* If no communicator is left for a prepared call, no rank has one, and the call uses messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__mpi *mpi = (coll__mpi *)context;
@@ -40007,8 +37597,6 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
         if (!coll__mpi_may_call(mpi))
             return coll__set_failure(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
-        if (!coll__mpi_is_made(g)) return COLL_PENDING;
-        if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
         task->state[0] = COLL__MPI_ASKS;
         g->turn++;
         mpi->quiet = 0;
@@ -40023,7 +37611,7 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
     }
     if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
     if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
-    coll__mpi_finish(g, task->call);
+    if (g->result_length) memcpy(task->call->recv, g->stage, g->result_length);
     return COLL_OK;
 }
 
@@ -40101,7 +37689,7 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
     case COLL__MPI_DECISION: if (is_cause) coll__mpi_decide(mpi, &cause, mpi->rank != 0); break;
     case COLL__MPI_WAITING: if (mpi->rank == 0) coll__mpi_compare(mpi, from, note.head); break;
     case COLL__MPI_BYE:     coll__mpi_bye_heard(mpi, &note, from); break;
-    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, note.counts[1], from, note.counts[0]); break;
+    case COLL__MPI_GONE:    coll__mpi_gone_from(mpi, note.group, from, note.counts[0]); break;
     default: break;
     }
 }
@@ -40126,10 +37714,7 @@ static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_
 /* Removes completed flights from the arrays, and moves the last ones into their places. */
 static void coll__mpi_remove(coll__mpi *mpi, int ended)
 {
-    for (int i = 0; i < ended; i++) {
-        mpi->landed[i] = mpi->flights[mpi->indices[i]];
-        mpi->flights[mpi->indices[i]].is_over = true;
-    }
+    for (int i = 0; i < ended; i++) mpi->flights[mpi->indices[i]].is_over = true;
     for (int i = 0; i < mpi->count;) {
         if (!mpi->flights[i].is_over) {
             i++;
@@ -40153,12 +37738,12 @@ static int coll__mpi_look(coll__mpi *mpi)
     for (int i = 0; code == MPI_ERR_IN_STATUS && i < ended; i++)
         if (mpi->statuses[i].MPI_ERROR != MPI_SUCCESS && mpi->statuses[i].MPI_ERROR != MPI_ERR_PENDING)
             coll__mpi_suspect(mpi, "a message", mpi->statuses[i].MPI_ERROR);
-    coll__mpi_remove(mpi, ended);
     for (int i = 0; i < ended; i++) {
         const MPI_Status status = mpi->statuses[i];           /* the arrays may move when they grow               */
-        const coll__mpi_flight flight = mpi->landed[i];
+        const coll__mpi_flight flight = mpi->flights[mpi->indices[i]];
         coll__mpi_land(mpi, &flight, &status);
     }
+    coll__mpi_remove(mpi, ended);
     mpi->quiet = 0;
     return ended;
 }
@@ -40267,7 +37852,6 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_look(mpi);
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
-    if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
     if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
@@ -40359,13 +37943,9 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     mpi->is_finalized = true;
     if (mpi->failure.status != COLL_OK) return;   /* pending messages must not arrive in a later communicator, which may have
                                                      the same context in MPI: MPI_Finalize frees ours         */
-    for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
-        if (!coll__mpi_is_at_rest(g)) continue;
-        if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
-        if (g->origin != MPI_COMM_NULL) MPI_Comm_free(&g->origin);
-    }
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) if (coll__mpi_is_at_rest(g)) MPI_Comm_free(&g->comm);
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
-    if (mpi->all.origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.origin);
+    if (mpi->origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->origin);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
@@ -40375,20 +37955,15 @@ static void coll__mpi_free(coll__mpi *mpi)
     bool is_busy = false;
 
     for (int i = 0; i < mpi->count; i++) is_busy = is_busy || mpi->flights[i].kind != COLL__MPI_SENDS_PART;
-    while (mpi->words) {
-        coll__mpi_word_of *w = mpi->words;
-        mpi->words = w->next;
-        coll__give(w);
-    }
     if (is_busy) return;
     for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) coll__give(mpi->streams[i].landing);
     if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
+    coll__give(mpi->all.left);
     coll__give(mpi->homes);
     coll__give(mpi->streams);
     coll__give(mpi->is_gone);
     coll__give(mpi->requests);
     coll__give(mpi->flights);
-    coll__give(mpi->landed);
     coll__give(mpi->statuses);
     coll__give(mpi->indices);
     coll__give(mpi->slots);
@@ -40408,11 +37983,10 @@ static bool coll__mpi_see_off(coll__mpi *mpi)
         sending = 0;
         for (int i = 0; i < mpi->count; i++) sending += mpi->flights[i].kind < COLL__MPI_LANDS;
         const bool is_over = sending == 0 && (mpi->failure.status != COLL_OK || mpi->gone_count == mpi->size - 1)
-                          && mpi->unmade_count == 0 && coll__mpi_drain(mpi) == 0;
+                          && coll__mpi_drain(mpi) == 0;
         if (is_over || coll__now() >= deadline) return is_over;
         if (mpi->quiet < INT_MAX) mpi->quiet++;
         if (coll__mpi_look(mpi) == 0) coll__mpi_rest(mpi);
-        if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
     }
 }
 
@@ -40551,7 +38125,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
-    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.origin);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->origin);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;
@@ -40588,11 +38162,11 @@ static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
     MPI_Comm_size(comm, &mpi->size);
     MPI_Comm_rank(comm, &mpi->rank);
     MPI_Query_thread(&mpi->thread_level);
-    mpi->comm = MPI_COMM_NULL;
+    mpi->comm = mpi->origin = MPI_COMM_NULL;
     mpi->keyval = MPI_KEYVAL_INVALID;
     mpi->thread = pthread_self();
     mpi->failure.rank = mpi->suspicion.rank = -1;
-    coll__mpi_group_init(&mpi->all, mpi, 0, 0, mpi->size, mpi->rank);
+    coll__mpi_group_init(&mpi->all, mpi, 0, mpi->size, mpi->rank);
     return mpi;
 }
 
@@ -40741,30 +38315,29 @@ static const coll__transport_row coll__mpi_row = {
  *
  * Both are loaded at run time (coll_nccl_load.h), so none of their headers is included and nothing is linked.  Handles have the
  * names of the structs in nccl.h and cuda.h; enumerations are the `unsigned` that they are in the ABI.  Lists hold the functions:
- * name without its prefix, the first version that has it, parameters.  They generate the tables of pointers and the loading.  A
- * test compares every declaration with the real headers, if these exist.  For that test, two types that cannot be declared twice
- * may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * name without its prefix, parameters.  They generate the tables of pointers and the loading.  A test compares every declaration
+ * with the real headers, if these exist.  For that test, two types that cannot be declared twice may be named from outside
+ * (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
  * Every function of NCCL returns a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *
- * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types are coll__kernel_type, ops are coll_op
- * numbers, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
+ * THE KERNELS (coll_nccl_kernels.cu) are PTX text and are looked up by name.  Types and ops are the numbers of coll_type
+ * and coll_op, lengths are elements, strides are bytes; every thread handles elements at a stride of the whole grid.
  *
- *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order, float divisor,
- *                    float scale)
- *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `type`: COLL_F16, COLL_BF16 or
- *       COLL_F32, of `in` and `out`; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
+ *   coll_combine_f32(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    float divisor, float scale)
+ *       out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i], source k begins at in + k * stride.  `in_type` and `out_type`:
+ *       COLL_F16, COLL_BF16 or COLL_F32; all is computed in f32.  order 0: the left-complete pairwise tree over the index of the
  *       source, ((0+1)+(2+3))+((4+5)+6); order 1: from left to right.  Then x / divisor * scale, in this order and each
- *       rounded to f32 (1 and 1: no effect), then one rounding to `type`, to nearest even, NaN as the canonical one.
- *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.
- *   coll_combine_f64(the same, with double divisor, double scale)       type: COLL_F64
- *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
- *                    long long divisor)
+ *       rounded to f32 (1 and 1: no effect), then one rounding to `out_type`, to nearest even, NaN as the canonical one.
+ *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.  With n = 1
+ *       and SUM it converts, with the results of the library's coll_convert.
+ *   coll_combine_f64(the same, with double divisor, double scale)       types: COLL_F64
+ *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int in_type, int out_type, int op, int order,
+ *                    int divisor)
  *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; `order` has no effect.
  *       op: SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR; results of COLL_BOOL are 1 or 0.  divisor > 1: the sum is
  *       divided by it and truncated toward zero (types of at most 32 bits only).
- *   coll_convert(const void *in, int in_type, void *out, int out_type, u64 count)
- *       Among COLL_F16, COLL_BF16 and COLL_F32, with the results of the library's coll_convert.
  *   coll_overflow(const void *in, u64 count, int type, unsigned *found)
  *       *found = 1 if an element of COLL_F16, COLL_BF16, COLL_F32 or COLL_F64 is infinite or NaN; else unchanged. */
 #ifndef COLL_NCCL_ABI_H
@@ -40828,50 +38401,42 @@ enum {
     COLL__CUDA_CAPTURE_NONE = 0
 };
 
-/* ---- >>functions ----
- *
- * X(name, first version, parameters).  One that is newer than COLL__NCCL_OLDEST may be missing. */
+/* ---- >>functions: X(name as it is exported, parameters) ---- */
 
 #define COLL__NCCL_FUNCTIONS(X)                                                                                       \
-    X(GetVersion, 20000, (int *version))                                                                              \
-    X(GetUniqueId, 20000, (COLL__NCCL_ID *id))                                                                        \
-    X(CommInitRankConfig, 21400, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                       \
+    X(GetVersion, (int *version))                                                                                     \
+    X(GetUniqueId, (COLL__NCCL_ID *id))                                                                               \
+    X(CommInitRankConfig, (struct ncclComm **comm, int size, COLL__NCCL_ID id, int rank,                              \
                                   COLL__NCCL_CONFIG *config))                                                         \
-    X(CommFinalize, 21400, (struct ncclComm *comm))                                                                   \
-    X(CommDestroy, 20000, (struct ncclComm *comm))                                                                    \
-    X(CommAbort, 20400, (struct ncclComm *comm))                                                                      \
-    X(CommGetAsyncError, 20400, (struct ncclComm *comm, coll__nccl_result *result))                                   \
-    X(CommCount, 20000, (struct ncclComm *comm, int *count))                                                    \
-    X(CommUserRank, 20000, (struct ncclComm *comm, int *rank))                                                  \
-    X(CommCuDevice, 20000, (struct ncclComm *comm, int *device))                                                \
-    X(AllReduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm, \
+    X(CommFinalize, (struct ncclComm *comm))                                                                          \
+    X(CommDestroy, (struct ncclComm *comm))                                                                           \
+    X(CommAbort, (struct ncclComm *comm))                                                                             \
+    X(CommGetAsyncError, (struct ncclComm *comm, coll__nccl_result *result))                                          \
+    X(CommCount, (struct ncclComm *comm, int *count))                                                                 \
+    X(CommUserRank, (struct ncclComm *comm, int *rank))                                                               \
+    X(CommCuDevice, (struct ncclComm *comm, int *device))                                                             \
+    X(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm,      \
                          struct CUstream_st *stream))                                                                 \
-    X(Reduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,               \
+    X(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,                      \
                       struct ncclComm *comm, struct CUstream_st *stream))                                             \
-    X(ReduceScatter, 20000, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,             \
+    X(ReduceScatter, (const void *send, void *recv, size_t recv_count, unsigned type, unsigned op,                    \
                              struct ncclComm *comm, struct CUstream_st *stream))                                      \
-    X(Broadcast, 20000, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,  \
+    X(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,         \
                          struct CUstream_st *stream))                                                                 \
-    X(AllGather, 20000, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,            \
+    X(AllGather, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,                   \
                          struct CUstream_st *stream))                                                                 \
-    X(Send, 20700, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                   \
+    X(Send, (const void *send, size_t count, unsigned type, int peer, struct ncclComm *comm,                          \
                     struct CUstream_st *stream))                                                                      \
-    X(Recv, 20700, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream)) \
-    X(GroupStart, 20000, (void))                                                                                      \
-    X(GroupEnd, 20000, (void))                                                                                        \
-    X(AlltoAll, 22803, (const void *send, void *recv, size_t count, unsigned type, struct ncclComm *comm,             \
-                        struct CUstream_st *stream))                                                                  \
-    X(Gather, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,     \
-                      struct CUstream_st *stream))                                                                    \
-    X(Scatter, 22803, (const void *send, void *recv, size_t count, unsigned type, int root, struct ncclComm *comm,    \
-                       struct CUstream_st *stream))
+    X(Recv, (void *recv, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))   \
+    X(GroupStart, (void))                                                                                             \
+    X(GroupEnd, (void))
 
 /* The same, of those that return a text. */
 #define COLL__NCCL_TEXTS(X)                                                                                           \
-    X(GetLastError, 21300, (struct ncclComm *comm))                                                                   \
-    X(GetErrorString, 20000, (coll__nccl_result result))
+    X(GetLastError, (struct ncclComm *comm))                                                                          \
+    X(GetErrorString, (coll__nccl_result result))
 
-/* X(name as it is exported, parameters).  Contexts are pushed and popped, so a call restores that of its thread. */
+/* Contexts are pushed and popped, so a call restores that of its thread. */
 #define COLL__CUDA_FUNCTIONS(X)                                                                                       \
     X(Init, (unsigned flags))                                                                                         \
     X(GetErrorString, (coll__cuda_result result, const char **text))                                                  \
@@ -40918,352 +38483,187 @@ static const char *const coll__nccl_ptx[] = {
     ".visible .entry coll_combine_f32(\n",
     ".param .u64 coll_combine_f32_0, .param .u64 coll_combine_f32_1, .param .u32 coll_combine_f32_2,\n",
     ".param .u64 coll_combine_f32_3, .param .u64 coll_combine_f32_4, .param .u32 coll_combine_f32_5,\n",
-    ".param .u32 coll_combine_f32_6, .param .u32 coll_combine_f32_7, .param .f32 coll_combine_f32_8,\n",
-    ".param .f32 coll_combine_f32_9\n",
+    ".param .u32 coll_combine_f32_6, .param .u32 coll_combine_f32_7, .param .u32 coll_combine_f32_8,\n",
+    ".param .f32 coll_combine_f32_9, .param .f32 coll_combine_f32_10\n",
     ")\n",
     "{\n",
-    ".local .align 4 .b8 __local_depot0[132]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<87>; .reg .f32 %f<61>;\n",
-    ".reg .b32 %r<112>; .reg .b64 %rd<43>; mov.u64 %L,__local_depot0; ld.param.u64 %rd16,[coll_combine_f32_0];\n",
-    "ld.param.u64 %rd14,[coll_combine_f32_1]; ld.param.u32 %r25,[coll_combine_f32_2];\n",
-    "ld.param.u64 %rd17,[coll_combine_f32_3]; ld.param.u64 %rd15,[coll_combine_f32_4];\n",
-    "ld.param.u32 %r26,[coll_combine_f32_5]; ld.param.u32 %r27,[coll_combine_f32_6];\n",
-    "ld.param.u32 %r28,[coll_combine_f32_7]; ld.param.f32 %f38,[coll_combine_f32_8];\n",
-    "ld.param.f32 %f39,[coll_combine_f32_9]; cvta.to.global.u64 %rd1,%rd17; cvta.to.global.u64 %rd2,%rd16;\n",
-    "add.u64 %rd3,%L,0; mov.u32 %r29,%ctaid.x; mov.u32 %r30,%ntid.x; cvt.u64.u32 %rd4,%r30; mul.wide.u32 %rd19,%r29,%r30;\n",
-    "mov.u32 %r31,%tid.x; cvt.u64.u32 %rd20,%r31; add.s64 %rd41,%rd19,%rd20; setp.ge.u64 %p1,%rd41,%rd15; @%p1 bra L0_73;\n",
-    "add.s32 %r1,%r25,-1; add.s32 %r2,%r27,-8; mov.u32 %r32,%nctaid.x; cvt.u64.u32 %rd21,%r32; mul.lo.s64 %rd6,%rd21,%rd4;\n",
-    "L0_2: setp.eq.s32 %p2,%r26,14; @%p2 bra L0_6; bra.uni L0_3; L0_6: shl.b64 %rd24,%rd41,2; add.s64 %rd25,%rd2,%rd24;\n",
-    "ld.global.f32 %f59,[%rd25]; bra.uni L0_7; L0_3: setp.eq.s32 %p3,%r26,10; shl.b64 %rd22,%rd41,1;\n",
-    "add.s64 %rd23,%rd2,%rd22; ld.global.u16 %r3,[%rd23]; @%p3 bra L0_5; bra.uni L0_4; L0_5: and.b32 %r34,%r3,32767;\n",
-    "shl.b32 %r35,%r3,16; and.b32 %r36,%r35,-2147483648; shl.b32 %r37,%r3,13; and.b32 %r38,%r37,268427264;\n",
-    "setp.lt.u32 %p4,%r34,31744; selp.b32 %r39,939524096,1879048192,%p4; add.s32 %r40,%r39,%r38; cvt.rn.f32.u32 %f40,%r34;\n",
-    "mul.rn.f32 %f41,%f40,0f33800000; mov.b32 %r41,%f41; setp.lt.u32 %p5,%r34,1024; selp.b32 %r42,%r41,%r40,%p5;\n",
-    "or.b32 %r43,%r42,%r36; mov.b32 %f59,%r43; bra.uni L0_7; L0_4: shl.b32 %r33,%r3,16; mov.b32 %f59,%r33; L0_7:\n",
-    "setp.lt.s32 %p6,%r25,2; @%p6 bra L0_66; mov.u32 %r110,0; mov.u32 %r102,1; bra.uni L0_9; L0_29:\n",
-    "add.rn.f32 %f59,%f5,%f9; bra.uni L0_65; L0_34: add.rn.f32 %f59,%f5,%f9; bra.uni L0_65; L0_9: .pragma \"nounroll\";\n",
-    "mov.f32 %f5,%f59; cvt.s64.s32 %rd26,%r102; mul.lo.s64 %rd27,%rd26,%rd14; add.s64 %rd8,%rd2,%rd27; @%p2 bra L0_13;\n",
-    "bra.uni L0_10; L0_13: shl.b64 %rd30,%rd41,2; add.s64 %rd31,%rd8,%rd30; ld.global.f32 %f9,[%rd31]; bra.uni L0_14;\n",
-    "L0_10: setp.eq.s32 %p8,%r26,10; shl.b64 %rd28,%rd41,1; add.s64 %rd29,%rd8,%rd28; ld.global.u16 %r6,[%rd29];\n",
-    "@%p8 bra L0_12; bra.uni L0_11; L0_12: and.b32 %r47,%r6,32767; shl.b32 %r48,%r6,16; and.b32 %r49,%r48,-2147483648;\n",
-    "shl.b32 %r50,%r6,13; and.b32 %r51,%r50,268427264; setp.lt.u32 %p9,%r47,31744; selp.b32 %r52,939524096,1879048192,%p9;\n",
-    "add.s32 %r53,%r52,%r51; cvt.rn.f32.u32 %f42,%r47; mul.rn.f32 %f43,%f42,0f33800000; mov.b32 %r54,%f43;\n",
-    "setp.lt.u32 %p10,%r47,1024; selp.b32 %r55,%r54,%r53,%p10; or.b32 %r56,%r55,%r49; mov.b32 %f9,%r56; bra.uni L0_14;\n",
-    "L0_11: shl.b32 %r46,%r6,16; mov.b32 %f9,%r46; L0_14: setp.eq.s32 %p11,%r28,0; @%p11 bra L0_37;\n",
-    "setp.gt.s32 %p12,%r27,7; @%p12 bra L0_20; setp.eq.s32 %p16,%r27,1; @%p16 bra L0_36; setp.eq.s32 %p17,%r27,2;\n",
-    "@%p17 bra L0_31; setp.eq.s32 %p18,%r27,3; @%p18 bra L0_26; bra.uni L0_19; L0_26: setp.gt.f32 %p28,%f5,%f9;\n",
-    "mov.f32 %f59,%f5; @%p28 bra L0_65; setp.gt.f32 %p29,%f9,%f5; mov.f32 %f59,%f9; @%p29 bra L0_65;\n",
-    "setp.eq.f32 %p30,%f5,%f9; @%p30 bra L0_30; bra.uni L0_29; L0_30: mov.b32 %r60,%f5; mov.b32 %r61,%f9;\n",
-    "and.b32 %r62,%r61,%r60; mov.b32 %f59,%r62; bra.uni L0_65; L0_37: add.s32 %r107,%r110,1; mul.wide.s32 %rd32,%r110,4;\n",
-    "add.s64 %rd42,%rd3,%rd32; st.local.f32 [%rd42],%f5; and.b32 %r66,%r102,1; setp.eq.b32 %p34,%r66,1;\n",
-    "not.pred %p35,%p34; setp.ne.s32 %p36,%r102,%r1; and.pred %p37,%p36,%p35; setp.lt.s32 %p38,%r110,0;\n",
-    "or.pred %p39,%p38,%p37; mov.f32 %f59,%f9; mov.u32 %r110,%r107; @%p39 bra L0_65; setp.eq.s32 %p40,%r27,1;\n",
-    "@%p40 bra L0_47; setp.ne.s32 %p41,%r27,2; @%p41 bra L0_49; mov.u32 %r104,%r102; mov.u32 %r110,%r107;\n",
-    "mov.f32 %f59,%f9; L0_41: .pragma \"nounroll\"; mov.f32 %f19,%f59; mov.u32 %r9,%r110; mov.u32 %r8,%r104;\n",
-    "add.s32 %r110,%r9,-1; ld.local.f32 %f20,[%rd42]; setp.lt.f32 %p42,%f20,%f19; mov.f32 %f59,%f20; @%p42 bra L0_46;\n",
-    "setp.lt.f32 %p43,%f19,%f20; mov.f32 %f59,%f19; @%p43 bra L0_46; setp.eq.f32 %p44,%f20,%f19; @%p44 bra L0_45;\n",
-    "bra.uni L0_44; L0_45: mov.b32 %r67,%f20; mov.b32 %r68,%f19; or.b32 %r69,%r67,%r68; mov.b32 %f59,%r69; bra.uni L0_46;\n",
-    "L0_44: add.rn.f32 %f59,%f19,%f20; L0_46: shr.s32 %r104,%r8,1; shr.u32 %r70,%r8,1; and.b32 %r71,%r70,1;\n",
-    "setp.eq.b32 %p45,%r71,1; setp.eq.s32 %p46,%r102,%r1; or.pred %p47,%p46,%p45; setp.gt.s32 %p48,%r9,1;\n",
-    "and.pred %p49,%p48,%p47; add.s64 %rd42,%rd42,-4; @%p49 bra L0_41; bra.uni L0_65; L0_20: setp.eq.s32 %p13,%r27,8;\n",
-    "@%p13 bra L0_25; setp.eq.s32 %p14,%r27,9; @%p14 bra L0_24; setp.ne.s32 %p15,%r27,10; @%p15 bra L0_19;\n",
-    "setp.neu.f32 %p19,%f5,0f00000000; setp.neu.f32 %p20,%f9,0f00000000; xor.pred %p21,%p19,%p20; selp.u32 %r57,1,0,%p21;\n",
-    "cvt.rn.f32.u32 %f59,%r57; bra.uni L0_65; L0_36: mul.rn.f32 %f59,%f5,%f9; bra.uni L0_65; L0_31:\n",
-    "setp.lt.f32 %p31,%f5,%f9; mov.f32 %f59,%f5; @%p31 bra L0_65; setp.lt.f32 %p32,%f9,%f5; mov.f32 %f59,%f9;\n",
-    "@%p32 bra L0_65; setp.eq.f32 %p33,%f5,%f9; @%p33 bra L0_35; bra.uni L0_34; L0_35: mov.b32 %r63,%f5; mov.b32 %r64,%f9;\n",
-    "or.b32 %r65,%r64,%r63; mov.b32 %f59,%r65; bra.uni L0_65; L0_25: setp.neu.f32 %p25,%f5,0f00000000;\n",
-    "setp.neu.f32 %p26,%f9,0f00000000; and.pred %p27,%p25,%p26; selp.u32 %r59,1,0,%p27; cvt.rn.f32.u32 %f59,%r59;\n",
-    "bra.uni L0_65; L0_24: setp.neu.f32 %p22,%f5,0f00000000; setp.neu.f32 %p23,%f9,0f00000000; or.pred %p24,%p22,%p23;\n",
-    "selp.u32 %r58,1,0,%p24; cvt.rn.f32.u32 %f59,%r58; bra.uni L0_65; L0_19: add.rn.f32 %f59,%f5,%f9; bra.uni L0_65;\n",
-    "L0_47: mov.u32 %r106,%r102; mov.f32 %f59,%f9; L0_48: .pragma \"nounroll\"; add.s32 %r110,%r107,-1;\n",
-    "mul.wide.s32 %rd33,%r110,4; add.s64 %rd34,%rd3,%rd33; ld.local.f32 %f44,[%rd34]; mul.rn.f32 %f59,%f59,%f44;\n",
-    "shr.s32 %r15,%r106,1; shr.u32 %r72,%r106,1; and.b32 %r73,%r72,1; setp.eq.b32 %p50,%r73,1; setp.eq.s32 %p51,%r102,%r1;\n",
-    "or.pred %p52,%p51,%p50; setp.gt.s32 %p53,%r107,1; and.pred %p54,%p53,%p52; mov.u32 %r106,%r15; mov.u32 %r107,%r110;\n",
-    "@%p54 bra L0_48; bra.uni L0_65; L0_49: mov.u32 %r108,%r102; mov.u32 %r110,%r107; mov.f32 %f59,%f9; bra.uni L0_50;\n",
-    "L0_60: add.rn.f32 %f59,%f26,%f27; bra.uni L0_64; L0_50: .pragma \"nounroll\"; mov.f32 %f26,%f59; mov.u32 %r17,%r110;\n",
-    "mov.u32 %r16,%r108; add.s32 %r110,%r17,-1; mul.wide.s32 %rd35,%r110,4; add.s64 %rd36,%rd3,%rd35;\n",
-    "ld.local.f32 %f27,[%rd36]; setp.gt.s32 %p55,%r27,8; @%p55 bra L0_54; setp.eq.s32 %p58,%r27,3; @%p58 bra L0_57;\n",
-    "setp.eq.s32 %p59,%r27,8; @%p59 bra L0_53; bra.uni L0_63; L0_53: setp.neu.f32 %p60,%f27,0f00000000;\n",
-    "setp.neu.f32 %p61,%f26,0f00000000; and.pred %p62,%p61,%p60; selp.u32 %r74,1,0,%p62; cvt.rn.f32.u32 %f59,%r74;\n",
-    "bra.uni L0_64; L0_54: setp.eq.s32 %p56,%r27,9; @%p56 bra L0_62; setp.eq.s32 %p57,%r27,10; @%p57 bra L0_56;\n",
-    "bra.uni L0_63; L0_56: setp.neu.f32 %p69,%f27,0f00000000; setp.neu.f32 %p70,%f26,0f00000000; xor.pred %p71,%p70,%p69;\n",
-    "selp.u32 %r79,1,0,%p71; cvt.rn.f32.u32 %f59,%r79; bra.uni L0_64; L0_57: setp.gt.f32 %p63,%f27,%f26;\n",
-    "mov.f32 %f59,%f27; @%p63 bra L0_64; setp.gt.f32 %p64,%f26,%f27; mov.f32 %f59,%f26; @%p64 bra L0_64;\n",
-    "setp.eq.f32 %p65,%f27,%f26; @%p65 bra L0_61; bra.uni L0_60; L0_61: mov.b32 %r75,%f27; mov.b32 %r76,%f26;\n",
-    "and.b32 %r77,%r75,%r76; mov.b32 %f59,%r77; bra.uni L0_64; L0_62: setp.neu.f32 %p66,%f27,0f00000000;\n",
-    "setp.neu.f32 %p67,%f26,0f00000000; or.pred %p68,%p67,%p66; selp.u32 %r78,1,0,%p68; cvt.rn.f32.u32 %f59,%r78;\n",
-    "bra.uni L0_64; L0_63: add.rn.f32 %f59,%f26,%f27; L0_64: shr.s32 %r108,%r16,1; shr.u32 %r80,%r16,1;\n",
-    "and.b32 %r81,%r80,1; setp.eq.b32 %p72,%r81,1; setp.eq.s32 %p73,%r102,%r1; or.pred %p74,%p73,%p72;\n",
-    "setp.gt.s32 %p75,%r17,1; and.pred %p76,%p75,%p74; @%p76 bra L0_50; L0_65: add.s32 %r102,%r102,1;\n",
-    "setp.lt.s32 %p77,%r102,%r25; @%p77 bra L0_9; L0_66: setp.neu.f32 %p78,%f59,0f00000000;\n",
-    "selp.f32 %f45,0f3F800000,0f00000000,%p78; setp.gt.u32 %p79,%r2,2; selp.f32 %f46,%f59,%f45,%p79;\n",
-    "div.rn.f32 %f47,%f46,%f38; mul.rn.f32 %f37,%f47,%f39; @%p2 bra L0_69; setp.ne.s32 %p81,%r26,10; @%p81 bra L0_70;\n",
-    "mov.b32 %r82,%f37; and.b32 %r83,%r82,2147483647; shr.u32 %r84,%r82,13; and.b32 %r85,%r84,1; add.s32 %r86,%r83,%r85;\n",
-    "add.s32 %r87,%r86,-939520001; shr.u32 %r88,%r87,13; min.u32 %r89,%r88,31744; mov.b32 %f48,%r83;\n",
-    "add.rn.f32 %f49,%f48,0f3F000000; mov.b32 %r90,%f49; add.s32 %r91,%r90,-1056964608; setp.lt.u32 %p82,%r83,947912704;\n",
-    "selp.b32 %r92,%r91,%r89,%p82; shr.u32 %r93,%r82,16; and.b32 %r94,%r93,32768; or.b32 %r95,%r92,%r94;\n",
-    "setp.num.f32 %p83,%f37,%f37; selp.b32 %r111,%r95,32256,%p83; bra.uni L0_71; L0_69: setp.num.f32 %p84,%f37,%f37;\n",
-    "selp.f32 %f50,%f37,0f7FC00000,%p84; shl.b64 %rd37,%rd41,2; add.s64 %rd38,%rd1,%rd37; st.global.f32 [%rd38],%f50;\n",
-    "bra.uni L0_72; L0_70: mov.b32 %r96,%f37; shr.u32 %r97,%r96,16; and.b32 %r98,%r97,1; add.s32 %r99,%r96,%r98;\n",
-    "add.s32 %r100,%r99,32767; shr.u32 %r101,%r100,16; setp.num.f32 %p85,%f37,%f37; selp.b32 %r111,%r101,32704,%p85;\n",
-    "L0_71: shl.b64 %rd39,%rd41,1; add.s64 %rd40,%rd1,%rd39; st.global.u16 [%rd40],%r111; L0_72: add.s64 %rd41,%rd41,%rd6;\n",
-    "setp.lt.u64 %p86,%rd41,%rd15; @%p86 bra L0_2; L0_73: ret;\n",
+    ".local .align 4 .b8 __local_depot0[132]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<41>; .reg .f32 %f<39>;\n",
+    ".reg .b32 %r<86>; .reg .b64 %rd<36>; mov.u64 %L,__local_depot0; ld.param.u64 %rd13,[coll_combine_f32_0];\n",
+    "ld.param.u64 %rd14,[coll_combine_f32_1]; ld.param.u32 %r21,[coll_combine_f32_2];\n",
+    "ld.param.u64 %rd16,[coll_combine_f32_3]; ld.param.u64 %rd15,[coll_combine_f32_4];\n",
+    "ld.param.u32 %r22,[coll_combine_f32_5]; ld.param.u32 %r23,[coll_combine_f32_6];\n",
+    "ld.param.u32 %r24,[coll_combine_f32_7]; ld.param.u32 %r25,[coll_combine_f32_8];\n",
+    "ld.param.f32 %f23,[coll_combine_f32_9]; ld.param.f32 %f24,[coll_combine_f32_10]; cvta.to.global.u64 %rd1,%rd16;\n",
+    "add.u64 %rd2,%L,0; mov.u32 %r26,%ctaid.x; mov.u32 %r27,%ntid.x; cvt.u64.u32 %rd3,%r27; mul.wide.u32 %rd18,%r26,%r27;\n",
+    "mov.u32 %r28,%tid.x; cvt.u64.u32 %rd19,%r28; add.s64 %rd34,%rd18,%rd19; setp.ge.u64 %p1,%rd34,%rd15; @%p1 bra L0_41;\n",
+    "add.s32 %r1,%r21,-1; mov.u32 %r29,%nctaid.x; cvt.u64.u32 %rd20,%r29; mul.lo.s64 %rd5,%rd20,%rd3;\n",
+    "cvta.to.global.u64 %rd6,%rd13; L0_2: mov.u32 %r81,0; mov.f32 %f37,0f00000000; mov.u32 %r77,%r22; mov.u32 %r78,%r24;\n",
+    "mov.u32 %r80,%r81; L0_3: .pragma \"nounroll\"; setp.eq.s32 %p2,%r80,0; @%p2 bra L0_5; add.s32 %r8,%r81,1;\n",
+    "mul.wide.s32 %rd21,%r81,4; add.s64 %rd22,%rd2,%rd21; st.local.f32 [%rd22],%f37; mov.u32 %r81,%r8; L0_5:\n",
+    "cvt.s64.s32 %rd23,%r80; mul.lo.s64 %rd24,%rd23,%rd14; add.s64 %rd8,%rd6,%rd24; setp.eq.s32 %p3,%r77,14;\n",
+    "@%p3 bra L0_9; bra.uni L0_6; L0_9: shl.b64 %rd27,%rd34,2; add.s64 %rd28,%rd8,%rd27; ld.global.f32 %f34,[%rd28];\n",
+    "bra.uni L0_10; L0_6: shl.b64 %rd25,%rd34,1; add.s64 %rd26,%rd8,%rd25; ld.global.u16 %r10,[%rd26];\n",
+    "setp.eq.s32 %p4,%r77,10; @%p4 bra L0_8; bra.uni L0_7; L0_8: and.b32 %r37,%r10,32767; shl.b32 %r38,%r10,16;\n",
+    "and.b32 %r39,%r38,-2147483648; shl.b32 %r40,%r10,13; and.b32 %r41,%r40,268427264; setp.lt.u32 %p5,%r37,31744;\n",
+    "selp.b32 %r42,939524096,1879048192,%p5; add.s32 %r43,%r42,%r41; cvt.rn.f32.u32 %f26,%r37;\n",
+    "mul.rn.f32 %f27,%f26,0f33800000; mov.b32 %r44,%f27; setp.lt.u32 %p6,%r37,1024; selp.b32 %r45,%r44,%r43,%p6;\n",
+    "or.b32 %r46,%r45,%r39; mov.b32 %f34,%r46; bra.uni L0_10; L0_7: shl.b32 %r36,%r10,16; mov.b32 %f34,%r36; L0_10:\n",
+    "setp.neu.f32 %p7,%f34,0f00000000; selp.f32 %f28,0f3F800000,0f00000000,%p7; setp.gt.s32 %p8,%r78,7;\n",
+    "selp.f32 %f37,%f28,%f34,%p8; or.b32 %r82,%r80,%r25; and.b32 %r47,%r82,1; setp.eq.b32 %p9,%r47,1; not.pred %p10,%p9;\n",
+    "setp.ne.s32 %p11,%r80,%r1; and.pred %p12,%p11,%p10; setp.lt.s32 %p13,%r81,1; or.pred %p14,%p13,%p12; @%p14 bra L0_33;\n",
+    "add.s32 %r48,%r81,-1; mul.wide.s32 %rd29,%r48,4; add.s64 %rd35,%rd2,%rd29; bra.uni L0_12; L0_29:\n",
+    "add.rn.f32 %f37,%f7,%f8; bra.uni L0_32; L0_12: .pragma \"nounroll\"; mov.f32 %f7,%f37; mov.u32 %r13,%r81;\n",
+    "mov.u32 %r12,%r82; add.s32 %r81,%r13,-1; ld.local.f32 %f8,[%rd35]; setp.eq.s32 %p15,%r78,0; @%p15 bra L0_31;\n",
+    "setp.gt.s32 %p16,%r78,8; @%p16 bra L0_17; setp.eq.s32 %p19,%r78,2; @%p19 bra L0_26; setp.eq.s32 %p20,%r78,3;\n",
+    "@%p20 bra L0_20; bra.uni L0_16; L0_31: add.rn.f32 %f37,%f7,%f8; bra.uni L0_32; L0_17: setp.eq.s32 %p17,%r78,9;\n",
+    "@%p17 bra L0_20; setp.ne.s32 %p18,%r78,10; @%p18 bra L0_16; setp.neu.f32 %p21,%f8,%f7;\n",
+    "selp.f32 %f37,0f3F800000,0f00000000,%p21; bra.uni L0_32; L0_20: neg.f32 %f10,%f8; neg.f32 %f11,%f7;\n",
+    "setp.gt.f32 %p22,%f8,%f7; mov.f32 %f36,%f10; @%p22 bra L0_25; setp.gt.f32 %p23,%f7,%f8; mov.f32 %f36,%f11;\n",
+    "@%p23 bra L0_25; setp.eq.f32 %p24,%f8,%f7; @%p24 bra L0_24; bra.uni L0_23; L0_24: mov.b32 %r49,%f10;\n",
+    "mov.b32 %r50,%f11; or.b32 %r51,%r49,%r50; mov.b32 %f36,%r51; bra.uni L0_25; L0_16: mul.rn.f32 %f37,%f7,%f8;\n",
+    "bra.uni L0_32; L0_26: setp.lt.f32 %p25,%f8,%f7; mov.f32 %f37,%f8; @%p25 bra L0_32; setp.lt.f32 %p26,%f7,%f8;\n",
+    "mov.f32 %f37,%f7; @%p26 bra L0_32; setp.eq.f32 %p27,%f8,%f7; @%p27 bra L0_30; bra.uni L0_29; L0_30: mov.b32 %r52,%f8;\n",
+    "mov.b32 %r53,%f7; or.b32 %r54,%r52,%r53; mov.b32 %f37,%r54; bra.uni L0_32; L0_23: sub.rn.f32 %f36,%f11,%f8; L0_25:\n",
+    "neg.f32 %f37,%f36; L0_32: shr.s32 %r82,%r12,1; shr.u32 %r55,%r12,1; and.b32 %r56,%r55,1; setp.eq.b32 %p28,%r56,1;\n",
+    "setp.eq.s32 %p29,%r80,%r1; or.pred %p30,%p29,%p28; setp.gt.s32 %p31,%r13,1; and.pred %p32,%p31,%p30;\n",
+    "add.s64 %rd35,%rd35,-4; @%p32 bra L0_12; L0_33: add.s32 %r80,%r80,1; setp.lt.s32 %p33,%r80,%r21; @%p33 bra L0_3;\n",
+    "div.rn.f32 %f29,%f37,%f23; mul.rn.f32 %f22,%f29,%f24; setp.eq.s32 %p34,%r23,14; @%p34 bra L0_37;\n",
+    "setp.ne.s32 %p35,%r23,10; @%p35 bra L0_38; mov.b32 %r57,%f22; and.b32 %r58,%r57,2147483647; shr.u32 %r59,%r57,13;\n",
+    "and.b32 %r60,%r59,1; add.s32 %r61,%r58,%r60; add.s32 %r62,%r61,-939520001; shr.u32 %r63,%r62,13;\n",
+    "min.u32 %r64,%r63,31744; mov.b32 %f30,%r58; add.rn.f32 %f31,%f30,0f3F000000; mov.b32 %r65,%f31;\n",
+    "add.s32 %r66,%r65,-1056964608; setp.lt.u32 %p36,%r58,947912704; selp.b32 %r67,%r66,%r64,%p36; shr.u32 %r68,%r57,16;\n",
+    "and.b32 %r69,%r68,32768; or.b32 %r70,%r67,%r69; setp.num.f32 %p37,%f22,%f22; selp.b32 %r85,%r70,32256,%p37;\n",
+    "bra.uni L0_39; L0_37: setp.num.f32 %p38,%f22,%f22; selp.f32 %f32,%f22,0f7FC00000,%p38; shl.b64 %rd30,%rd34,2;\n",
+    "add.s64 %rd31,%rd1,%rd30; st.global.f32 [%rd31],%f32; bra.uni L0_40; L0_38: mov.b32 %r71,%f22; shr.u32 %r72,%r71,16;\n",
+    "and.b32 %r73,%r72,1; add.s32 %r74,%r71,%r73; add.s32 %r75,%r74,32767; shr.u32 %r76,%r75,16;\n",
+    "setp.num.f32 %p39,%f22,%f22; selp.b32 %r85,%r76,32704,%p39; L0_39: shl.b64 %rd32,%rd34,1; add.s64 %rd33,%rd1,%rd32;\n",
+    "st.global.u16 [%rd33],%r85; L0_40: add.s64 %rd34,%rd34,%rd5; setp.lt.u64 %p40,%rd34,%rd15; @%p40 bra L0_2; L0_41:\n",
+    "ret;\n",
     "}\n",
     ".visible .entry coll_combine_f64(\n",
     ".param .u64 coll_combine_f64_0, .param .u64 coll_combine_f64_1, .param .u32 coll_combine_f64_2,\n",
     ".param .u64 coll_combine_f64_3, .param .u64 coll_combine_f64_4, .param .u32 coll_combine_f64_5,\n",
-    ".param .u32 coll_combine_f64_6, .param .u32 coll_combine_f64_7, .param .f64 coll_combine_f64_8,\n",
-    ".param .f64 coll_combine_f64_9\n",
+    ".param .u32 coll_combine_f64_6, .param .u32 coll_combine_f64_7, .param .u32 coll_combine_f64_8,\n",
+    ".param .f64 coll_combine_f64_9, .param .f64 coll_combine_f64_10\n",
     ")\n",
     "{\n",
-    ".local .align 8 .b8 __local_depot1[264]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<74>; .reg .b32 %r<52>;\n",
-    ".reg .f64 %fd<47>; .reg .b64 %rd<52>; mov.u64 %L,__local_depot1; ld.param.u64 %rd9,[coll_combine_f64_0];\n",
-    "ld.param.u64 %rd10,[coll_combine_f64_1]; ld.param.u32 %r19,[coll_combine_f64_2];\n",
-    "ld.param.u64 %rd11,[coll_combine_f64_3]; ld.param.u64 %rd12,[coll_combine_f64_4];\n",
-    "ld.param.u32 %r20,[coll_combine_f64_6]; ld.param.u32 %r21,[coll_combine_f64_7];\n",
-    "ld.param.f64 %fd31,[coll_combine_f64_8]; ld.param.f64 %fd32,[coll_combine_f64_9]; mov.u32 %r22,%ctaid.x;\n",
-    "mov.u32 %r23,%ntid.x; mul.wide.u32 %rd13,%r22,%r23; mov.u32 %r24,%tid.x; cvt.u64.u32 %rd14,%r24;\n",
-    "add.s64 %rd50,%rd13,%rd14; setp.ge.u64 %p1,%rd50,%rd12; @%p1 bra L1_57; add.s32 %r1,%r19,-1;\n",
-    "cvta.to.global.u64 %rd46,%rd11; L1_2: cvta.to.global.u64 %rd15,%rd9; shl.b64 %rd16,%rd50,3;\n",
-    "add.s64 %rd17,%rd15,%rd16; ld.global.f64 %fd45,[%rd17]; setp.lt.s32 %p2,%r19,2; @%p2 bra L1_56; mov.u32 %r51,0;\n",
-    "mov.u32 %r43,1; bra.uni L1_4; L1_19: add.rn.f64 %fd45,%fd2,%fd3; bra.uni L1_55; L1_24: add.rn.f64 %fd45,%fd2,%fd3;\n",
-    "bra.uni L1_55; L1_4: .pragma \"nounroll\"; mov.f64 %fd2,%fd45; cvt.s64.s32 %rd18,%r43; mul.lo.s64 %rd19,%rd18,%rd10;\n",
-    "add.s64 %rd21,%rd15,%rd19; add.s64 %rd23,%rd21,%rd16; ld.global.f64 %fd3,[%rd23]; setp.eq.s32 %p3,%r21,0;\n",
-    "@%p3 bra L1_27; setp.gt.s32 %p4,%r20,7; @%p4 bra L1_10; setp.eq.s32 %p8,%r20,1; @%p8 bra L1_26;\n",
-    "setp.eq.s32 %p9,%r20,2; @%p9 bra L1_21; setp.eq.s32 %p10,%r20,3; @%p10 bra L1_16; bra.uni L1_9; L1_16:\n",
-    "setp.gt.f64 %p20,%fd2,%fd3; mov.f64 %fd45,%fd2; @%p20 bra L1_55; setp.gt.f64 %p21,%fd3,%fd2; mov.f64 %fd45,%fd3;\n",
-    "@%p21 bra L1_55; setp.eq.f64 %p22,%fd2,%fd3; @%p22 bra L1_20; bra.uni L1_19; L1_20: mov.b64 %rd24,%fd2;\n",
-    "mov.b64 %rd25,%fd3; and.b64 %rd26,%rd25,%rd24; mov.b64 %fd45,%rd26; bra.uni L1_55; L1_27: add.s32 %r48,%r51,1;\n",
-    "add.u64 %rd31,%L,0; mul.wide.s32 %rd32,%r51,8; add.s64 %rd51,%rd31,%rd32; st.local.f64 [%rd51],%fd2;\n",
-    "and.b32 %r30,%r43,1; setp.eq.b32 %p26,%r30,1; not.pred %p27,%p26; setp.ne.s32 %p28,%r43,%r1; and.pred %p29,%p28,%p27;\n",
-    "setp.lt.s32 %p30,%r51,0; or.pred %p31,%p30,%p29; mov.f64 %fd45,%fd3; mov.u32 %r51,%r48; @%p31 bra L1_55;\n",
-    "setp.eq.s32 %p32,%r20,1; @%p32 bra L1_37; setp.ne.s32 %p33,%r20,2; @%p33 bra L1_39; mov.u32 %r45,%r43;\n",
-    "mov.u32 %r51,%r48; mov.f64 %fd45,%fd3; L1_31: .pragma \"nounroll\"; mov.f64 %fd13,%fd45; mov.u32 %r5,%r45;\n",
-    "ld.local.f64 %fd14,[%rd51]; setp.lt.f64 %p34,%fd14,%fd13; mov.f64 %fd45,%fd14; @%p34 bra L1_36;\n",
-    "setp.lt.f64 %p35,%fd13,%fd14; mov.f64 %fd45,%fd13; @%p35 bra L1_36; setp.eq.f64 %p36,%fd14,%fd13; @%p36 bra L1_35;\n",
-    "bra.uni L1_34; L1_35: mov.b64 %rd33,%fd14; mov.b64 %rd34,%fd13; or.b64 %rd35,%rd33,%rd34; mov.b64 %fd45,%rd35;\n",
-    "bra.uni L1_36; L1_34: add.rn.f64 %fd45,%fd13,%fd14; L1_36: shr.s32 %r45,%r5,1; shr.u32 %r31,%r5,1;\n",
-    "and.b32 %r32,%r31,1; setp.eq.b32 %p37,%r32,1; setp.eq.s32 %p38,%r43,%r1; or.pred %p39,%p38,%p37;\n",
-    "setp.gt.s32 %p40,%r51,1; and.pred %p41,%p40,%p39; add.s64 %rd51,%rd51,-8; add.s32 %r51,%r51,-1; @%p41 bra L1_31;\n",
-    "bra.uni L1_55; L1_10: setp.eq.s32 %p5,%r20,8; @%p5 bra L1_15; setp.eq.s32 %p6,%r20,9; @%p6 bra L1_14;\n",
-    "setp.ne.s32 %p7,%r20,10; @%p7 bra L1_9; setp.neu.f64 %p11,%fd2,0d0000000000000000;\n",
-    "setp.neu.f64 %p12,%fd3,0d0000000000000000; xor.pred %p13,%p11,%p12; selp.u32 %r27,1,0,%p13;\n",
-    "cvt.rn.f64.u32 %fd45,%r27; bra.uni L1_55; L1_26: mul.rn.f64 %fd45,%fd2,%fd3; bra.uni L1_55; L1_21:\n",
-    "setp.lt.f64 %p23,%fd2,%fd3; mov.f64 %fd45,%fd2; @%p23 bra L1_55; setp.lt.f64 %p24,%fd3,%fd2; mov.f64 %fd45,%fd3;\n",
-    "@%p24 bra L1_55; setp.eq.f64 %p25,%fd2,%fd3; @%p25 bra L1_25; bra.uni L1_24; L1_25: mov.b64 %rd27,%fd2;\n",
-    "mov.b64 %rd28,%fd3; or.b64 %rd29,%rd28,%rd27; mov.b64 %fd45,%rd29; bra.uni L1_55; L1_15:\n",
-    "setp.neu.f64 %p17,%fd2,0d0000000000000000; setp.neu.f64 %p18,%fd3,0d0000000000000000; and.pred %p19,%p17,%p18;\n",
-    "selp.u32 %r29,1,0,%p19; cvt.rn.f64.u32 %fd45,%r29; bra.uni L1_55; L1_14: setp.neu.f64 %p14,%fd2,0d0000000000000000;\n",
-    "setp.neu.f64 %p15,%fd3,0d0000000000000000; or.pred %p16,%p14,%p15; selp.u32 %r28,1,0,%p16; cvt.rn.f64.u32 %fd45,%r28;\n",
-    "bra.uni L1_55; L1_9: add.rn.f64 %fd45,%fd2,%fd3; bra.uni L1_55; L1_37: mov.u32 %r47,%r43; mov.f64 %fd45,%fd3; L1_38:\n",
-    ".pragma \"nounroll\"; add.s32 %r51,%r48,-1; mul.wide.s32 %rd37,%r51,8; add.s64 %rd38,%rd31,%rd37;\n",
-    "ld.local.f64 %fd33,[%rd38]; mul.rn.f64 %fd45,%fd45,%fd33; shr.s32 %r12,%r47,1; shr.u32 %r33,%r47,1;\n",
-    "and.b32 %r34,%r33,1; setp.eq.b32 %p42,%r34,1; setp.eq.s32 %p43,%r43,%r1; or.pred %p44,%p43,%p42;\n",
-    "setp.gt.s32 %p45,%r48,1; and.pred %p46,%p45,%p44; mov.u32 %r47,%r12; mov.u32 %r48,%r51; @%p46 bra L1_38;\n",
-    "bra.uni L1_55; L1_39: mov.u32 %r49,%r43; mov.u32 %r51,%r48; mov.f64 %fd45,%fd3; bra.uni L1_40; L1_50:\n",
-    "add.rn.f64 %fd45,%fd20,%fd21; bra.uni L1_54; L1_40: .pragma \"nounroll\"; mov.f64 %fd20,%fd45; mov.u32 %r14,%r51;\n",
-    "mov.u32 %r13,%r49; add.s32 %r51,%r14,-1; mul.wide.s32 %rd41,%r51,8; add.s64 %rd42,%rd31,%rd41;\n",
-    "ld.local.f64 %fd21,[%rd42]; setp.gt.s32 %p47,%r20,8; @%p47 bra L1_44; setp.eq.s32 %p50,%r20,3; @%p50 bra L1_47;\n",
-    "setp.eq.s32 %p51,%r20,8; @%p51 bra L1_43; bra.uni L1_53; L1_43: setp.neu.f64 %p52,%fd21,0d0000000000000000;\n",
-    "setp.neu.f64 %p53,%fd20,0d0000000000000000; and.pred %p54,%p53,%p52; selp.u32 %r35,1,0,%p54;\n",
-    "cvt.rn.f64.u32 %fd45,%r35; bra.uni L1_54; L1_44: setp.eq.s32 %p48,%r20,9; @%p48 bra L1_52; setp.eq.s32 %p49,%r20,10;\n",
-    "@%p49 bra L1_46; bra.uni L1_53; L1_46: setp.neu.f64 %p61,%fd21,0d0000000000000000;\n",
-    "setp.neu.f64 %p62,%fd20,0d0000000000000000; xor.pred %p63,%p62,%p61; selp.u32 %r37,1,0,%p63;\n",
-    "cvt.rn.f64.u32 %fd45,%r37; bra.uni L1_54; L1_47: setp.gt.f64 %p55,%fd21,%fd20; mov.f64 %fd45,%fd21; @%p55 bra L1_54;\n",
-    "setp.gt.f64 %p56,%fd20,%fd21; mov.f64 %fd45,%fd20; @%p56 bra L1_54; setp.eq.f64 %p57,%fd21,%fd20; @%p57 bra L1_51;\n",
-    "bra.uni L1_50; L1_51: mov.b64 %rd43,%fd21; mov.b64 %rd44,%fd20; and.b64 %rd45,%rd43,%rd44; mov.b64 %fd45,%rd45;\n",
-    "bra.uni L1_54; L1_52: setp.neu.f64 %p58,%fd21,0d0000000000000000; setp.neu.f64 %p59,%fd20,0d0000000000000000;\n",
-    "or.pred %p60,%p59,%p58; selp.u32 %r36,1,0,%p60; cvt.rn.f64.u32 %fd45,%r36; bra.uni L1_54; L1_53:\n",
-    "add.rn.f64 %fd45,%fd20,%fd21; L1_54: shr.s32 %r49,%r13,1; shr.u32 %r38,%r13,1; and.b32 %r39,%r38,1;\n",
-    "setp.eq.b32 %p64,%r39,1; setp.eq.s32 %p65,%r43,%r1; or.pred %p66,%p65,%p64; setp.gt.s32 %p67,%r14,1;\n",
-    "and.pred %p68,%p67,%p66; @%p68 bra L1_40; L1_55: add.s32 %r43,%r43,1; setp.lt.s32 %p69,%r43,%r19; @%p69 bra L1_4;\n",
-    "L1_56: add.s32 %r40,%r20,-8; setp.gt.u32 %p70,%r40,2; setp.neu.f64 %p71,%fd45,0d0000000000000000;\n",
-    "selp.f64 %fd34,0d3FF0000000000000,0d0000000000000000,%p71; selp.f64 %fd35,%fd45,%fd34,%p70;\n",
-    "div.rn.f64 %fd36,%fd35,%fd31; mul.rn.f64 %fd37,%fd36,%fd32; setp.num.f64 %p72,%fd37,%fd37;\n",
-    "selp.f64 %fd38,%fd37,0d7FF8000000000000,%p72; add.s64 %rd48,%rd46,%rd16; st.global.f64 [%rd48],%fd38;\n",
-    "mov.u32 %r41,%nctaid.x; mul.wide.u32 %rd49,%r41,%r23; add.s64 %rd50,%rd50,%rd49; setp.lt.u64 %p73,%rd50,%rd12;\n",
-    "@%p73 bra L1_2; L1_57: ret;\n",
+    ".local .align 8 .b8 __local_depot1[264]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<32>; .reg .b32 %r<37>;\n",
+    ".reg .f64 %fd<31>; .reg .b64 %rd<38>; mov.u64 %L,__local_depot1; ld.param.u64 %rd12,[coll_combine_f64_0];\n",
+    "ld.param.u64 %rd13,[coll_combine_f64_1]; ld.param.u32 %r15,[coll_combine_f64_2];\n",
+    "ld.param.u64 %rd14,[coll_combine_f64_3]; ld.param.u64 %rd15,[coll_combine_f64_4];\n",
+    "ld.param.u32 %r16,[coll_combine_f64_7]; ld.param.u32 %r17,[coll_combine_f64_8];\n",
+    "ld.param.f64 %fd18,[coll_combine_f64_9]; ld.param.f64 %fd19,[coll_combine_f64_10]; add.u64 %rd1,%L,0;\n",
+    "mov.u32 %r18,%ctaid.x; mov.u32 %r19,%ntid.x; cvt.u64.u32 %rd2,%r19; mul.wide.u32 %rd17,%r18,%r19;\n",
+    "mov.u32 %r20,%tid.x; cvt.u64.u32 %rd18,%r20; add.s64 %rd36,%rd17,%rd18; setp.ge.u64 %p1,%rd36,%rd15; @%p1 bra L1_30;\n",
+    "cvta.to.global.u64 %rd4,%rd14; add.s32 %r1,%r15,-1; mov.u32 %r21,%nctaid.x; cvt.u64.u32 %rd19,%r21;\n",
+    "mul.lo.s64 %rd5,%rd19,%rd2; cvta.to.global.u64 %rd6,%rd12; L1_2: mov.u32 %r36,0; mov.f64 %fd29,0d0000000000000000;\n",
+    "mov.u32 %r30,%r16; mov.u32 %r32,%r36; L1_3: .pragma \"nounroll\"; setp.eq.s32 %p2,%r32,0; @%p2 bra L1_5;\n",
+    "add.s32 %r6,%r36,1; mul.wide.s32 %rd20,%r36,8; add.s64 %rd21,%rd1,%rd20; st.local.f64 [%rd21],%fd29;\n",
+    "mov.u32 %r36,%r6; L1_5: cvt.s64.s32 %rd22,%r32; mul.lo.s64 %rd23,%rd22,%rd13; add.s64 %rd24,%rd6,%rd23;\n",
+    "shl.b64 %rd25,%rd36,3; add.s64 %rd26,%rd24,%rd25; ld.global.f64 %fd21,[%rd26];\n",
+    "setp.neu.f64 %p3,%fd21,0d0000000000000000; selp.f64 %fd22,0d3FF0000000000000,0d0000000000000000,%p3;\n",
+    "setp.gt.s32 %p4,%r30,7; selp.f64 %fd29,%fd22,%fd21,%p4; or.b32 %r34,%r32,%r17; and.b32 %r26,%r34,1;\n",
+    "setp.eq.b32 %p5,%r26,1; not.pred %p6,%p5; setp.ne.s32 %p7,%r32,%r1; and.pred %p8,%p7,%p6; setp.lt.s32 %p9,%r36,1;\n",
+    "or.pred %p10,%p9,%p8; @%p10 bra L1_28; add.s32 %r27,%r36,-1; mul.wide.s32 %rd27,%r27,8; add.s64 %rd37,%rd1,%rd27;\n",
+    "bra.uni L1_7; L1_24: add.rn.f64 %fd29,%fd3,%fd4; bra.uni L1_27; L1_7: .pragma \"nounroll\"; mov.f64 %fd3,%fd29;\n",
+    "mov.u32 %r10,%r36; mov.u32 %r9,%r34; add.s32 %r36,%r10,-1; ld.local.f64 %fd4,[%rd37]; setp.eq.s32 %p11,%r30,0;\n",
+    "@%p11 bra L1_26; setp.gt.s32 %p12,%r30,8; @%p12 bra L1_12; setp.eq.s32 %p15,%r30,2; @%p15 bra L1_21;\n",
+    "setp.eq.s32 %p16,%r30,3; @%p16 bra L1_15; bra.uni L1_11; L1_26: add.rn.f64 %fd29,%fd3,%fd4; bra.uni L1_27; L1_12:\n",
+    "setp.eq.s32 %p13,%r30,9; @%p13 bra L1_15; setp.ne.s32 %p14,%r30,10; @%p14 bra L1_11; setp.neu.f64 %p17,%fd4,%fd3;\n",
+    "selp.f64 %fd29,0d3FF0000000000000,0d0000000000000000,%p17; bra.uni L1_27; L1_15: neg.f64 %fd6,%fd4;\n",
+    "neg.f64 %fd7,%fd3; setp.gt.f64 %p18,%fd4,%fd3; mov.f64 %fd28,%fd6; @%p18 bra L1_20; setp.gt.f64 %p19,%fd3,%fd4;\n",
+    "mov.f64 %fd28,%fd7; @%p19 bra L1_20; setp.eq.f64 %p20,%fd4,%fd3; @%p20 bra L1_19; bra.uni L1_18; L1_19:\n",
+    "mov.b64 %rd28,%fd6; mov.b64 %rd29,%fd7; or.b64 %rd30,%rd28,%rd29; mov.b64 %fd28,%rd30; bra.uni L1_20; L1_11:\n",
+    "mul.rn.f64 %fd29,%fd3,%fd4; bra.uni L1_27; L1_21: setp.lt.f64 %p21,%fd4,%fd3; mov.f64 %fd29,%fd4; @%p21 bra L1_27;\n",
+    "setp.lt.f64 %p22,%fd3,%fd4; mov.f64 %fd29,%fd3; @%p22 bra L1_27; setp.eq.f64 %p23,%fd4,%fd3; @%p23 bra L1_25;\n",
+    "bra.uni L1_24; L1_25: mov.b64 %rd31,%fd4; mov.b64 %rd32,%fd3; or.b64 %rd33,%rd31,%rd32; mov.b64 %fd29,%rd33;\n",
+    "bra.uni L1_27; L1_18: sub.rn.f64 %fd28,%fd7,%fd4; L1_20: neg.f64 %fd29,%fd28; L1_27: shr.s32 %r34,%r9,1;\n",
+    "shr.u32 %r28,%r9,1; and.b32 %r29,%r28,1; setp.eq.b32 %p24,%r29,1; setp.eq.s32 %p25,%r32,%r1; or.pred %p26,%p25,%p24;\n",
+    "setp.gt.s32 %p27,%r10,1; and.pred %p28,%p27,%p26; add.s64 %rd37,%rd37,-8; @%p28 bra L1_7; L1_28: add.s32 %r32,%r32,1;\n",
+    "setp.lt.s32 %p29,%r32,%r15; @%p29 bra L1_3; div.rn.f64 %fd23,%fd29,%fd18; mul.rn.f64 %fd24,%fd23,%fd19;\n",
+    "setp.num.f64 %p30,%fd24,%fd24; selp.f64 %fd25,%fd24,0d7FF8000000000000,%p30; add.s64 %rd35,%rd4,%rd25;\n",
+    "st.global.f64 [%rd35],%fd25; add.s64 %rd36,%rd36,%rd5; setp.lt.u64 %p31,%rd36,%rd15; @%p31 bra L1_2; L1_30: ret;\n",
     "}\n",
     ".visible .entry coll_combine_i64(\n",
     ".param .u64 coll_combine_i64_0, .param .u64 coll_combine_i64_1, .param .u32 coll_combine_i64_2,\n",
     ".param .u64 coll_combine_i64_3, .param .u64 coll_combine_i64_4, .param .u32 coll_combine_i64_5,\n",
-    ".param .u32 coll_combine_i64_6, .param .u32 coll_combine_i64_7, .param .u64 coll_combine_i64_8\n",
+    ".param .u32 coll_combine_i64_6, .param .u32 coll_combine_i64_7, .param .u32 coll_combine_i64_8,\n",
+    ".param .u32 coll_combine_i64_9\n",
     ")\n",
     "{\n",
-    ".local .align 8 .b8 __local_depot2[264]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<116>; .reg .b16 %rs<3>;\n",
-    ".reg .b32 %r<88>; .reg .b64 %rd<135>; mov.u64 %L,__local_depot2; ld.param.u64 %rd69,[coll_combine_i64_0];\n",
-    "ld.param.u64 %rd70,[coll_combine_i64_1]; ld.param.u32 %r25,[coll_combine_i64_2];\n",
-    "ld.param.u64 %rd71,[coll_combine_i64_3]; ld.param.u64 %rd72,[coll_combine_i64_4];\n",
-    "ld.param.u32 %r26,[coll_combine_i64_5]; ld.param.u32 %r27,[coll_combine_i64_6];\n",
-    "ld.param.u32 %r28,[coll_combine_i64_7]; ld.param.u64 %rd73,[coll_combine_i64_8]; mov.u32 %r29,%ctaid.x;\n",
-    "mov.u32 %r30,%ntid.x; mul.wide.u32 %rd74,%r29,%r30; mov.u32 %r31,%tid.x; cvt.u64.u32 %rd75,%r31;\n",
-    "add.s64 %rd122,%rd74,%rd75; setp.ge.u64 %p1,%rd122,%rd72; @%p1 bra L2_103; L2_1: cvta.to.global.u64 %rd76,%rd69;\n",
-    "add.s64 %rd3,%rd76,%rd122; shl.b64 %rd77,%rd122,2; add.s64 %rd4,%rd76,%rd77; shl.b64 %rd78,%rd122,1;\n",
-    "add.s64 %rd5,%rd76,%rd78; setp.gt.s32 %p2,%r26,4; @%p2 bra L2_6; bra.uni L2_2; L2_6: setp.gt.s32 %p3,%r26,6;\n",
-    "@%p3 bra L2_10; setp.eq.s32 %p6,%r26,5; @%p6 bra L2_14; setp.eq.s32 %p7,%r26,6; @%p7 bra L2_9; bra.uni L2_17; L2_9:\n",
-    "ld.global.u16 %rd132,[%rd5]; bra.uni L2_18; L2_2: setp.eq.s32 %p8,%r26,1; @%p8 bra L2_16; setp.eq.s32 %p9,%r26,2;\n",
-    "@%p9 bra L2_15; setp.eq.s32 %p10,%r26,3; @%p10 bra L2_5; bra.uni L2_17; L2_5: ld.global.s32 %rd132,[%rd4];\n",
-    "bra.uni L2_18; L2_10: setp.eq.s32 %p4,%r26,7; @%p4 bra L2_13; setp.ne.s32 %p5,%r26,9; @%p5 bra L2_17;\n",
-    "ld.global.u8 %rs1,[%rd3]; setp.ne.s16 %p11,%rs1,0; selp.u64 %rd132,1,0,%p11; bra.uni L2_18; L2_14:\n",
-    "ld.global.u8 %rd132,[%rd3]; bra.uni L2_18; L2_16: ld.global.s8 %rd132,[%rd3]; bra.uni L2_18; L2_13:\n",
-    "ld.global.u32 %rd132,[%rd4]; bra.uni L2_18; L2_17: shl.b64 %rd80,%rd122,3; add.s64 %rd81,%rd76,%rd80;\n",
-    "ld.global.u64 %rd132,[%rd81]; bra.uni L2_18; L2_15: ld.global.s16 %rd132,[%rd5]; L2_18: setp.lt.s32 %p12,%r25,2;\n",
-    "@%p12 bra L2_90; mov.u32 %r87,0; mov.u32 %r77,1; L2_20: .pragma \"nounroll\"; cvt.s64.s32 %rd82,%r77;\n",
-    "mul.lo.s64 %rd83,%rd82,%rd70; add.s64 %rd16,%rd76,%rd83; add.s64 %rd17,%rd16,%rd122; add.s64 %rd18,%rd16,%rd77;\n",
-    "add.s64 %rd19,%rd16,%rd78; @%p2 bra L2_25; bra.uni L2_21; L2_25: setp.gt.s32 %p14,%r26,6; @%p14 bra L2_29;\n",
-    "setp.eq.s32 %p17,%r26,5; @%p17 bra L2_33; setp.eq.s32 %p18,%r26,6; @%p18 bra L2_28; bra.uni L2_36; L2_28:\n",
-    "ld.global.u16 %rd28,[%rd19]; bra.uni L2_37; L2_21: setp.eq.s32 %p19,%r26,1; @%p19 bra L2_35; setp.eq.s32 %p20,%r26,2;\n",
-    "@%p20 bra L2_34; setp.eq.s32 %p21,%r26,3; @%p21 bra L2_24; bra.uni L2_36; L2_24: ld.global.s32 %rd28,[%rd18];\n",
-    "bra.uni L2_37; L2_29: setp.eq.s32 %p15,%r26,7; @%p15 bra L2_32; setp.ne.s32 %p16,%r26,9; @%p16 bra L2_36;\n",
-    "ld.global.u8 %rs2,[%rd17]; setp.ne.s16 %p22,%rs2,0; selp.u64 %rd28,1,0,%p22; bra.uni L2_37; L2_33:\n",
-    "ld.global.u8 %rd28,[%rd17]; bra.uni L2_37; L2_35: ld.global.s8 %rd28,[%rd17]; bra.uni L2_37; L2_32:\n",
-    "ld.global.u32 %rd28,[%rd18]; bra.uni L2_37; L2_36: shl.b64 %rd87,%rd122,3; add.s64 %rd88,%rd16,%rd87;\n",
-    "ld.global.u64 %rd28,[%rd88]; bra.uni L2_37; L2_34: ld.global.s16 %rd28,[%rd19]; L2_37: setp.eq.s32 %p23,%r28,0;\n",
-    "@%p23 bra L2_60; setp.gt.s32 %p24,%r27,5; @%p24 bra L2_46; bra.uni L2_39; L2_46: setp.gt.s32 %p25,%r27,7;\n",
-    "@%p25 bra L2_50; bra.uni L2_47; L2_50: setp.eq.s32 %p26,%r27,8; @%p26 bra L2_55; setp.eq.s32 %p27,%r27,9;\n",
-    "@%p27 bra L2_54; setp.ne.s32 %p28,%r27,10; @%p28 bra L2_59; setp.ne.s64 %p36,%rd132,0; setp.ne.s64 %p37,%rd28,0;\n",
-    "xor.pred %p38,%p36,%p37; selp.u64 %rd132,1,0,%p38; bra.uni L2_89; L2_60: add.s32 %r3,%r87,1; add.u64 %rd91,%L,0;\n",
-    "mul.wide.s32 %rd92,%r87,8; add.s64 %rd126,%rd91,%rd92; st.local.u64 [%rd126],%rd132; and.b32 %r42,%r77,1;\n",
-    "setp.eq.b32 %p51,%r42,1; not.pred %p52,%p51; add.s32 %r43,%r25,-1; setp.ne.s32 %p53,%r77,%r43;\n",
-    "and.pred %p54,%p53,%p52; setp.lt.s32 %p55,%r87,0; or.pred %p56,%p55,%p54; mov.u64 %rd132,%rd28; mov.u32 %r87,%r3;\n",
-    "@%p56 bra L2_89; setp.eq.s32 %p57,%r27,1; @%p57 bra L2_65; setp.ne.s32 %p58,%r27,2; @%p58 bra L2_70;\n",
-    "mov.u32 %r79,%r77; mov.u64 %rd132,%rd28; L2_64: .pragma \"nounroll\"; add.s32 %r87,%r3,-1;\n",
-    "ld.local.u64 %rd93,[%rd126]; setp.lt.u64 %p59,%rd93,%rd132; setp.lt.s64 %p60,%rd93,%rd132; setp.eq.s32 %p61,%r26,8;\n",
-    "selp.u32 %r44,-1,0,%p60; selp.u32 %r45,-1,0,%p59; selp.b32 %r46,%r45,%r44,%p61; and.b32 %r47,%r46,1;\n",
-    "setp.eq.b32 %p62,%r47,1; selp.b64 %rd132,%rd93,%rd132,%p62; shr.s32 %r8,%r79,1; shr.u32 %r48,%r79,1;\n",
-    "and.b32 %r49,%r48,1; setp.eq.b32 %p63,%r49,1; setp.eq.s32 %p64,%r77,%r43; or.pred %p65,%p64,%p63;\n",
-    "setp.gt.s32 %p66,%r3,1; and.pred %p67,%p66,%p65; add.s64 %rd126,%rd126,-8; mov.u32 %r79,%r8; mov.u32 %r3,%r87;\n",
-    "@%p67 bra L2_64; bra.uni L2_89; L2_39: setp.gt.s32 %p31,%r27,2; @%p31 bra L2_43; setp.eq.s32 %p34,%r27,1;\n",
-    "@%p34 bra L2_58; setp.eq.s32 %p35,%r27,2; @%p35 bra L2_42; bra.uni L2_59; L2_42: setp.eq.s32 %p47,%r26,8;\n",
-    "setp.lt.s64 %p48,%rd132,%rd28; setp.lt.u64 %p49,%rd132,%rd28; selp.u32 %r38,-1,0,%p48; selp.u32 %r39,-1,0,%p49;\n",
-    "selp.b32 %r40,%r39,%r38,%p47; and.b32 %r41,%r40,1; setp.eq.b32 %p50,%r41,1; selp.b64 %rd132,%rd132,%rd28,%p50;\n",
-    "bra.uni L2_89; L2_43: setp.eq.s32 %p32,%r27,3; @%p32 bra L2_57; setp.eq.s32 %p33,%r27,5; @%p33 bra L2_45;\n",
-    "bra.uni L2_59; L2_45: and.b64 %rd132,%rd28,%rd132; bra.uni L2_89; L2_47: setp.eq.s32 %p29,%r27,6; @%p29 bra L2_56;\n",
-    "setp.eq.s32 %p30,%r27,7; @%p30 bra L2_49; bra.uni L2_59; L2_49: xor.b64 %rd132,%rd28,%rd132; bra.uni L2_89; L2_55:\n",
-    "setp.ne.s64 %p40,%rd132,0; setp.ne.s64 %p41,%rd28,0; and.pred %p42,%p40,%p41; selp.u64 %rd132,1,0,%p42;\n",
-    "bra.uni L2_89; L2_65: setp.eq.s32 %p68,%r26,8; @%p68 bra L2_68; bra.uni L2_66; L2_68: mov.u32 %r83,%r77;\n",
-    "mov.u64 %rd132,%rd28; L2_69: .pragma \"nounroll\"; add.s32 %r87,%r3,-1; mul.wide.s32 %rd99,%r87,8;\n",
-    "add.s64 %rd100,%rd91,%rd99; ld.local.u64 %rd101,[%rd100]; mul.lo.s64 %rd132,%rd101,%rd132; shr.s32 %r18,%r83,1;\n",
-    "shr.u32 %r52,%r83,1; and.b32 %r53,%r52,1; setp.eq.b32 %p74,%r53,1; setp.eq.s32 %p75,%r77,%r43;\n",
-    "or.pred %p76,%p75,%p74; setp.gt.s32 %p77,%r3,1; and.pred %p78,%p77,%p76; mov.u32 %r83,%r18; mov.u32 %r3,%r87;\n",
-    "@%p78 bra L2_69; bra.uni L2_89; L2_58: mul.lo.s64 %rd132,%rd28,%rd132; bra.uni L2_89; L2_57: setp.eq.s32 %p43,%r26,8;\n",
-    "setp.gt.s64 %p44,%rd132,%rd28; setp.gt.u64 %p45,%rd132,%rd28; selp.u32 %r34,-1,0,%p44; selp.u32 %r35,-1,0,%p45;\n",
-    "selp.b32 %r36,%r35,%r34,%p43; and.b32 %r37,%r36,1; setp.eq.b32 %p46,%r37,1; selp.b64 %rd132,%rd132,%rd28,%p46;\n",
-    "bra.uni L2_89; L2_54: or.b64 %rd89,%rd28,%rd132; setp.ne.s64 %p39,%rd89,0; selp.u64 %rd132,1,0,%p39; bra.uni L2_89;\n",
-    "L2_70: mov.u32 %r85,%r77; mov.u32 %r87,%r3; mov.u64 %rd132,%rd28; L2_71: .pragma \"nounroll\"; mov.u32 %r20,%r87;\n",
-    "mov.u32 %r19,%r85; add.s32 %r87,%r20,-1; mul.wide.s32 %rd104,%r87,8; add.s64 %rd105,%rd91,%rd104;\n",
-    "ld.local.u64 %rd52,[%rd105]; setp.gt.s32 %p79,%r27,6; @%p79 bra L2_76; bra.uni L2_72; L2_76: setp.gt.s32 %p80,%r27,8;\n",
-    "@%p80 bra L2_80; setp.eq.s32 %p83,%r27,7; @%p83 bra L2_83; setp.eq.s32 %p84,%r27,8; @%p84 bra L2_79; bra.uni L2_87;\n",
-    "L2_79: setp.ne.s64 %p88,%rd52,0; setp.ne.s64 %p89,%rd132,0; and.pred %p90,%p89,%p88; selp.u64 %rd132,1,0,%p90;\n",
-    "bra.uni L2_88; L2_72: setp.eq.s32 %p85,%r27,3; @%p85 bra L2_85; setp.eq.s32 %p86,%r27,5; @%p86 bra L2_84;\n",
-    "setp.eq.s32 %p87,%r27,6; @%p87 bra L2_75; bra.uni L2_87; L2_75: or.b64 %rd132,%rd52,%rd132; bra.uni L2_88; L2_80:\n",
-    "setp.eq.s32 %p81,%r27,9; @%p81 bra L2_86; setp.eq.s32 %p82,%r27,10; @%p82 bra L2_82; bra.uni L2_87; L2_82:\n",
-    "setp.ne.s64 %p96,%rd52,0; setp.ne.s64 %p97,%rd132,0; xor.pred %p98,%p97,%p96; selp.u64 %rd132,1,0,%p98;\n",
-    "bra.uni L2_88; L2_83: xor.b64 %rd132,%rd52,%rd132; bra.uni L2_88; L2_85: setp.eq.s32 %p91,%r26,8;\n",
-    "setp.gt.s64 %p92,%rd52,%rd132; setp.gt.u64 %p93,%rd52,%rd132; selp.u32 %r54,-1,0,%p92; selp.u32 %r55,-1,0,%p93;\n",
-    "selp.b32 %r56,%r55,%r54,%p91; and.b32 %r57,%r56,1; setp.eq.b32 %p94,%r57,1; selp.b64 %rd132,%rd52,%rd132,%p94;\n",
-    "bra.uni L2_88; L2_84: and.b64 %rd132,%rd52,%rd132; bra.uni L2_88; L2_86: or.b64 %rd106,%rd52,%rd132;\n",
-    "setp.ne.s64 %p95,%rd106,0; selp.u64 %rd132,1,0,%p95; bra.uni L2_88; L2_87: add.s64 %rd132,%rd52,%rd132; L2_88:\n",
-    "setp.eq.s32 %p99,%r77,%r43; shr.s32 %r85,%r19,1; shr.u32 %r59,%r19,1; and.b32 %r60,%r59,1; setp.eq.b32 %p100,%r60,1;\n",
-    "or.pred %p101,%p99,%p100; setp.gt.s32 %p102,%r20,1; and.pred %p103,%p102,%p101; @%p103 bra L2_71; bra.uni L2_89;\n",
-    "L2_56: or.b64 %rd132,%rd28,%rd132; bra.uni L2_89; L2_59: add.s64 %rd132,%rd28,%rd132; bra.uni L2_89; L2_66:\n",
-    "mov.u32 %r81,%r77; mov.u64 %rd132,%rd28; L2_67: .pragma \"nounroll\"; add.s32 %r87,%r3,-1; mul.wide.s32 %rd95,%r87,8;\n",
-    "add.s64 %rd96,%rd91,%rd95; ld.local.u64 %rd97,[%rd96]; mul.lo.s64 %rd132,%rd97,%rd132; shr.s32 %r13,%r81,1;\n",
-    "shr.u32 %r50,%r81,1; and.b32 %r51,%r50,1; setp.eq.b32 %p69,%r51,1; setp.eq.s32 %p70,%r77,%r43;\n",
-    "or.pred %p71,%p70,%p69; setp.gt.s32 %p72,%r3,1; and.pred %p73,%p72,%p71; mov.u32 %r81,%r13; mov.u32 %r3,%r87;\n",
-    "@%p73 bra L2_67; L2_89: add.s32 %r77,%r77,1; setp.lt.s32 %p104,%r77,%r25; @%p104 bra L2_20; L2_90:\n",
-    "setp.ne.s64 %p105,%rd132,0; selp.u64 %rd107,1,0,%p105; add.s32 %r61,%r27,-8; setp.lt.u32 %p106,%r61,3;\n",
-    "setp.eq.s32 %p107,%r26,9; or.pred %p108,%p107,%p106; selp.b64 %rd67,%rd107,%rd132,%p108; setp.lt.s64 %p109,%rd73,2;\n",
-    "@%p109 bra L2_94; or.b64 %rd108,%rd67,%rd73; and.b64 %rd109,%rd108,-4294967296; setp.eq.s64 %p110,%rd109,0;\n",
-    "@%p110 bra L2_93; div.s64 %rd67,%rd67,%rd73; bra.uni L2_94; L2_93: cvt.u32.u64 %r62,%rd73; cvt.u32.u64 %r63,%rd67;\n",
-    "div.u32 %r64,%r63,%r62; cvt.u64.u32 %rd67,%r64; L2_94: setp.gt.u32 %p111,%r26,9; @%p111 bra L2_101; mov.u32 %r66,1;\n",
-    "shl.b32 %r67,%r66,%r26; and.b32 %r68,%r67,546; setp.ne.s32 %p112,%r68,0; @%p112 bra L2_100; and.b32 %r71,%r67,68;\n",
-    "setp.ne.s32 %p113,%r71,0; @%p113 bra L2_99; mov.u32 %r72,1; shl.b32 %r73,%r72,%r26; and.b32 %r74,%r73,136;\n",
-    "setp.ne.s32 %p114,%r74,0; @%p114 bra L2_98; bra.uni L2_101; L2_98: cvta.to.global.u64 %rd110,%rd71;\n",
-    "add.s64 %rd112,%rd110,%rd77; st.global.u32 [%rd112],%rd67; bra.uni L2_102; L2_100: cvta.to.global.u64 %rd116,%rd71;\n",
-    "add.s64 %rd117,%rd116,%rd122; st.global.u8 [%rd117],%rd67; bra.uni L2_102; L2_99: cvta.to.global.u64 %rd113,%rd71;\n",
-    "add.s64 %rd115,%rd113,%rd78; st.global.u16 [%rd115],%rd67; bra.uni L2_102; L2_101: cvta.to.global.u64 %rd118,%rd71;\n",
-    "shl.b64 %rd119,%rd122,3; add.s64 %rd120,%rd118,%rd119; st.global.u64 [%rd120],%rd67; L2_102: mov.u32 %r75,%nctaid.x;\n",
-    "mul.wide.u32 %rd121,%r75,%r30; add.s64 %rd122,%rd122,%rd121; setp.lt.u64 %p115,%rd122,%rd72; @%p115 bra L2_1; L2_103:\n",
+    ".local .align 8 .b8 __local_depot2[264]; .reg .b64 %S; .reg .b64 %L; .reg .pred %p<55>; .reg .b16 %rs<3>;\n",
+    ".reg .b32 %r<76>; .reg .b64 %rd<78>; mov.u64 %L,__local_depot2; ld.param.u64 %rd43,[coll_combine_i64_0];\n",
+    "ld.param.u64 %rd44,[coll_combine_i64_1]; ld.param.u32 %r21,[coll_combine_i64_2];\n",
+    "ld.param.u64 %rd46,[coll_combine_i64_3]; ld.param.u64 %rd45,[coll_combine_i64_4];\n",
+    "ld.param.u32 %r22,[coll_combine_i64_5]; ld.param.u32 %r67,[coll_combine_i64_6];\n",
+    "ld.param.u32 %r24,[coll_combine_i64_7]; ld.param.u32 %r25,[coll_combine_i64_8];\n",
+    "ld.param.u32 %r66,[coll_combine_i64_9]; cvta.to.global.u64 %rd1,%rd46; add.u64 %rd2,%L,0; mov.u32 %r27,%ctaid.x;\n",
+    "mov.u32 %r28,%ntid.x; cvt.u64.u32 %rd3,%r28; mul.wide.u32 %rd48,%r27,%r28; mov.u32 %r29,%tid.x;\n",
+    "cvt.u64.u32 %rd49,%r29; add.s64 %rd70,%rd48,%rd49; setp.ge.u64 %p1,%rd70,%rd45; @%p1 bra L2_59; add.s32 %r1,%r21,-1;\n",
+    "mov.u32 %r30,%nctaid.x; cvt.u64.u32 %rd50,%r30; mul.lo.s64 %rd5,%rd50,%rd3; cvta.to.global.u64 %rd6,%rd43; L2_2:\n",
+    "mov.u32 %r72,0; mov.u64 %rd75,0; mov.u32 %r68,%r22; mov.u32 %r69,%r24; mov.u32 %r71,%r72; L2_3: .pragma \"nounroll\";\n",
+    "setp.eq.s32 %p2,%r71,0; @%p2 bra L2_5; add.s32 %r12,%r72,1; mul.wide.s32 %rd52,%r72,8; add.s64 %rd53,%rd2,%rd52;\n",
+    "st.local.u64 [%rd53],%rd75; mov.u32 %r72,%r12; L2_5: cvt.s64.s32 %rd54,%r71; mul.lo.s64 %rd55,%rd54,%rd44;\n",
+    "add.s64 %rd9,%rd6,%rd55; add.s64 %rd10,%rd9,%rd70; shl.b64 %rd56,%rd70,2; add.s64 %rd11,%rd9,%rd56;\n",
+    "shl.b64 %rd57,%rd70,1; add.s64 %rd12,%rd9,%rd57; setp.gt.s32 %p3,%r68,4; @%p3 bra L2_10; bra.uni L2_6; L2_10:\n",
+    "setp.gt.s32 %p4,%r68,6; @%p4 bra L2_14; setp.eq.s32 %p7,%r68,5; @%p7 bra L2_18; setp.eq.s32 %p8,%r68,6;\n",
+    "@%p8 bra L2_13; bra.uni L2_21; L2_13: ld.global.u16 %rd72,[%rd12]; bra.uni L2_22; L2_6: setp.eq.s32 %p9,%r68,1;\n",
+    "@%p9 bra L2_20; setp.eq.s32 %p10,%r68,2; @%p10 bra L2_19; setp.eq.s32 %p11,%r68,3; @%p11 bra L2_9; bra.uni L2_21;\n",
+    "L2_9: ld.global.s32 %rd72,[%rd11]; bra.uni L2_22; L2_14: setp.eq.s32 %p5,%r68,7; @%p5 bra L2_17;\n",
+    "setp.ne.s32 %p6,%r68,9; @%p6 bra L2_21; ld.global.u8 %rs1,[%rd10]; setp.ne.s16 %p12,%rs1,0; selp.u64 %rd72,1,0,%p12;\n",
+    "bra.uni L2_22; L2_18: ld.global.u8 %rd72,[%rd10]; bra.uni L2_22; L2_20: ld.global.s8 %rd72,[%rd10]; bra.uni L2_22;\n",
+    "L2_17: ld.global.u32 %rd72,[%rd11]; bra.uni L2_22; L2_21: shl.b64 %rd58,%rd70,3; add.s64 %rd59,%rd9,%rd58;\n",
+    "ld.global.u64 %rd72,[%rd59]; bra.uni L2_22; L2_19: ld.global.s16 %rd72,[%rd12]; L2_22: setp.ne.s64 %p13,%rd72,0;\n",
+    "selp.u64 %rd60,1,0,%p13; setp.gt.s32 %p14,%r69,7; selp.b64 %rd75,%rd60,%rd72,%p14; or.b32 %r73,%r71,%r25;\n",
+    "and.b32 %r41,%r73,1; setp.eq.b32 %p15,%r41,1; not.pred %p16,%p15; setp.ne.s32 %p17,%r71,%r1; and.pred %p18,%p17,%p16;\n",
+    "setp.lt.s32 %p19,%r72,1; or.pred %p20,%p19,%p18; @%p20 bra L2_39; add.s32 %r42,%r72,-1; mul.wide.s32 %rd61,%r42,8;\n",
+    "add.s64 %rd73,%rd2,%rd61; L2_24: .pragma \"nounroll\"; mov.u32 %r16,%r72; mov.u32 %r15,%r73; add.s32 %r72,%r16,-1;\n",
+    "ld.local.u64 %rd26,[%rd73]; setp.eq.s32 %p21,%r69,0; @%p21 bra L2_37; setp.gt.u32 %p22,%r69,10; @%p22 bra L2_26;\n",
+    "mov.u32 %r44,1; shl.b32 %r45,%r44,%r69; and.b32 %r46,%r45,288; setp.ne.s32 %p23,%r46,0; @%p23 bra L2_34;\n",
+    "and.b32 %r49,%r45,576; setp.ne.s32 %p24,%r49,0; @%p24 bra L2_33; mov.u32 %r50,1; shl.b32 %r51,%r50,%r69;\n",
+    "and.b32 %r52,%r51,1152; setp.ne.s32 %p25,%r52,0; @%p25 bra L2_32; bra.uni L2_26; L2_32: xor.b64 %rd75,%rd26,%rd75;\n",
+    "bra.uni L2_38; L2_37: add.s64 %rd75,%rd26,%rd75; bra.uni L2_38; L2_26: setp.eq.s32 %p26,%r69,2; @%p26 bra L2_35;\n",
+    "setp.eq.s32 %p27,%r69,3; @%p27 bra L2_28; bra.uni L2_36; L2_28: setp.eq.s32 %p28,%r68,8;\n",
+    "setp.gt.s64 %p29,%rd26,%rd75; setp.gt.u64 %p30,%rd26,%rd75; selp.u32 %r53,-1,0,%p29; selp.u32 %r54,-1,0,%p30;\n",
+    "selp.b32 %r55,%r54,%r53,%p28; and.b32 %r56,%r55,1; setp.eq.b32 %p31,%r56,1; selp.b64 %rd75,%rd26,%rd75,%p31;\n",
+    "bra.uni L2_38; L2_34: and.b64 %rd75,%rd26,%rd75; bra.uni L2_38; L2_33: or.b64 %rd75,%rd26,%rd75; bra.uni L2_38;\n",
+    "L2_35: setp.eq.s32 %p32,%r68,8; setp.lt.s64 %p33,%rd26,%rd75; setp.lt.u64 %p34,%rd26,%rd75; selp.u32 %r57,-1,0,%p33;\n",
+    "selp.u32 %r58,-1,0,%p34; selp.b32 %r59,%r58,%r57,%p32; and.b32 %r60,%r59,1; setp.eq.b32 %p35,%r60,1;\n",
+    "selp.b64 %rd75,%rd26,%rd75,%p35; bra.uni L2_38; L2_36: mul.lo.s64 %rd75,%rd26,%rd75; L2_38: shr.s32 %r73,%r15,1;\n",
+    "shr.u32 %r61,%r15,1; and.b32 %r62,%r61,1; setp.eq.b32 %p36,%r62,1; setp.eq.s32 %p37,%r71,%r1; or.pred %p38,%p37,%p36;\n",
+    "setp.gt.s32 %p39,%r16,1; and.pred %p40,%p39,%p38; add.s64 %rd73,%rd73,-8; @%p40 bra L2_24; L2_39:\n",
+    "add.s32 %r71,%r71,1; setp.lt.s32 %p41,%r71,%r21; @%p41 bra L2_3; setp.lt.s32 %p42,%r66,2; @%p42 bra L2_44;\n",
+    "cvt.s64.s32 %rd37,%r66; or.b64 %rd62,%rd75,%rd37; and.b64 %rd63,%rd62,-4294967296; setp.eq.s64 %p43,%rd63,0;\n",
+    "@%p43 bra L2_43; div.s64 %rd75,%rd75,%rd37; bra.uni L2_44; L2_43: cvt.u32.u64 %r63,%rd37; cvt.u32.u64 %r64,%rd75;\n",
+    "div.u32 %r65,%r64,%r63; cvt.u64.u32 %rd75,%r65; L2_44: add.s64 %rd41,%rd1,%rd70; setp.gt.s32 %p44,%r67,4;\n",
+    "@%p44 bra L2_49; bra.uni L2_45; L2_49: setp.gt.s32 %p45,%r67,6; @%p45 bra L2_53; setp.eq.s32 %p48,%r67,5;\n",
+    "@%p48 bra L2_56; setp.eq.s32 %p49,%r67,6; @%p49 bra L2_52; bra.uni L2_57; L2_45: setp.eq.s32 %p50,%r67,1;\n",
+    "@%p50 bra L2_56; setp.eq.s32 %p51,%r67,2; @%p51 bra L2_52; setp.eq.s32 %p52,%r67,3; @%p52 bra L2_48; bra.uni L2_57;\n",
+    "L2_53: setp.eq.s32 %p46,%r67,7; @%p46 bra L2_48; setp.ne.s32 %p47,%r67,9; @%p47 bra L2_57; setp.ne.s64 %p53,%rd75,0;\n",
+    "selp.u16 %rs2,1,0,%p53; st.global.u8 [%rd41],%rs2; bra.uni L2_58; L2_56: st.global.u8 [%rd41],%rd75; bra.uni L2_58;\n",
+    "L2_52: add.s64 %rd67,%rd1,%rd57; st.global.u16 [%rd67],%rd75; bra.uni L2_58; L2_48: add.s64 %rd65,%rd1,%rd56;\n",
+    "st.global.u32 [%rd65],%rd75; bra.uni L2_58; L2_57: shl.b64 %rd68,%rd70,3; add.s64 %rd69,%rd1,%rd68;\n",
+    "st.global.u64 [%rd69],%rd75; L2_58: add.s64 %rd70,%rd70,%rd5; setp.lt.u64 %p54,%rd70,%rd45; @%p54 bra L2_2; L2_59:\n",
     "ret;\n",
-    "}\n",
-    ".visible .entry coll_convert(\n",
-    ".param .u64 coll_convert_0, .param .u32 coll_convert_1, .param .u64 coll_convert_2, .param .u32 coll_convert_3,\n",
-    ".param .u64 coll_convert_4\n",
-    ")\n",
-    "{\n",
-    ".reg .pred %p<27>; .reg .b16 %rs<2>; .reg .f32 %f<15>; .reg .b32 %r<83>; .reg .b64 %rd<39>;\n",
-    "ld.param.u64 %rd13,[coll_convert_0]; ld.param.u32 %r14,[coll_convert_1]; ld.param.u64 %rd14,[coll_convert_2];\n",
-    "ld.param.u32 %r15,[coll_convert_3]; ld.param.u64 %rd12,[coll_convert_4]; cvta.to.global.u64 %rd1,%rd14;\n",
-    "cvta.to.global.u64 %rd2,%rd13; mov.u32 %r16,%ctaid.x; mov.u32 %r17,%ntid.x; cvt.u64.u32 %rd3,%r17;\n",
-    "mul.wide.u32 %rd15,%r16,%r17; mov.u32 %r18,%tid.x; cvt.u64.u32 %rd16,%r18; add.s64 %rd36,%rd15,%rd16;\n",
-    "setp.ge.u64 %p1,%rd36,%rd12; @%p1 bra L3_24; mov.u32 %r19,%nctaid.x; cvt.u64.u32 %rd17,%r19;\n",
-    "mul.lo.s64 %rd5,%rd17,%rd3; setp.eq.s32 %p2,%r14,14; @%p2 bra L3_10; setp.ne.s32 %p3,%r14,10; @%p3 bra L3_17; L3_3:\n",
-    "shl.b64 %rd18,%rd36,1; add.s64 %rd19,%rd2,%rd18; ld.global.u16 %rs1,[%rd19]; cvt.u32.u16 %r20,%rs1;\n",
-    "and.b32 %r21,%r20,32767; shl.b32 %r22,%r20,16; and.b32 %r23,%r22,-2147483648; mul.wide.u16 %r24,%rs1,8192;\n",
-    "and.b32 %r25,%r24,268427264; setp.lt.u32 %p4,%r21,31744; selp.b32 %r26,939524096,1879048192,%p4;\n",
-    "add.s32 %r27,%r26,%r25; cvt.rn.f32.u32 %f4,%r21; mul.rn.f32 %f5,%f4,0f33800000; mov.b32 %r28,%f5;\n",
-    "setp.lt.u32 %p5,%r21,1024; selp.b32 %r1,%r28,%r27,%p5; or.b32 %r2,%r1,%r23; mov.b32 %f1,%r2; setp.eq.s32 %p6,%r15,14;\n",
-    "@%p6 bra L3_6; setp.ne.s32 %p7,%r15,10; @%p7 bra L3_7; and.b32 %r29,%r1,2147483647; shr.u32 %r30,%r1,13;\n",
-    "and.b32 %r31,%r30,1; add.s32 %r32,%r29,%r31; add.s32 %r33,%r32,-939520001; shr.u32 %r34,%r33,13;\n",
-    "min.u32 %r35,%r34,31744; mov.b32 %f6,%r29; add.rn.f32 %f7,%f6,0f3F000000; mov.b32 %r36,%f7;\n",
-    "add.s32 %r37,%r36,-1056964608; setp.lt.u32 %p8,%r29,947912704; selp.b32 %r38,%r37,%r35,%p8; shr.u32 %r39,%r2,16;\n",
-    "and.b32 %r40,%r39,32768; or.b32 %r41,%r38,%r40; setp.num.f32 %p9,%f1,%f1; selp.b32 %r80,%r41,32256,%p9; bra.uni L3_8;\n",
-    "L3_6: setp.num.f32 %p10,%f1,%f1; selp.f32 %f8,%f1,0f7FC00000,%p10; shl.b64 %rd20,%rd36,2; add.s64 %rd21,%rd1,%rd20;\n",
-    "st.global.f32 [%rd21],%f8; bra.uni L3_9; L3_7: setp.num.f32 %p11,%f1,%f1; shr.u32 %r42,%r1,16; and.b32 %r43,%r42,1;\n",
-    "add.s32 %r44,%r2,%r43; add.s32 %r45,%r44,32767; shr.u32 %r46,%r45,16; selp.b32 %r80,%r46,32704,%p11; L3_8:\n",
-    "add.s64 %rd23,%rd1,%rd18; st.global.u16 [%rd23],%r80; L3_9: add.s64 %rd36,%rd36,%rd5; setp.lt.u64 %p12,%rd36,%rd12;\n",
-    "@%p12 bra L3_3; bra.uni L3_24; L3_10: shl.b64 %rd24,%rd36,2; add.s64 %rd25,%rd2,%rd24; ld.global.f32 %f2,[%rd25];\n",
-    "setp.eq.s32 %p13,%r15,14; @%p13 bra L3_13; setp.ne.s32 %p14,%r15,10; @%p14 bra L3_14; mov.b32 %r47,%f2;\n",
-    "and.b32 %r48,%r47,2147483647; shr.u32 %r49,%r47,13; and.b32 %r50,%r49,1; add.s32 %r51,%r48,%r50;\n",
-    "add.s32 %r52,%r51,-939520001; shr.u32 %r53,%r52,13; min.u32 %r54,%r53,31744; mov.b32 %f9,%r48;\n",
-    "add.rn.f32 %f10,%f9,0f3F000000; mov.b32 %r55,%f10; add.s32 %r56,%r55,-1056964608; setp.lt.u32 %p15,%r48,947912704;\n",
-    "selp.b32 %r57,%r56,%r54,%p15; shr.u32 %r58,%r47,16; and.b32 %r59,%r58,32768; or.b32 %r60,%r57,%r59;\n",
-    "setp.num.f32 %p16,%f2,%f2; selp.b32 %r81,%r60,32256,%p16; bra.uni L3_15; L3_13: setp.num.f32 %p17,%f2,%f2;\n",
-    "selp.f32 %f11,%f2,0f7FC00000,%p17; add.s64 %rd27,%rd1,%rd24; st.global.f32 [%rd27],%f11; bra.uni L3_16; L3_14:\n",
-    "mov.b32 %r61,%f2; shr.u32 %r62,%r61,16; and.b32 %r63,%r62,1; add.s32 %r64,%r61,%r63; add.s32 %r65,%r64,32767;\n",
-    "shr.u32 %r66,%r65,16; setp.num.f32 %p18,%f2,%f2; selp.b32 %r81,%r66,32704,%p18; L3_15: shl.b64 %rd28,%rd36,1;\n",
-    "add.s64 %rd29,%rd1,%rd28; st.global.u16 [%rd29],%r81; L3_16: add.s64 %rd36,%rd36,%rd5; setp.lt.u64 %p19,%rd36,%rd12;\n",
-    "@%p19 bra L3_10; bra.uni L3_24; L3_17: shl.b64 %rd30,%rd36,1; add.s64 %rd31,%rd2,%rd30; ld.global.u16 %r9,[%rd31];\n",
-    "shl.b32 %r10,%r9,16; mov.b32 %f3,%r10; setp.eq.s32 %p20,%r15,14; @%p20 bra L3_20; setp.ne.s32 %p21,%r15,10;\n",
-    "@%p21 bra L3_21; and.b32 %r67,%r10,2147418112; add.s32 %r68,%r67,-939520001; shr.u32 %r69,%r68,13;\n",
-    "min.u32 %r70,%r69,31744; mov.b32 %f12,%r67; add.rn.f32 %f13,%f12,0f3F000000; mov.b32 %r71,%f13;\n",
-    "add.s32 %r72,%r71,-1056964608; setp.lt.u32 %p22,%r67,947912704; selp.b32 %r73,%r72,%r70,%p22; and.b32 %r74,%r9,32768;\n",
-    "or.b32 %r75,%r73,%r74; setp.num.f32 %p23,%f3,%f3; selp.b32 %r82,%r75,32256,%p23; bra.uni L3_22; L3_20:\n",
-    "setp.num.f32 %p24,%f3,%f3; selp.f32 %f14,%f3,0f7FC00000,%p24; shl.b64 %rd32,%rd36,2; add.s64 %rd33,%rd1,%rd32;\n",
-    "st.global.f32 [%rd33],%f14; bra.uni L3_23; L3_21: setp.num.f32 %p25,%f3,%f3; and.b32 %r76,%r9,1;\n",
-    "add.s32 %r77,%r10,%r76; add.s32 %r78,%r77,32767; shr.u32 %r79,%r78,16; selp.b32 %r82,%r79,32704,%p25; L3_22:\n",
-    "add.s64 %rd35,%rd1,%rd30; st.global.u16 [%rd35],%r82; L3_23: add.s64 %rd36,%rd36,%rd5; setp.lt.u64 %p26,%rd36,%rd12;\n",
-    "@%p26 bra L3_17; L3_24: ret;\n",
     "}\n",
     ".visible .entry coll_overflow(\n",
     ".param .u64 coll_overflow_0, .param .u64 coll_overflow_1, .param .u32 coll_overflow_2, .param .u64 coll_overflow_3\n",
     ")\n",
     "{\n",
-    ".reg .pred %p<22>; .reg .b16 %rs<5>; .reg .f32 %f<3>; .reg .b32 %r<41>; .reg .b64 %rd<34>;\n",
-    "ld.param.u64 %rd15,[coll_overflow_0]; ld.param.u64 %rd13,[coll_overflow_1]; ld.param.u32 %r9,[coll_overflow_2];\n",
-    "ld.param.u64 %rd14,[coll_overflow_3]; cvta.to.global.u64 %rd1,%rd15; mov.u32 %r10,%ctaid.x; mov.u32 %r11,%ntid.x;\n",
-    "cvt.u64.u32 %rd2,%r11; mul.wide.u32 %rd16,%r10,%r11; mov.u32 %r12,%tid.x; cvt.u64.u32 %rd17,%r12;\n",
-    "add.s64 %rd3,%rd16,%rd17; setp.ge.u64 %p6,%rd3,%rd13; @%p6 bra L4_14; mov.u32 %r13,%nctaid.x; cvt.u64.u32 %rd18,%r13;\n",
-    "mul.lo.s64 %rd4,%rd18,%rd2; setp.eq.s32 %p7,%r9,15; @%p7 bra L4_8; setp.eq.s32 %p8,%r9,14; @%p8 bra L4_6;\n",
-    "setp.ne.s32 %p9,%r9,10; @%p9 bra L4_10; mov.u32 %r37,0; L4_5: shl.b64 %rd19,%rd3,1; add.s64 %rd20,%rd1,%rd19;\n",
-    "ld.global.u16 %rs1,[%rd20]; and.b16 %rs2,%rs1,32767; cvt.u32.u16 %r15,%rs1; shl.b32 %r16,%r15,13;\n",
-    "and.b32 %r17,%r16,268427264; setp.lt.u16 %p10,%rs2,31744; selp.b32 %r18,939524096,1879048192,%p10;\n",
-    "add.s32 %r19,%r18,%r17; cvt.rn.f32.u16 %f1,%rs2; mul.rn.f32 %f2,%f1,0f33800000; mov.b32 %r20,%f2;\n",
-    "setp.lt.u16 %p11,%rs2,1024; selp.b32 %r21,%r20,%r19,%p11; and.b32 %r22,%r21,2139095040;\n",
-    "setp.eq.s32 %p12,%r22,2139095040; selp.u32 %r23,1,0,%p12; or.b32 %r24,%r37,%r23; setp.ne.s32 %p21,%r24,0;\n",
-    "selp.u32 %r37,1,0,%p21; add.s64 %rd3,%rd3,%rd4; setp.lt.u64 %p13,%rd3,%rd13; @%p13 bra L4_5; bra.uni L4_12; L4_8:\n",
-    "mov.u32 %r39,0; L4_9: shl.b64 %rd23,%rd3,3; add.s64 %rd24,%rd1,%rd23; ld.global.u64 %rd25,[%rd24];\n",
-    "and.b64 %rd26,%rd25,9218868437227405312; setp.eq.s64 %p16,%rd26,9218868437227405312; selp.u32 %r31,1,0,%p16;\n",
-    "or.b32 %r32,%r39,%r31; setp.ne.s32 %p21,%r32,0; selp.u32 %r39,1,0,%p21; add.s64 %rd3,%rd3,%rd4;\n",
-    "setp.lt.u64 %p17,%rd3,%rd13; @%p17 bra L4_9; bra.uni L4_12; L4_6: mov.u32 %r38,0; L4_7: shl.b64 %rd21,%rd3,2;\n",
-    "add.s64 %rd22,%rd1,%rd21; ld.global.u32 %r26,[%rd22]; and.b32 %r27,%r26,2139095040; setp.eq.s32 %p14,%r27,2139095040;\n",
-    "selp.u32 %r28,1,0,%p14; or.b32 %r29,%r38,%r28; setp.ne.s32 %p21,%r29,0; selp.u32 %r38,1,0,%p21;\n",
-    "add.s64 %rd3,%rd3,%rd4; setp.lt.u64 %p15,%rd3,%rd13; @%p15 bra L4_7; bra.uni L4_12; L4_10: mov.u32 %r40,0; L4_11:\n",
-    "shl.b64 %rd27,%rd3,1; add.s64 %rd28,%rd1,%rd27; ld.global.u16 %rs3,[%rd28]; and.b16 %rs4,%rs3,32640;\n",
-    "setp.eq.s16 %p18,%rs4,32640; selp.u32 %r34,1,0,%p18; or.b32 %r35,%r40,%r34; setp.ne.s32 %p21,%r35,0;\n",
-    "selp.u32 %r40,1,0,%p21; add.s64 %rd3,%rd3,%rd4; setp.lt.u64 %p19,%rd3,%rd13; @%p19 bra L4_11; L4_12:\n",
-    "not.pred %p20,%p21; @%p20 bra L4_14; cvta.to.global.u64 %rd29,%rd14; mov.u32 %r36,1; st.global.u32 [%rd29],%r36;\n",
-    "L4_14: ret;\n",
+    ".reg .pred %p<9>; .reg .b32 %r<17>; .reg .b64 %rd<38>; ld.param.u64 %rd19,[coll_overflow_0];\n",
+    "ld.param.u64 %rd14,[coll_overflow_1]; ld.param.u32 %r16,[coll_overflow_2]; ld.param.u64 %rd15,[coll_overflow_3];\n",
+    "cvta.to.global.u64 %rd1,%rd19; mov.u64 %rd33,32640; mov.u64 %rd34,2139095040; mov.u64 %rd35,9218868437227405312;\n",
+    "setp.eq.s32 %p1,%r16,11; @%p1 bra L3_4; setp.eq.s32 %p2,%r16,14; @%p2 bra L3_5; setp.eq.s32 %p3,%r16,15;\n",
+    "@%p3 bra L3_6; mov.u64 %rd33,31744; L3_4: mov.u64 %rd34,%rd33; L3_5: mov.u64 %rd35,%rd34; L3_6: mov.u32 %r7,%ctaid.x;\n",
+    "mov.u32 %r8,%ntid.x; cvt.u64.u32 %rd5,%r8; mul.wide.u32 %rd21,%r7,%r8; mov.u32 %r9,%tid.x; cvt.u64.u32 %rd22,%r9;\n",
+    "add.s64 %rd36,%rd21,%rd22; setp.ge.u64 %p4,%rd36,%rd14; @%p4 bra L3_16; mov.u32 %r10,%nctaid.x;\n",
+    "cvt.u64.u32 %rd23,%r10; mul.lo.s64 %rd7,%rd23,%rd5; cvta.to.global.u64 %rd8,%rd15; L3_8: setp.eq.s32 %p5,%r16,15;\n",
+    "@%p5 bra L3_12; bra.uni L3_9; L3_12: shl.b64 %rd28,%rd36,3; add.s64 %rd29,%rd1,%rd28; ld.global.u64 %rd37,[%rd29];\n",
+    "bra.uni L3_13; L3_9: setp.eq.s32 %p6,%r16,14; @%p6 bra L3_11; bra.uni L3_10; L3_11: shl.b64 %rd26,%rd36,2;\n",
+    "add.s64 %rd27,%rd1,%rd26; ld.global.u32 %r4,[%rd27]; cvt.u64.u32 %rd37,%r4; bra.uni L3_13; L3_10:\n",
+    "shl.b64 %rd24,%rd36,1; add.s64 %rd25,%rd1,%rd24; ld.global.u16 %r3,[%rd25]; cvt.u64.u32 %rd37,%r3; L3_13:\n",
+    "and.b64 %rd30,%rd37,%rd35; setp.ne.s64 %p7,%rd30,%rd35; @%p7 bra L3_15; mov.u32 %r13,1; st.global.u32 [%rd8],%r13;\n",
+    "L3_15: add.s64 %rd36,%rd36,%rd7; setp.lt.u64 %p8,%rd36,%rd14; @%p8 bra L3_8; L3_16: ret;\n",
     "}\n",
     NULL
 };
@@ -41276,11 +38676,10 @@ static const char *const coll__nccl_ptx[] = {
 
 #include <dlfcn.h>
 
-#define COLL__NCCL_POINTER(name, version, parameters) coll__nccl_result (*name) parameters;
-#define COLL__NCCL_TEXT_POINTER(name, version, parameters) const char *(*name) parameters;
+#define COLL__NCCL_POINTER(name, parameters) coll__nccl_result (*name) parameters;
+#define COLL__NCCL_TEXT_POINTER(name, parameters) const char *(*name) parameters;
 #define COLL__CUDA_POINTER(name, parameters) coll__cuda_result (*name) parameters;
 
-/* A function that this version does not have is NULL. */
 typedef struct coll__nccl_calls {
     void *library;
     int   version;                                /* 22809 is 2.28.9                                          */
@@ -41337,6 +38736,7 @@ static const char *coll__nccl_version_text(int version, char *text, size_t room)
     return text;
 }
 
+/* Both loaders: false, with the sentence; the library may then be open. */
 static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
 {
     const char *missing = NULL;
@@ -41345,8 +38745,8 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
     memset(nccl, 0, sizeof *nccl);
     nccl->library = coll__library_open("libnccl.so.2", "COLL_NCCL_LIB", "ncclGetVersion", why, room);
     if (!nccl->library) return false;
-#define COLL__FIND(name, since, parameters) \
-    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name) && (since) <= COLL__NCCL_OLDEST) missing = "nccl" #name;
+#define COLL__FIND(name, parameters) \
+    if (!coll__library_find(nccl->library, "nccl" #name, &nccl->name)) missing = "nccl" #name;
     COLL__NCCL_FUNCTIONS(COLL__FIND)
     COLL__NCCL_TEXTS(COLL__FIND)
 #undef COLL__FIND
@@ -41356,7 +38756,6 @@ static bool coll__nccl_load(coll__nccl_calls *nccl, char *why, size_t room)
         coll__print(why, room, "NCCL %s is too old, 2.18 or later is needed",
                     coll__nccl_version_text(nccl->version, text, sizeof text));
     else coll__print(why, room, "the library of NCCL has no %s", missing ? missing : "version");
-    dlclose(nccl->library);
     return false;
 }
 
@@ -41372,7 +38771,6 @@ static bool coll__cuda_load(coll__cuda_calls *cuda, char *why, size_t room)
 #undef COLL__FIND
     if (!missing) return true;
     coll__print(why, room, "the driver of CUDA has no %s", missing);
-    dlclose(cuda->library);
     return false;
 }
 
@@ -41385,15 +38783,12 @@ static bool coll__cuda_load(coll__cuda_calls *cuda, char *why, size_t room)
 #ifndef COLL_NCCL_GPU_H
 #define COLL_NCCL_GPU_H
 
-/* X(name): the kernels, see coll_nccl_abi.h. */
-#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_convert) X(coll_overflow)
-
+/* The kernels, see coll_nccl_abi.h. */
 typedef enum coll__kernel {
-#define COLL__KERNEL_NAME(name) COLL__##name,
-    COLL__KERNELS(COLL__KERNEL_NAME)
-#undef COLL__KERNEL_NAME
-    COLL__KERNEL_COUNT
+    COLL__COMBINE_F32, COLL__COMBINE_F64, COLL__COMBINE_I64, COLL__OVERFLOW, COLL__KERNEL_COUNT
 } coll__kernel;
+
+static const char *const coll__kernel_names[] = { "coll_combine_f32", "coll_combine_f64", "coll_combine_i64", "coll_overflow" };
 
 /* An event at the end of an operation, and a word that its kernels may write.  Held by the request, and by the communicator whose
  * last operation it marks. */
@@ -41424,14 +38819,12 @@ typedef struct coll__gpu {
 
 /* ---- >>calling ---- */
 
-static coll_status coll__cuda_failed(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what,
-                                     coll__cuda_result is)
+static const char *coll__cuda_text(const coll__gpu *gpu, coll__cuda_result is)
 {
     const char *text = NULL;
 
     (void)gpu->cuda.GetErrorString(is, &text);
-    return coll__set_failure(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?",
-                             is);
+    return text ? text : "?";
 }
 
 static bool coll__gpu_enter(const coll__gpu *gpu) { return gpu->cuda.CtxPushCurrent_v2(gpu->context) == COLL__CUDA_SUCCESS; }
@@ -41440,6 +38833,32 @@ static void coll__gpu_leave(const coll__gpu *gpu)
 {
     struct CUctx_st *ours;
     (void)gpu->cuda.CtxPopCurrent_v2(&ours);
+}
+
+/* The state of a communicator. */
+static coll__nccl_result coll__nccl_state(const coll__gpu *gpu, struct ncclComm *comm)
+{
+    coll__nccl_result is = COLL__NCCL_SUCCESS;
+    const coll__nccl_result asked = gpu->nccl.CommGetAsyncError(comm, &is);
+
+    return asked != COLL__NCCL_SUCCESS ? asked : is;
+}
+
+/* Waits until NCCL has a result, and `event` is complete; either may be NULL.  Returns whether both are so in time, without an
+ * error. */
+static bool coll__gpu_wait(const coll__gpu *gpu, struct ncclComm *comm, struct CUevent_st *event, int limit_ms)
+{
+    const int64_t until = coll__deadline(limit_ms);
+    const struct timespec delay = { 0, 20000 };
+
+    for (;;) {
+        const coll__nccl_result is = comm ? coll__nccl_state(gpu, comm) : COLL__NCCL_SUCCESS;
+        const coll__cuda_result now = event ? gpu->cuda.EventQuery(event) : COLL__CUDA_SUCCESS;
+        if (is == COLL__NCCL_SUCCESS && now == COLL__CUDA_SUCCESS) return true;
+        if (is != COLL__NCCL_SUCCESS && is != COLL__NCCL_IN_PROGRESS) return false;
+        if ((now != COLL__CUDA_SUCCESS && now != COLL__CUDA_NOT_READY) || coll__now() > until) return false;
+        (void)nanosleep(&delay, NULL);
+    }
 }
 
 static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_address)(uintptr_t)at; }
@@ -41489,12 +38908,9 @@ static coll__mark *coll__mark_new(coll__gpu *gpu)
     void *word = NULL;
 
     if (!mark) return NULL;
-    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
-        coll__give(mark);
-        return NULL;
-    }
-    if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
-        (void)gpu->cuda.EventDestroy_v2(mark->event);
+    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) mark->event = NULL;
+    if (!mark->event || gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
+        if (mark->event) (void)gpu->cuda.EventDestroy_v2(mark->event);
         coll__give(mark);
         return NULL;
     }
@@ -41541,12 +38957,6 @@ static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel whi
 
 static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 {
-    static const char *const names[COLL__KERNEL_COUNT] = {
-#define COLL__KERNEL_TEXT(name) #name,
-        COLL__KERNELS(COLL__KERNEL_TEXT)
-#undef COLL__KERNEL_TEXT
-    };
-    const char *text = NULL;
     size_t length = 0;
 
     for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
@@ -41561,10 +38971,9 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     coll__give(whole);
 
     for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
-        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
+        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, coll__kernel_names[i]);
     if (is == COLL__CUDA_SUCCESS) return true;
-    (void)gpu->cuda.GetErrorString(is, &text);
-    coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", text ? text : "?", is);
+    coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", coll__cuda_text(gpu, is), is);
     return false;
 }
 
@@ -41574,7 +38983,6 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 static bool coll__gpu_context(coll__gpu *gpu, int ordinal, char *why, size_t room)
 {
     int count = 0, device;
-    const char *text = NULL;
 
     coll__cuda_result is = gpu->cuda.Init(0);
     if (is == COLL__CUDA_SUCCESS) is = gpu->cuda.DeviceGetCount(&count);
@@ -41593,8 +39001,7 @@ static bool coll__gpu_context(coll__gpu *gpu, int ordinal, char *why, size_t roo
         return true;
     }
     gpu->context = NULL;
-    (void)gpu->cuda.GetErrorString(is, &text);
-    coll__print(why, room, "device %d cannot be used: %s (CUDA error %u)", ordinal, text ? text : "?", is);
+    coll__print(why, room, "device %d cannot be used: %s (CUDA error %u)", ordinal, coll__cuda_text(gpu, is), is);
     return false;
 }
 
@@ -41626,10 +39033,8 @@ static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
         return NULL;
     }
     gpu->holders = 1;
-    bool is_there = coll__nccl_load(&gpu->nccl, why, room);
-    if (!is_there) gpu->nccl.library = NULL;
-    if (is_there && !(is_there = coll__cuda_load(&gpu->cuda, why, room))) gpu->cuda.library = NULL;
-    is_there = is_there && coll__gpu_context(gpu, ordinal, why, room);
+    bool is_there = coll__nccl_load(&gpu->nccl, why, room) && coll__cuda_load(&gpu->cuda, why, room)
+                 && coll__gpu_context(gpu, ordinal, why, room);
     if (is_there && (is_there = coll__gpu_enter(gpu))) {
         is_there = coll__kernels_load(gpu, why, room);
         coll__gpu_leave(gpu);
@@ -41690,7 +39095,7 @@ static coll_status coll__nccl_failed(coll__nccl *me, const char *what, coll__ncc
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const int rank = me->owner->session->rank;
-    const char *more = nccl->GetLastError ? nccl->GetLastError(me->comm) : NULL;
+    const char *more = nccl->GetLastError(me->comm);
     const coll_status status = is == COLL__NCCL_REMOTE ? COLL_ERR_PEER : COLL_ERR_SYSTEM;
 
     if (me->now.status != COLL_OK) return me->now.status;
@@ -41703,7 +39108,8 @@ static void coll__nccl_said_cuda(coll__nccl *me, const char *what, coll__cuda_re
 {
     if (is == COLL__CUDA_SUCCESS || me->now.status != COLL_OK) return;
     const int rank = me->owner->session->rank;
-    (void)coll__nccl_fails(me, coll__cuda_failed(me->gpu, me->now.failure, rank, what, is));
+    (void)coll__nccl_fails(me, coll__set_failure(me->now.failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank,
+                                                 what, coll__cuda_text(me->gpu, is), is));
 }
 
 /* ---- >>waiting, if a call must block ---- */
@@ -41713,12 +39119,8 @@ enum { COLL__NCCL_LOOKS = 1000 };
 /* The state of the communicator.  COLL_PENDING: NCCL works on it. */
 static coll_status coll__nccl_look(coll__nccl *me)
 {
-    coll__nccl_result is = COLL__NCCL_SUCCESS;
-
     if (!me->comm) return coll__nccl_fails(me, me->owner->session->failure.status);
-    const coll__nccl_result asked = me->gpu->nccl.CommGetAsyncError(me->comm, &is);
-
-    if (asked != COLL__NCCL_SUCCESS) is = asked;
+    const coll__nccl_result is = coll__nccl_state(me->gpu, me->comm);
     if (is == COLL__NCCL_IN_PROGRESS) return COLL_PENDING;
     return is == COLL__NCCL_SUCCESS ? COLL_OK : coll__nccl_failed(me, "NCCL", is);
 }
@@ -41794,7 +39196,7 @@ static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failur
     const int rank = me->owner->session->rank;
 
     me->now = (coll__nccl_now){ .status = COLL_OK, .failure = failure, .uses_number = true };
-    me->now.deadline = limit_ms > 0 ? coll__now() + (int64_t)limit_ms * COLL__MS : coll__never;
+    me->now.deadline = coll__deadline(limit_ms);
     if (!me->comm) (void)coll__nccl_fails(me, coll__set_failure(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (!me->now.is_inside)
@@ -41944,13 +39346,9 @@ static unsigned coll__nccl_type(coll_type type)
 /* An average is a sum that is divided afterwards. */
 static unsigned coll__nccl_op(coll_op op)
 {
-    switch (op) {
-    case COLL_SUM: case COLL_AVG: return COLL__NCCL_SUM;
-    case COLL_PROD: return COLL__NCCL_PROD;
-    case COLL_MIN:  return COLL__NCCL_MIN;
-    case COLL_MAX:  return COLL__NCCL_MAX;
-    default:        return COLL__NCCL_NONE;
-    }
+    static const unsigned char ops[] = { [COLL_SUM] = COLL__NCCL_SUM, [COLL_PROD] = COLL__NCCL_PROD, [COLL_MIN] = COLL__NCCL_MIN,
+                                         [COLL_MAX] = COLL__NCCL_MAX, [COLL_AVG] = COLL__NCCL_SUM };
+    return op <= COLL_AVG ? ops[op] : COLL__NCCL_NONE;
 }
 
 /* Operations of the kernels. */
@@ -42027,6 +39425,28 @@ static coll__nccl_way coll__nccl_way_of(const coll_comm *comm, const coll_call *
 #ifndef COLL_NCCL_CALLS_H
 #define COLL_NCCL_CALLS_H
 
+/* A range of the device, and its copy on the host. */
+typedef struct coll__image {
+    const unsigned char *at;
+    size_t length;
+    unsigned char *host;
+} coll__image;
+
+/* From the first used byte of a side to the last. */
+static coll__image coll__image_of(const coll__side *side, size_t unit)
+{
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) {
+        size_t at;
+        const size_t length = coll__side_block(side, unit, i, &at);
+        if (length == 0) continue;
+        begin = (uintptr_t)side->at + at < begin ? (uintptr_t)side->at + at : begin;
+        end = (uintptr_t)side->at + at + length > end ? (uintptr_t)side->at + at + length : end;
+    }
+    return (coll__image){ end ? (const unsigned char *)begin : side->at, end ? end - begin : 0, NULL };
+}
+
 /* ---- >>exchanges: blocks from some ranks to some others, in one group ---- */
 
 /* The peer of block `i` of a side; COLL_RANK_NONE: none.  A single block is sent to the root, received from it, or sent to all
@@ -42046,26 +39466,24 @@ static int coll__nccl_peer(const coll_comm *comm, const coll_call *call, bool is
     return shape->traits & COLL__NEIGHBORS ? comm->graph.destination[i] : call->root;
 }
 
-/* For an exchange in place: copies its input, block behind block.  `offsets` receives the place of each block. */
-static const unsigned char *coll__nccl_aside(coll__nccl *me, const coll__side *send, size_t unit, size_t *offsets)
+/* For an exchange in place: copies its input, and moves the side there. */
+static void coll__nccl_aside(coll__nccl *me, coll__side *send, size_t unit)
 {
-    size_t at, total = 0;
+    const coll__image image = coll__image_of(send, unit);
+    unsigned char *const aside = coll__nccl_scratch(me, image.length);
+    const uintptr_t moved = (uintptr_t)aside - (uintptr_t)image.at;
 
-    for (int i = 0; i < send->blocks; i++) {
-        offsets[i] = total;
-        total += coll__side_block(send, unit, i, &at);
-    }
-    unsigned char *const aside = coll__nccl_scratch(me, total);
     for (int i = 0; aside && i < send->blocks; i++) {
+        size_t at;
         const size_t length = coll__side_block(send, unit, i, &at);
-        coll__nccl_copy(me, aside + offsets[i], send->at + at, length);
+        const unsigned char *const from = coll__behind(send->at, at);
+        coll__nccl_copy(me, (void *)((uintptr_t)from + moved), from, length);
     }
-    return aside;
+    send->at = (const unsigned char *)((uintptr_t)send->at + moved);
 }
 
 /* The sends and receives of a call, inside a group.  A block for oneself is copied, unless there may be several. */
-static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv,
-                            const unsigned char *aside, const size_t *offsets)
+static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const coll_comm *comm = me->owner;
     const size_t unit = coll_type_size(call->type);
@@ -42078,8 +39496,8 @@ static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__s
     for (int i = 0; i < sends; i++) {
         const int peer = coll__nccl_peer(comm, call, true, i);
         const size_t length = coll__side_block(send, unit, is_one ? 0 : i, &at);
-        const unsigned char *const from = aside ? aside + offsets[i] : send->at + at;
-        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank)) coll__nccl_send(me, from, length, peer);
+        if (peer != COLL_RANK_NONE && (is_many || peer != comm->rank))
+            coll__nccl_send(me, coll__behind(send->at, at), length, peer);
     }
     for (int i = 0; recv->is_used && i < recv->blocks; i++) {
         const int peer = coll__nccl_peer(comm, call, false, i);
@@ -42107,44 +39525,14 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     const coll_comm *comm = me->owner;
     const bool is_in_place = coll__kind_exchanges(call->kind) && call->send == call->recv;
     const bool is_many = coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE);
-    const unsigned char *aside = NULL;
-    size_t *offsets = NULL;
     coll__side send, recv;
 
     coll__sides_of(comm, call, &send, &recv);
-    if (is_in_place) {
-        offsets = (size_t *)coll__take(coll__like(me), (size_t)send.blocks * sizeof *offsets);
-        if (offsets) aside = coll__nccl_aside(me, &send, coll_type_size(call->type), offsets);
-        else coll__nccl_have_no_memory(me);
-    }
+    if (is_in_place) coll__nccl_aside(me, &send, coll_type_size(call->type));
     if (!is_many && !is_in_place) coll__nccl_own_block(me, call, &send, &recv);
     coll__nccl_group(me);
-    coll__nccl_post(me, call, &send, &recv, aside, offsets);
+    coll__nccl_post(me, call, &send, &recv);
     coll__nccl_ungroup(me);
-    coll__give(offsets);
-}
-
-/* Kinds with equal blocks that newer versions have as one function.  Each rank alone knows if its call is in place, and all ranks
- * must use the same function.  AlltoAll cannot be in place, so its input is then copied. */
-static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
-{
-    const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const size_t length = call->count * coll_type_size(call->type), all = length * (size_t)me->owner->size;
-    const bool is_root = me->owner->rank == call->root, is_alltoall = call->kind == COLL_ALLTOALL;
-    const void *from = is_root || call->kind != COLL_SCATTER ? call->send : NULL;
-    void *const to = is_root || call->kind != COLL_GATHER ? call->recv : NULL;
-    const int root = call->root;
-
-    if (is_alltoall ? !nccl->AlltoAll : call->kind == COLL_GATHER ? !nccl->Gather : !nccl->Scatter) return false;
-    if (is_alltoall && from == to) {
-        void *const aside = coll__nccl_scratch(me, all);
-        coll__nccl_copy(me, aside, from, all);
-        from = aside;
-    }
-    if (is_alltoall) COLL__NCCL_DO(me, AlltoAll, from, to, length, COLL__NCCL_U8, me->comm, me->stream);
-    else if (call->kind == COLL_GATHER) COLL__NCCL_DO(me, Gather, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    else COLL__NCCL_DO(me, Scatter, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
-    return true;
 }
 
 /* ---- >>other kinds ---- */
@@ -42183,9 +39571,6 @@ static void coll__nccl_move(coll__nccl *me, const coll_call *call)
         break;
     case COLL_ALLGATHERV:
         coll__nccl_allgatherv(me, call);
-        break;
-    case COLL_ALLTOALL: case COLL_GATHER: case COLL_SCATTER:
-        if (length && !coll__nccl_at_once(me, call)) coll__nccl_exchange(me, call);
         break;
     default:
         coll__nccl_exchange(me, call);
@@ -42250,55 +39635,29 @@ static void coll__nccl_reduce(coll__nccl *me, const coll_call *call, const coll_
 
 /* ---- >>kernels ---- */
 
-/* A type's number in the kernels.  They are compiled before the program, so their numbers stay if coll_type grows; 0: not
- * supported. */
-static int coll__kernel_type(coll_type type)
+/* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded.  The kernels have the numbers of coll_type
+ * and coll_op. */
+static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in_type, const void *in, size_t stride, int n,
+                               coll_type out_type, void *out, size_t count)
 {
-    switch (type) {
-    case COLL_I8:   return 1;
-    case COLL_I16:  return 2;
-    case COLL_I32:  return 3;
-    case COLL_I64:  return 4;
-    case COLL_U8:   return 5;
-    case COLL_U16:  return 6;
-    case COLL_U32:  return 7;
-    case COLL_U64:  return 8;
-    case COLL_BOOL: return 9;
-    case COLL_F16:  return 10;
-    case COLL_BF16: return 11;
-    case COLL_F32:  return 14;
-    case COLL_F64:  return 15;
-    default:        return 0;
-    }
-}
-
-/* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded. */
-static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, const void *in, size_t stride, int n, void *out, size_t count)
-{
+    const bool is_integer = coll__is_integer(out_type) || out_type == COLL_BOOL, is_double = out_type == COLL_F64;
+    const coll__kernel which = is_integer ? COLL__COMBINE_I64 : is_double ? COLL__COMBINE_F64 : COLL__COMBINE_F32;
     unsigned long long length = count, step = stride;
-    int type = coll__kernel_type(s->wire), op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order;
+    int op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order, ranks = (int)s->divisor;
     float divisor32 = (float)s->divisor, scale32 = (float)s->scale;
     double divisor64 = s->divisor, scale64 = s->scale;
-    long long ranks = (long long)s->divisor;
-    void *floats[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor32, &scale32 };
-    void *doubles[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor64, &scale64 };
-    void *integers[] = { &in, &step, &n, &out, &length, &type, &op, &order, &ranks };
-    const bool is_integer = coll__is_integer(s->wire) || s->wire == COLL_BOOL, is_double = s->wire == COLL_F64;
-    const coll__kernel which = is_integer ? COLL__coll_combine_i64 : is_double ? COLL__coll_combine_f64 : COLL__coll_combine_f32;
+    void *const divisor = is_integer ? (void *)&ranks : is_double ? (void *)&divisor64 : (void *)&divisor32;
+    void *const scale = is_double ? (void *)&scale64 : (void *)&scale32;          /* not of integers          */
+    void *all[] = { &in, &step, &n, &out, &length, &in_type, &out_type, &op, &order, divisor, scale };
 
     if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, is_integer ? integers : is_double ? doubles
-                                                                : floats, me->stream));
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, all, me->stream));
 }
 
 static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, const void *from, coll_type from_type, size_t count)
 {
-    unsigned long long length = count;
-    int in_type = coll__kernel_type(from_type), out_type = coll__kernel_type(to_type);
-    void *all[] = { &from, &in_type, &to, &out_type, &length };
-
-    if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_convert, count, all, me->stream));
+    const coll__sums same = { .op = COLL_SUM, .divisor = 1, .scale = 1 };
+    coll__nccl_combine(me, &same, from_type, from, 0, 1, to_type, to, count);
 }
 
 /* COLL_DETECT_OVERFLOW: checks a result. */
@@ -42306,25 +39665,18 @@ static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, 
 {
     const bool is_complex = coll__is_complex(call->type);
     unsigned long long length = coll__result_count(me->owner, call) * (is_complex ? 2 : 1);
-    const coll_type looked_at = call->type == COLL_C64 ? COLL_F32 : call->type == COLL_C128 ? COLL_F64 : call->type;
-    int type = coll__kernel_type(looked_at);
+    coll_type type = call->type == COLL_C64 ? COLL_F32 : call->type == COLL_C128 ? COLL_F64 : call->type;
     const void *at = call->recv;
     volatile unsigned *found = mark->found;
     void *all[] = { &at, &length, &type, &found };
 
-    if (me->now.status != COLL_OK || !coll__is_float(looked_at) || !type) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_overflow, (size_t)length, all, me->stream));
+    if (me->now.status != COLL_OK || !(coll__is_half(type) || type == COLL_F32 || type == COLL_F64)) return;
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__OVERFLOW, (size_t)length, all, me->stream));
 }
 
 /* ---- >>memory of a reduction ---- */
 
 enum { COLL__NCCL_LINE = 256 };
-
-/* Numbers in the input of one rank. */
-static size_t coll__sums_input(const coll_comm *comm, const coll_call *call, const coll__sums *s)
-{
-    return coll__input_extent(comm, call) * s->times;
-}
 
 /* The layout of the scratch memory. */
 typedef struct coll__sum_plan {
@@ -42345,7 +39697,7 @@ static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *
     const size_t n = (size_t)comm->size, count = call->count * s->times;
     const bool scatters = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_REDUCE_SCATTERV;
     const size_t own = coll__result_count(comm, call) * s->times;
-    const size_t all = coll__sums_input(comm, call, s);
+    const size_t all = coll__input_extent(comm, call) * s->times;
     coll__sum_plan plan = { .converts = s->type != s->wire };
 
     plan.is_at_once = s->order || (!scatters && count * s->unit <= COLL__GATHER_MOST);
@@ -42379,7 +39731,7 @@ static void coll__sums_at_once(coll__nccl *me, const coll_call *call, const coll
     if (count == 0) return;
     COLL__NCCL_DO(me, AllGather, input, parts, count * s->unit, COLL__NCCL_U8, me->comm, me->stream);
     if (coll__result_count(comm, call) == 0) return;
-    coll__nccl_combine(me, s, parts, count * s->unit, n, result, count);
+    coll__nccl_combine(me, s, s->wire, parts, count * s->unit, n, s->wire, result, count);
     coll__sums_deliver(me, call, s, result, count);
 }
 
@@ -42392,10 +39744,6 @@ static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll_
     const bool is_list = call->kind == COLL_REDUCE_SCATTERV, is_even = call->kind == COLL_REDUCE_SCATTER;
     const size_t own = is_list || is_even ? plan->shard : coll__shard(plan, count, comm->rank);
 
-    if (me->gpu->nccl.AlltoAll && !is_list && (is_even || count == plan->shard * (size_t)comm->size)) {
-        if (stride) COLL__NCCL_DO(me, AlltoAll, input, parts, stride, COLL__NCCL_U8, me->comm, me->stream);
-        return;
-    }
     coll__nccl_group(me);
     for (int i = 0; i < comm->size; i++) {
         const size_t numbers = is_list ? call->recv_counts[i] * s->times : is_even ? plan->shard : coll__shard(plan, count, i);
@@ -42441,7 +39789,7 @@ static void coll__sums_by_shards(coll__nccl *me, const coll_call *call, const co
     unsigned char *const shard = scatters ? result : result + (size_t)comm->rank * stride;
 
     coll__sums_spread(me, call, s, plan, (const unsigned char *)input, parts);
-    coll__nccl_combine(me, s, parts, stride, comm->size, shard, own);
+    coll__nccl_combine(me, s, s->wire, parts, stride, comm->size, s->wire, shard, own);
     if (call->kind == COLL_REDUCE) coll__sums_collect(me, call, s, plan, result);
     else if (!scatters && stride)
         COLL__NCCL_DO(me, AllGather, shard, result, stride, COLL__NCCL_U8, me->comm, me->stream);
@@ -42456,7 +39804,7 @@ static void coll__nccl_sum(coll__nccl *me, const coll_call *call, const coll__su
 
     if (!scratch) return;
     if (plan.converts) {
-        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__sums_input(me->owner, call, s));
+        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__input_extent(me->owner, call) * s->times);
         input = scratch;
     }
     if (plan.is_at_once) coll__sums_at_once(me, call, s, &plan, input, scratch);
@@ -42471,7 +39819,7 @@ static void coll__nccl_finish(coll__nccl *me, const coll_call *call, const coll_
 
     one.op = COLL_SUM;
     if (coll__is_integer(s->type) || (s->divisor <= 1 && s->scale >= 1 && s->scale <= 1)) return;
-    coll__nccl_combine(me, &one, call->recv, 0, 1, call->recv, count);
+    coll__nccl_combine(me, &one, s->wire, call->recv, 0, 1, s->wire, call->recv, count);
 }
 
 #endif /* COLL_NCCL_SUMS_H */
@@ -42480,28 +39828,6 @@ static void coll__nccl_finish(coll__nccl *me, const coll_call *call, const coll_
  * communicator, and the result is copied back.  This waits for the stream, and for the other ranks. */
 #ifndef COLL_NCCL_HOST_H
 #define COLL_NCCL_HOST_H
-
-/* A range of the device, and its copy on the host. */
-typedef struct coll__image {
-    const unsigned char *at;
-    size_t length;
-    unsigned char *host;
-} coll__image;
-
-/* From the first used byte of a side to the last. */
-static coll__image coll__image_of(const coll__side *side, size_t unit)
-{
-    uintptr_t begin = UINTPTR_MAX, end = 0;
-
-    for (int i = 0; side->is_used && i < side->blocks; i++) {
-        size_t at;
-        const size_t length = coll__side_block(side, unit, i, &at);
-        if (length == 0) continue;
-        begin = (uintptr_t)side->at + at < begin ? (uintptr_t)side->at + at : begin;
-        end = (uintptr_t)side->at + at + length > end ? (uintptr_t)side->at + at + length : end;
-    }
-    return (coll__image){ end ? (const unsigned char *)begin : side->at, end ? end - begin : 0, NULL };
-}
 
 /* Merges two images that overlap or may be the same. */
 static bool coll__images_join(coll__image *a, coll__image *b)
@@ -42631,15 +39957,9 @@ static coll_status coll__nccl_check_memory(coll_comm *comm, const coll_call *cal
                                name, ordinal, me->gpu->ordinal);
 }
 
-static coll_status coll__nccl_check_side(coll_comm *comm, const coll_call *call, const coll__side *side)
-{
-    const coll__image used = coll__image_of(side, coll_type_size(call->type));
-    return used.length ? coll__nccl_check_memory(comm, call, side->name, used.at) : COLL_OK;
-}
-
 static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *call)
 {
-    coll__side send, recv;
+    coll__side sides[2];
     coll_status status = COLL_OK;
 
     for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
@@ -42649,9 +39969,11 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
         if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
     }
     if (call->kind == COLL_ALLREDUCE_LIST || call->kind == COLL_BARRIER || status < 0) return status;
-    coll__sides_of(comm, call, &send, &recv);
-    status = coll__nccl_check_side(comm, call, &send);
-    if (status == COLL_OK) status = coll__nccl_check_side(comm, call, &recv);
+    coll__sides_of(comm, call, &sides[0], &sides[1]);
+    for (int i = 0; i < 2 && status == COLL_OK; i++) {
+        const coll__image used = coll__image_of(&sides[i], coll_type_size(call->type));
+        if (used.length) status = coll__nccl_check_memory(comm, call, sides[i].name, used.at);
+    }
     if (status == COLL_OK && call->residual && call->count)
         status = coll__nccl_check_memory(comm, call, "residual", call->residual);
     return status;
@@ -42673,40 +39995,26 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
     return COLL_OK;
 }
 
-/* A part of a list, as a call. */
-static coll_call coll__nccl_list_part(const coll_call *call, int i)
+/* Part `i` of a call: one of a list, as a call; or the call itself.  Returns its method, and why. */
+static coll__nccl_way coll__nccl_part(const coll_comm *comm, const coll_request *r, int i, coll_call *one, coll__codec *codec,
+                                      const char **why)
 {
-    const coll_list_item *b = &call->list[i];
-    coll_call one = *call;
-
-    one.kind = COLL_ALLREDUCE;
-    one.send = b->send == COLL_IN_PLACE ? b->recv : b->send;
-    one.recv = b->recv;
-    one.count = b->count;
-    one.type = b->type;
-    one.wire = call->wire ? call->wire : b->type;
-    one.seed = coll__seed_of(~call->seed, (uint64_t)i);
-    one.list = NULL;
-    one.list_count = 0;
-    return one;
-}
-
-/* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one. */
-static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why)
-{
-    coll__nccl_way worst = COLL__BY_NCCL;
-
-    if (r->call.kind != COLL_ALLREDUCE_LIST) return coll__nccl_way_of(comm, &r->call, &r->codec, why);
-    *why = "an empty list";
-    for (int i = 0; i < r->call.list_count; i++) {
-        const coll_call one = coll__nccl_list_part(&r->call, i);
-        const char *reason = NULL;
-        coll__codec codec;
-        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
-        const coll__nccl_way way = coll__nccl_way_of(comm, &one, &codec, &reason);
-        if (way >= worst) worst = way, *why = reason;
+    *one = r->call;
+    *codec = r->codec;
+    if (r->call.kind == COLL_ALLREDUCE_LIST) {
+        const coll_list_item *b = &r->call.list[i];
+        one->kind = COLL_ALLREDUCE;
+        one->send = b->send == COLL_IN_PLACE ? b->recv : b->send;
+        one->recv = b->recv;
+        one->count = b->count;
+        one->type = b->type;
+        one->wire = r->call.wire ? r->call.wire : b->type;
+        one->seed = coll__seed_of(~r->call.seed, (uint64_t)i);
+        one->list = NULL;
+        one->list_count = 0;
+        (void)coll__codec_reduce(codec, one, comm->size, NULL, 0);
     }
-    return worst;
+    return coll__nccl_way_of(comm, one, codec, why);
 }
 
 /* Memory of the device that a call needs besides its buffers. */
@@ -42723,27 +40031,39 @@ static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll
     if (coll__kind_reduces(call->kind)) return coll__result_count(comm, call) * unit;
     if (!coll__kind_exchanges(call->kind)) return 0;
     coll__sides_of(comm, call, &send, &recv);
-    return coll__side_length(&send, unit);
+    return coll__image_of(&send, unit).length;
+}
+
+/* The worst method of a call, with its reason: for a list, that of a part by the host, if there is one.  *need: memory of the
+ * device besides the buffers. */
+static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why, size_t *need)
+{
+    const int parts = r->call.kind == COLL_ALLREDUCE_LIST ? r->call.list_count : 1;
+    coll__nccl_way worst = COLL__BY_NCCL;
+
+    *why = "an empty list";
+    *need = 0;
+    for (int i = 0; i < parts; i++) {
+        const char *reason = NULL;
+        coll__codec codec;
+        coll_call one;
+        const coll__nccl_way way = coll__nccl_part(comm, r, i, &one, &codec, &reason);
+        if (way >= worst) worst = way, *why = reason;
+        *need = coll__most(*need, coll__nccl_need(comm, &one, way));
+    }
+    return worst;
 }
 
 /* A captured stream can have neither new memory nor the host. */
 static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request *r)
 {
-    const coll__nccl *me = coll__nccl_of(comm);
     const char *why = NULL;
-    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
+    size_t need;
 
-    if (way == COLL__BY_HOST)
+    if (coll__nccl_way_of_all(comm, r, &why, &need) == COLL__BY_HOST)
         return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
                                    "the host (%s)", why);
-    size_t need = r->call.kind == COLL_ALLREDUCE_LIST ? 0 : coll__nccl_need(comm, &r->call, way);
-    for (int i = 0; r->call.kind == COLL_ALLREDUCE_LIST && i < r->call.list_count; i++) {
-        const coll_call one = coll__nccl_list_part(&r->call, i);
-        coll__codec codec;
-        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
-        need = coll__most(need, coll__nccl_need(comm, &one, coll__nccl_way_of(comm, &one, &codec, &why)));
-    }
-    if (need <= me->scratch.length) return COLL_OK;
+    if (need <= coll__nccl_of(comm)->scratch.length) return COLL_OK;
     return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and %zu bytes of memory are "
                                "needed: make such a call before", need);
 }
@@ -42777,11 +40097,8 @@ static coll_status coll__nccl_bind(coll_request *r)
 /* ---- >>starting calls ---- */
 
 /* A call that is not a list. */
-static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__codec *codec, bool has_number)
+static void coll__nccl_carry(coll__nccl *me, const coll_call *call, coll__nccl_way way, bool has_number)
 {
-    const char *why;
-    const coll__nccl_way way = coll__nccl_way_of(me->owner, call, codec, &why);
-
     if (!coll__kind_reduces(call->kind)) {
         coll__nccl_move(me, call);
         return;
@@ -42794,25 +40111,29 @@ static void coll__nccl_carry(coll__nccl *me, const coll_call *call, const coll__
     coll__nccl_finish(me, call, &s);
 }
 
-/* Every buffer of a list, one after the other; those by NCCL alone in one group. */
-static void coll__nccl_carry_list(coll__nccl *me, const coll_call *call, coll__mark *mark)
+/* The parts of a call, one after the other; those of a list by NCCL alone in one group. */
+static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__mark *mark)
 {
+    const bool is_list = r->call.kind == COLL_ALLREDUCE_LIST, looks = mark && r->call.flags & COLL_DETECT_OVERFLOW;
+    const int parts = is_list ? r->call.list_count : 1;
     coll__codec codec;
+    coll_call one;
     const char *why;
 
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass == 0) coll__nccl_group(me);
-        for (int i = 0; i < call->list_count; i++) {
-            const coll_call one = coll__nccl_list_part(call, i);
-            (void)coll__codec_reduce(&codec, &one, me->owner->size, NULL, 0);
+    if (is_list) coll__nccl_group(me);
+    for (int i = 0; is_list && i < parts; i++) {
+        if (coll__nccl_part(me->owner, r, i, &one, &codec, &why) != COLL__BY_NCCL) continue;
+        const coll__sums s = coll__sums_of(me->owner, &one);
+        coll__nccl_reduce(me, &one, &s);
+    }
+    if (is_list) coll__nccl_ungroup(me);
+    for (int i = 0; i < parts; i++) {
+        const coll__nccl_way way = coll__nccl_part(me->owner, r, i, &one, &codec, &why);
+        if (is_list && way == COLL__BY_NCCL) {
             const coll__sums s = coll__sums_of(me->owner, &one);
-            const bool is_plain = coll__nccl_way_of(me->owner, &one, &codec, &why) == COLL__BY_NCCL;
-            if (pass == 0 && is_plain) coll__nccl_reduce(me, &one, &s);
-            if (pass == 1 && is_plain) coll__nccl_finish(me, &one, &s);
-            if (pass == 1 && !is_plain) coll__nccl_carry(me, &one, &codec, false);
-            if (pass == 1 && mark && call->flags & COLL_DETECT_OVERFLOW) coll__nccl_look_for_overflow(me, &one, mark);
-        }
-        if (pass == 0) coll__nccl_ungroup(me);
+            coll__nccl_finish(me, &one, &s);
+        } else coll__nccl_carry(me, &one, way, !is_list && !r->prepared);
+        if (looks && coll__kind_reduces(one.kind)) coll__nccl_look_for_overflow(me, &one, mark);
     }
 }
 
@@ -42832,7 +40153,7 @@ static void coll__nccl_flush(coll__nccl *me)
     for (coll_request *r = first; r; r = (coll_request *)(uintptr_t)r->task.state[COLL__NCCL_NEXT]) {
         coll__side send, recv;
         coll__sides_of(me->owner, &r->call, &send, &recv);
-        coll__nccl_post(me, &r->call, &send, &recv, NULL, NULL);
+        coll__nccl_post(me, &r->call, &send, &recv);
     }
     coll__nccl_ungroup(me);
     coll__mark *const mark = coll__nccl_mark(me, NULL);
@@ -42840,13 +40161,6 @@ static void coll__nccl_flush(coll__nccl *me)
         r->task.state[COLL__NCCL_MARK] = (uintptr_t)mark;
         if (r != first) mark->holders++;
     }
-}
-
-static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
-{
-    if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
-    else me->messages = r;
-    me->messages_last = r;
 }
 
 /* Communicators share a stream, so messages deferred in another one go first: they were started first. */
@@ -42875,9 +40189,10 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     coll__mark *mark = NULL;
 
     if (earlier < 0) (void)coll__nccl_fails(me, earlier);
-
     if (is_message && !r->is_blocking && !me->now.is_captured && me->now.status == COLL_OK) {
-        coll__nccl_put_off(me, r);
+        if (me->messages) me->messages_last->task.state[COLL__NCCL_NEXT] = (uintptr_t)r;
+        else me->messages = r;
+        me->messages_last = r;
         (void)coll__nccl_leave(me, before);
         return COLL_PENDING;
     }
@@ -42885,10 +40200,7 @@ static coll_status coll__nccl_begin(coll_comm *comm, coll_request *r, coll_failu
     coll__nccl_flush(me);
     const bool is_waited_for = !me->now.is_captured && !(me->is_ordered && r->is_blocking);
     if (!me->now.is_captured && !(mark = coll__mark_take(me->gpu))) coll__nccl_have_no_memory(me);
-    if (me->now.status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) coll__nccl_carry_list(me, &r->call, mark);
-    else if (me->now.status == COLL_OK) coll__nccl_carry(me, &r->call, &r->codec, !r->prepared);
-    if (mark && r->call.kind != COLL_ALLREDUCE_LIST && r->call.flags & COLL_DETECT_OVERFLOW && coll__kind_reduces(r->call.kind))
-        coll__nccl_look_for_overflow(me, &r->call, mark);
+    if (me->now.status == COLL_OK) coll__nccl_carry_all(me, r, mark);
     if (mark) {
         mark = coll__nccl_mark(me, mark);
         if (is_waited_for) r->task.state[COLL__NCCL_MARK] = (uintptr_t)mark;
@@ -42961,7 +40273,8 @@ static bool coll__nccl_explain(coll_request *r, char *text, size_t room)
     const coll__nccl *me = coll__nccl_of(comm);
     const char *why = NULL;
     char version[32];
-    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
+    size_t need;
+    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why, &need);
 
     (void)coll__nccl_version_text(me->gpu->nccl.version, version, sizeof version);
     if (coll__kind_is_message(r->call.kind)) coll__append(text, room, "by NCCL %s, one message", version);
@@ -43005,12 +40318,9 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     const coll__gpu *gpu = m->gpu;
     const coll__nccl_calls *nccl = &gpu->nccl;
     const coll__cuda_calls *cuda = &gpu->cuda;
-    const int64_t until = coll__now() + (int64_t)COLL__NCCL_HANDSHAKE_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
     struct CUevent_st *event = NULL;
     coll__cuda_address at = 0;
     void *host = NULL;
-    coll__nccl_result is = COLL__NCCL_SUCCESS;
 
     m->is_known = true;
     if (!coll__gpu_enter(gpu)) return false;
@@ -43020,18 +40330,11 @@ static bool coll__nccl_tell(coll__nccl_handshake *m)
     if (is_well) {
         memcpy(host, &m->notice, sizeof m->notice);
         is_well = cuda->MemcpyHtoDAsync_v2(at, host, sizeof m->notice, m->stream) == 0;
-        is = nccl->Broadcast(there, there, sizeof m->notice, COLL__NCCL_U8, 0, m->comm, m->stream);
-        while (is == COLL__NCCL_IN_PROGRESS && coll__now() < until)
-            if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS) break;
-        is_well = is_well && is == COLL__NCCL_SUCCESS && cuda->MemcpyDtoHAsync_v2(host, at, sizeof m->notice, m->stream) == 0
-               && cuda->EventRecord(event, m->stream) == 0;
-    }
-    while (is_well) {
-        const coll__cuda_result now = cuda->EventQuery(event);
-        if (now == COLL__CUDA_SUCCESS) break;
-        if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS || is != COLL__NCCL_SUCCESS) is_well = false;
-        if (now != COLL__CUDA_NOT_READY || coll__now() > until) is_well = false;
-        (void)nanosleep(&delay, NULL);
+        const coll__nccl_result is = nccl->Broadcast(there, there, sizeof m->notice, COLL__NCCL_U8, 0, m->comm, m->stream);
+        is_well = is_well && (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS)
+               && coll__gpu_wait(gpu, m->comm, NULL, COLL__NCCL_HANDSHAKE_MS)
+               && cuda->MemcpyDtoHAsync_v2(host, at, sizeof m->notice, m->stream) == 0
+               && cuda->EventRecord(event, m->stream) == 0 && coll__gpu_wait(gpu, m->comm, event, COLL__NCCL_HANDSHAKE_MS);
     }
     if (is_well) {
         memcpy(&m->notice, host, sizeof m->notice);
@@ -43139,35 +40442,17 @@ static void coll__nccl_end(coll_comm *comm)
 /* Returns whether all that was begun is complete, after a short wait. */
 static bool coll__nccl_is_idle(const coll__nccl *me)
 {
-    const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
-
-    if (!me->last) return true;
-    for (;;) {
-        if (me->gpu->cuda.EventQuery(me->last->event) != COLL__CUDA_NOT_READY) return true;
-        if (coll__now() > until) return false;
-        (void)nanosleep(&delay, NULL);
-    }
+    return !me->last || coll__gpu_wait(me->gpu, NULL, me->last->event, COLL__DELIVER_MS);
 }
 
 /* Ends without a failure: what was begun completes first. */
 static void coll__nccl_finalize(coll__nccl *me)
 {
-    const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const int64_t until = coll__now() + (int64_t)COLL__DELIVER_MS * COLL__MS;
-    const struct timespec delay = { 0, 20000 };
-    coll__nccl_result is = nccl->CommFinalize(me->comm);
+    const coll__nccl_result is = me->gpu->nccl.CommFinalize(me->comm);
+    const bool is_asked = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
 
-    while (is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS) {
-        coll__nccl_result now = COLL__NCCL_SUCCESS;
-        is = nccl->CommGetAsyncError(me->comm, &now);
-        if (is == COLL__NCCL_SUCCESS && now == COLL__NCCL_SUCCESS) break;
-        if (is == COLL__NCCL_SUCCESS && now != COLL__NCCL_IN_PROGRESS) is = now;
-        if (coll__now() > until) is = COLL__NCCL_SYSTEM;
-        (void)nanosleep(&delay, NULL);
-    }
-    if (is == COLL__NCCL_SUCCESS) (void)nccl->CommDestroy(me->comm);
-    else (void)nccl->CommAbort(me->comm);
+    if (is_asked && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
+    else (void)me->gpu->nccl.CommAbort(me->comm);
     me->comm = NULL;
 }
 
@@ -43400,10 +40685,12 @@ static coll_status coll__wrap_nccl(const coll__program *program, struct ncclComm
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: out is NULL");
     *out = NULL;
     if (!nccl) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the communicator is NULL");
-    if (!coll__nccl_load(&calls, why, sizeof why)) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
-    const bool is_known = calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS && calls.CommCuDevice(nccl, &device) == 0
+    const bool is_loaded = coll__nccl_load(&calls, why, sizeof why);
+    const bool is_known = is_loaded && calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS
+                       && calls.CommCuDevice(nccl, &device) == COLL__NCCL_SUCCESS
                        && calls.CommUserRank(nccl, &handshake.rank) == COLL__NCCL_SUCCESS;
-    dlclose(calls.library);
+    if (calls.library) dlclose(calls.library);
+    if (!is_loaded) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
     if (!is_known) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: NCCL does not know the communicator");
     handshake.gpu = coll__gpu_open(device, why, sizeof why);
     if (!handshake.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
@@ -43629,7 +40916,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (session->transport->wake) session->transport->wake(session->context);
     errno = error;
     if (is_known) return COLL_OK;
-    if (!coll__comm_lock_claim(comm, false)) return COLL_OK; /* the thread inside does it                */
+    if (!coll__comm_lock_try(comm)) return COLL_OK;           /* the thread inside does it                */
     if (coll__is_shared(session)) coll__session_take(comm);
     (void)coll__advance(session, 0);
     return coll__leave(comm, COLL_OK);
@@ -43810,14 +41097,12 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
         rest;                                                                                               \
         return coll__run(comm, &r);                                                                         \
     }                                                                                                       \
-    COLL__STARTED(name, parameters, fields, rest)
-#define COLL__STARTED(name, parameters, fields, rest)                                                       \
     COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
     {                                                                                                       \
         coll_call of_this, *const call = &of_this;                                                          \
         *call = coll__call_of fields;                                                                       \
         rest;                                                                                               \
-        return coll__start(comm, call, out);                                                                 \
+        return coll__start(comm, call, out);                                                                \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
@@ -43934,7 +41219,6 @@ COLL__BOTH(sendrecv,
            (coll__messages_use(comm), call->recv_count = recv_count, call->peer = dest, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
-#undef COLL__STARTED
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 

@@ -417,10 +417,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
     if (!call->algorithm) return COLL_OK;
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
-    if (coll__can_choose(&query)) return COLL_OK;
+    const char *const why = coll__why_not(&query);
+    if (!why) return COLL_OK;
     if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
     if (!is_named) return COLL_OK;
-    const char *const why = coll__why_not(&query);
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);

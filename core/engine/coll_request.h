@@ -144,7 +144,9 @@ static void coll__request_finish(coll_request *r, coll_status status)
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
     if (session->observer) session->observer->end(r, status);
-    if (r->sequence) coll__activity_set(session, session->activity.last, r->head); /* a list has none; its parts have */
+    /* A list has no number, its parts have.  A call of a carrier at the call has the number of the first call that the host makes
+     * for it, and another fingerprint. */
+    if (r->sequence && !(r->carrier->traits & COLL__AT_CALL)) coll__activity_set(session, session->activity.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
     if (done) done(whole, r, status);

@@ -266,6 +266,19 @@ static void in_a_graph(rank *r)
     gpu_must(gpu.GraphDestroy(graph), "cuGraphDestroy");
 }
 
+/* Calls by the host, and a rank that is late: the others wait, compare their calls, and find no difference. */
+static void with_a_late_rank(rank *r)
+{
+    coll_call call = { .send = r->a, .recv = r->b, .count = COUNT, .type = COLL_F32, .op = COLL_USER, .fn = add_up };
+
+    for (int k = 0; k < 6; k++) {                 /* rank 0 only sends in a scan, and waits in the next call  */
+        put(r, r->a, 1);
+        if (r->rank == 1 && k % 2 == 0) usleep(300000);
+        call.kind = k % 2 ? COLL_ALLREDUCE : COLL_SCAN;
+        MUST(r, coll_run(r->comm, &call));
+    }
+}
+
 static void graph_case(const void *unused) { (void)unused; on_ranks(2, in_a_graph); }
 
 /* ---- >>bits: those of the threads, where the library promises that ---- */
@@ -442,24 +455,23 @@ static void wrap_case(const void *unused)
 }
 
 /* Ranks that are processes, joined by TCP. */
-static void process_case(const void *unused)
+static void on_processes(void (*body)(rank *r), int share)
 {
     enum { SIZE = 3 };
     char address[64] = "";
     const int port = support_reserve_port(address, sizeof address);
     pid_t children[SIZE];
 
-    (void)unused;
     for (int i = 0; i < SIZE; i++) {
         if ((children[i] = fork()) != 0) continue;
         const coll_config config = { .transport = "tcp", .rank = i, .size = SIZE, .address = address,
-                                     .stall_timeout_ms = STALL_MS };
+                                     .stall_timeout_ms = STALL_MS, .tcp.share_memory = share };
         job j = { .body = NULL };
         coll_comm *host = NULL;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         gpu_load();
         CHECK(!coll_init(&host, &config), "%s: coll_init: %s", case_name, coll_error(NULL));
-        j.body = in_order;
+        j.body = body;
         if (!host || rank_main(host, &j)) _exit(1);
         coll_free(host);
         _exit(check__failed != 0);
@@ -471,6 +483,11 @@ static void process_case(const void *unused)
     }
     close(port);
 }
+
+static void process_case(const void *unused) { (void)unused; on_processes(in_order, COLL_DEFAULT); }
+
+static void late_thread_case(const void *unused) { (void)unused; on_ranks(3, with_a_late_rank); }
+static void late_process_case(const void *unused) { (void)unused; on_processes(with_a_late_rank, COLL_OFF); }
 
 /* A device of which a part is missing: the others go on without it. */
 static void split_up(rank *r)
@@ -514,6 +531,8 @@ int main(int argc, char **argv)
     run(list, "order", order_case, NULL, "");
     run(list, "streams", streams_case, NULL, "");
     run(list, "graphs", graph_case, NULL, "");
+    run(list, "late", late_thread_case, NULL, "threads");
+    run(list, "late", late_process_case, NULL, "processes");
     for (int size = 1; size <= 5; size++) run(list, "bits", bits_case, &size, (char[]){ (char)('0' + size), 0 });
     for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++)
         run(list, "failures", trouble_case, &troubles[i], troubles[i].name);
