@@ -65,7 +65,7 @@
  *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
  *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
  *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h              matching of messages and receives: lists and bins
+ *     coll_p2p_match.h              matching of messages and receives: bins
  *     coll_p2p_protocol.h           notes of messages by key, and sending
  *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
  *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order

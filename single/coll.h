@@ -496,7 +496,7 @@
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
  *     gather, scatter, ...v       tree:r direct
- *     allgather, ...v             circulant:r far:r ring tree:r
+ *     allgather, ...v             circulant:r ring tree:r
  *     alltoall, ...v, ...w        circulant:r direct
  *   These keep the order of COLL_DETERMINISTIC: gather, direct and shares (reductions), the trees of allreduce and
  * reduce_scatter, transposed and chain (scans).  These, the census of scans and the dbtree of allreduce also support operations
@@ -578,8 +578,8 @@
  * that coll_init is freed.  This manual holds for MPI too, with the following exceptions.
  *   Calls that MPI does correctly are handed to it: those that only move elements, reductions of integers of 32 and 64 bits
  * (except min and max of unsigned ones), sums and products of f32 and f64 without flags.  Not handed to MPI: alltoallw, neighbor
- * calls, before MPI 4 v forms, and prepared calls after the first 64 of a communicator.  The library itself carries out all other
- * calls, over messages of MPI.  coll_explain says which way and why.
+ * calls, before MPI 4 v forms, and prepared calls.  The library itself carries out all other calls, over messages of MPI.
+ * coll_explain says which way and why.
  *   COLL_MPI=messages hands nothing to MPI.  COLL_MPI=native hands everything to MPI, and returns COLL_ERR_UNSUPPORTED for what
  * MPI does not do correctly.  auto is both.  If all ranks wait for a call, auto uses MPI's blocking form, which is faster; ranks
  * of one host with a processor each detect this in shared memory.  The call then begins when the last rank has made it, and time
@@ -2143,7 +2143,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
  *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
  *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h              matching of messages and receives: lists and bins
+ *     coll_p2p_match.h              matching of messages and receives: bins
  *     coll_p2p_protocol.h           notes of messages by key, and sending
  *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
  *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
