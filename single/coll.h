@@ -18099,6 +18099,7 @@ static void coll__list_calls(const coll_call *call, const coll__list *list, unsi
             part->list = NULL;
             part->list_count = 0;
             part->type = b->type;
+            part->count = 0;
             part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
         part->count += is_packed ? coll__list_room(call, b) / coll_type_size(b->type) : b->count;
@@ -18428,7 +18429,7 @@ static inline bool coll__comm_lock_take(coll_comm *comm)
 
 static inline void coll__comm_lock_release(coll_comm *comm)
 {
-    COLL__ASSERT(comm->is_taken, "a communicator is left that nobody is in");
+    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a communicator is left that nobody is in");
     __atomic_store_n(&comm->is_taken, 0, __ATOMIC_RELEASE);
 }
 
@@ -20570,10 +20571,9 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
  *
- * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message has 512 KiB: 0.4 ms at 10
- * Gbit/s, 40 ms at 100 Mbit/s.
+ * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message occupies the link for 1.5 ms.
  *
- * Each number is the least time of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
+ * Each number is the median of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
  * sends the numbers to the others.  Faster links and sites are not measured here: tools/coll-check.c writes them to a tuning
  * file. */
 #ifndef COLL_MEASURE_H
@@ -20583,7 +20583,8 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
-    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3, COLL__MEASURE_BYTES = 512 << 10,
+    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
+    COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
     COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
     COLL__MEASURE_PEERS = 3,
     COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB per source: fits in the first cache  */
@@ -20634,15 +20635,20 @@ enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
 
 /* ---- >>runs ---- */
 
+static double coll__median(double *values, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int at = i; at > 0 && values[at] < values[at - 1]; at--) {
+            const double value = values[at];
+            values[at] = values[at - 1];
+            values[at - 1] = value;
+        }
+    return values[count / 2];
+}
+
 static double coll__seconds_since(const coll__session *session, int64_t began)
 {
     return (double)(coll__clock(session) - began) * 1e-9;
-}
-
-/* Run `i` took this time; run -1 does not count. */
-static void coll__least_time(double *least, int i, double seconds)
-{
-    if (i <= 0 || seconds < *least) *least = seconds;
 }
 
 /* Runs one of these algorithms once.  The checks of ordinary calls do not apply: only rank 0 and its peers have the memory of the
@@ -20662,25 +20668,29 @@ static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, 
     return status == COLL_PENDING ? comm->session->failure.status : status;
 }
 
-/* The least time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
+/* The median time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
 static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, size_t bytes, int parts,
                                      double *seconds)
 {
     const coll__choice way = { .algorithm = &coll__measure_ways[which], .radix = radix, .blocks = 1, .slices = 1 };
-    const int runs = bytes > 0 ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
+    const bool is_long = bytes > 0;
+    const int runs = is_long ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
+    double times[COLL__MEASURE_RUNS];
 
     for (int i = -1; i < runs; i++) {
         const int64_t began = coll__clock(comm->session);
         const coll_status status = coll__measure_once(comm, &way, memory, bytes);
         if (status < 0) return status;
-        coll__least_time(seconds, i, coll__seconds_since(comm->session, began) / parts);
+        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / parts;
     }
+    *seconds = coll__median(times, runs);
     return COLL_OK;
 }
 
 /* A barrier, if the transport carries it out. */
 static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
 {
+    double times[COLL__MEASURE_RUNS];
     coll_request r;
 
     *seconds = 0;
@@ -20692,8 +20702,9 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
             const coll_status status = coll__run_by_host(comm, &r);
             if (status < 0) return status;
         }
-        coll__least_time(seconds, i, coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS);
+        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS;
     }
+    *seconds = coll__median(times, COLL__MEASURE_RUNS);
     return COLL_OK;
 }
 
@@ -20704,7 +20715,7 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
     const coll__source sources[2] = { { memory, COLL__AS_USER, 0 }, { memory + bytes, COLL__AS_USER, 1 } };
     const coll_call call = { .type = COLL_F32, .op = COLL_SUM };
     void *const result = memory + bytes;
-    double seconds = 0;
+    double times[COLL__MEASURE_RUNS];
     coll__codec codec;
 
     (void)coll__codec_reduce(&codec, &call, 1, NULL, 0);
@@ -20715,12 +20726,23 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
                                                 .count = COLL__MEASURE_FLOATS, .scratch = memory + 2 * bytes });
             if (session->transport->charge_reduce) session->transport->charge_reduce(session->context, bytes);
         }
-        coll__least_time(&seconds, i, coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes));
+        if (i >= 0) times[i] = coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
     }
-    return seconds;
+    return coll__median(times, COLL__MEASURE_RUNS);
 }
 
 /* ---- >>the wire ---- */
+
+#define COLL__MEASURE_LONG 1.5e-3                 /* s: limit for a large message                             */
+
+/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if sites are known. */
+static int coll__measure_near(const coll_comm *comm)
+{
+    const coll__topology *const t = comm->topology;
+    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
+
+    return has_sites ? coll__host_size(t, 0) : comm->size;
+}
 
 /* A near, a middle and a far rank: hosts usually have consecutive ranks.  Returns their number. */
 static int coll__measure_peers(int size, int *peers)
@@ -20733,6 +20755,26 @@ static int coll__measure_peers(int size, int *peers)
     return count;
 }
 
+/* Length of a large message: rank 0 tries a short one with the last of its peers, and broadcasts the length. */
+static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes)
+{
+    double told = COLL__MEASURE_BYTES_LEAST, latency = 0, seconds = 0;
+    const int peer = coll__measure_near(comm) - 1;
+    coll_request r;
+
+    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &latency);
+    if (status == COLL_OK)
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
+                                   &seconds);
+    if (status < 0) return status;
+    const double each = (seconds - latency) / COLL__MEASURE_BYTES_LEAST;
+    while (told < COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = &told, .count = 1, .type = COLL_F64, .name = "measure" };
+    status = coll__run_by_host(comm, &r);
+    *bytes = (size_t)told;
+    return status;
+}
+
 /* Rate of the link between rank 0 and a peer, as a multiple of the slowest. */
 static double coll__measure_rate(const coll__shares *s, int peer)
 {
@@ -20741,13 +20783,10 @@ static double coll__measure_rate(const coll__shares *s, int peer)
     return (double)(own < other ? own : other) / COLL__RATE_UNIT;
 }
 
-/* Runs on every rank; the numbers of rank 0 count.  It measures with some of the first ranks of the communicator: of all, or of
- * those at its site if sites are known. */
-static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, coll__link *link)
+/* Runs on every rank; the numbers of rank 0 count. */
+static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
 {
-    const coll__topology *const t = comm->topology;
-    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
-    const int near = has_sites ? coll__host_size(t, 0) : comm->size;
+    const int near = coll__measure_near(comm);
     const int many = near == 2 ? COLL__MEASURE_BURST / 2 : coll__less(near - 1, COLL__MEASURE_BURST);
     int peers[COLL__MEASURE_PEERS];
     const int count = coll__measure_peers(near, peers), last = coll__less(many, near - 1);
@@ -20759,8 +20798,7 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, co
         if (status < 0) break;
         latency = coll__longer(latency, ping);
         if (peers[i] <= last) reach = coll__longer(reach, ping);
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, COLL__MEASURE_BYTES,
-                                   COLL__MEASURE_EXCHANGES, &seconds);
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
         if (status < 0) break;
         exchange = coll__longer(exchange, ping + (seconds - ping) * coll__measure_rate(&comm->numbers.shares, peers[i]));
     }
@@ -20768,7 +20806,7 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, co
     status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, 0, COLL__MEASURE_TRIPS, &burst);
     if (status < 0) return status;
     link->latency = latency;
-    link->per_byte = (exchange - latency) / COLL__MEASURE_BYTES;
+    link->per_byte = (exchange - latency) / (double)bytes;
     if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest peer of the burst */
     return COLL_OK;
 }
@@ -20813,6 +20851,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
 static coll_status coll__measure_inside(coll_comm *comm)
 {
     const bool knows_sites = coll__comm_topology(comm) == COLL_OK;
+    size_t bytes = 0;
     coll__numbers found = comm->numbers;
     coll_failure failure = { COLL_OK, -1, "" };
     coll_status status = COLL_OK;
@@ -20823,7 +20862,8 @@ static coll_status coll__measure_inside(coll_comm *comm)
         coll__set_failure(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
-    if (comm->size > 1) status = coll__measure_wire(comm, memory, &found.link);
+    if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);
+    if (status == COLL_OK && comm->size > 1) status = coll__measure_wire(comm, memory, bytes, &found.link);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
         memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));

@@ -91,6 +91,7 @@ static void coll__list_calls(const coll_call *call, const coll__list *list, unsi
             part->list = NULL;
             part->list_count = 0;
             part->type = b->type;
+            part->count = 0;
             part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
         part->count += is_packed ? coll__list_room(call, b) / coll_type_size(b->type) : b->count;

@@ -30,7 +30,7 @@ static inline bool coll__comm_lock_take(coll_comm *comm)
 
 static inline void coll__comm_lock_release(coll_comm *comm)
 {
-    COLL__ASSERT(comm->is_taken, "a communicator is left that nobody is in");
+    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a communicator is left that nobody is in");
     __atomic_store_n(&comm->is_taken, 0, __ATOMIC_RELEASE);
 }
 
