@@ -1,7 +1,7 @@
 #!/bin/sh
 # The size of the library: source, compilation and instructions, of this tree, or compared with a commit.
 #   lines, files       of the headers: coll.h, coll_impl.h, core, transports, carriers
-#   switches           COLL_NO_... that a program may set (core/base/coll_parts*.h)
+#   switches           COLL_NO_... that a program may set (core/base/coll_feature*.h)
 #   floors             headers in the longest chain of includes within core; -: one list includes all
 #   upward includes    from a folder to one that it may not use, allowed ones as well (tests/layers.sh)
 #   allowed            lines of tests/layers.allow
@@ -35,7 +35,7 @@ headers() { find coll.h coll_impl.h core transports carriers -name '*.h' 2> "$wo
 
 switches() {
     [ -f core/base/coll_features.h ] || { echo -; return; }
-    sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts*.h | sort -u | grep -c .
+    sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_feature*.h | sort -u | grep -c .
 }
 
 floors() { # of the headers of core that include each other: the longest chain

@@ -12045,7 +12045,7 @@ struct coll__strided {
 /* Pack the blocks of a matrix, or unpack them: when all calls before it have ended, and after success. */
 static void coll__columns_move(const coll__columns *c, bool packs)
 {
-    unsigned char *packed = COLL__IS_WHOLE ? c->packed : NULL;
+    unsigned char *packed = c->packed;
 
     for (int i = 0; packed && i < c->blocks; i++) {
         unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
@@ -12470,7 +12470,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
-    if (status == COLL_OK && r->strided) coll__columns_move(&r->strided->recv, false);
+    if (COLL__IS_WHOLE && status == COLL_OK && r->strided) coll__columns_move(&r->strided->recv, false);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) {
         if (!COLL__ON_DEMAND) coll__look_for_overflow(r);
         else session->by_key->look_for_overflow(r);
@@ -12774,7 +12774,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Advance a collective.  Starts it with its carrier, or with the next one that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
-    if (r->strided && !r->is_started) coll__columns_move(&r->strided->send, true);
+    if (COLL__IS_WHOLE && r->strided && !r->is_started) coll__columns_move(&r->strided->send, true);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
@@ -27850,6 +27850,7 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
 {
     unsigned char expected[COLL__SHA_LENGTH];
 
+    if (!COLL__HAS_SECURITY) return false;
     coll__handshake_sum(g, us, letter, expected);
     return coll__same_secret(expected, proof, sizeof expected);
 }
@@ -27860,7 +27861,7 @@ static void coll__refusal_prove(const coll__handshake *g, const coll__identity *
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
@@ -27907,7 +27908,7 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
     g->is_denied = !coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     if (g->is_denied) memset(g->bytes, 0, COLL__SHA_LENGTH);      /* an invalid proof, so that it reports that, too */
-    else coll__handshake_sum(g, us, 'C', g->bytes);
+    else if (COLL__HAS_SECURITY) coll__handshake_sum(g, us, 'C', g->bytes);
     return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
 }
 
@@ -27926,7 +27927,7 @@ static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__
         return coll__handshake_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
     coll__hello_write(g->answer, &answer);
     memcpy(g->bytes, g->answer, sizeof g->answer);
-    coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    if (COLL__HAS_SECURITY) coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     return coll__handshake_next(g, COLL__HANDSHAKE_ANSWER);
 }
 
@@ -27965,7 +27966,7 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
+    if (COLL__HAS_SECURITY && has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
     if (!has_key || coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected)) {
         g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);

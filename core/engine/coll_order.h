@@ -121,7 +121,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Advance a collective.  Starts it with its carrier, or with the next one that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
-    if (r->strided && !r->is_started) coll__columns_move(&r->strided->send, true);
+    if (COLL__IS_WHOLE && r->strided && !r->is_started) coll__columns_move(&r->strided->send, true);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);

@@ -136,7 +136,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
-    if (status == COLL_OK && r->strided) coll__columns_move(&r->strided->recv, false);
+    if (COLL__IS_WHOLE && status == COLL_OK && r->strided) coll__columns_move(&r->strided->recv, false);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) {
         if (!COLL__ON_DEMAND) coll__look_for_overflow(r);
         else session->by_key->look_for_overflow(r);

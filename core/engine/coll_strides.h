@@ -29,7 +29,7 @@ struct coll__strided {
 /* Pack the blocks of a matrix, or unpack them: when all calls before it have ended, and after success. */
 static void coll__columns_move(const coll__columns *c, bool packs)
 {
-    unsigned char *packed = COLL__IS_WHOLE ? c->packed : NULL;
+    unsigned char *packed = c->packed;
 
     for (int i = 0; packed && i < c->blocks; i++) {
         unsigned char *at = coll__behind(c->at, (size_t)i * c->row);

@@ -38,13 +38,13 @@ cat > "$dir/symbols" <<ROWS
 !COLL__HAS_MESSAGES                   coll__(messages_start|note_arrived|execution_|post_round|deliver)
 !COLL__HAS_RECORDER                   coll__record_first|coll__json_|coll__dump_json
 !COLL__HAS_BACKGROUND                 coll__background_(main|begin|move|nap|rest|sleep)
-*!COLL__HAS_CHOICE                    coll__(blocks_walk|broadcast_blocks|has_algorithm)
+*!COLL__HAS_CHOICE                    coll__(blocks_walk|broadcast_blocks)
 +!COLL__HAS_CHOICE                    coll__query_of
 *!COLL__HAS_CHOICE                    coll__(priced|cost_bruck|measure_(ping|wire))
-!COLL__HAS_COUNTS                     coll__(begin|share|end)_reduce_scatterv
+!COLL__HAS_COUNTS                     coll__packet_(put|wrong|write)
 !COLL__HAS_HIERARCHY                  coll__hierarchy_|coll__script_|coll__find_phases
 *!COLL__HAS_NEIGHBOR                  coll__check_edges|coll__neighbor_
-*!COLL__HAS_NETWORKS                  coll__network_(word$|next|excepts|choose|text)|coll__ports_read
+*!COLL__HAS_NETWORKS                  coll__network_(choose|text)|coll__ports_read
 +!COLL__HAS_NETWORKS                  coll__rendezvous_(read|write)|coll__network_words
 *!COLL__HAS_NETWORKS                  coll__launch_(slurm|hydra|master|one_host)|coll__nodelist_
 !COLL__IS_WHOLE                       coll__list_

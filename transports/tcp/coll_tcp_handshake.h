@@ -232,6 +232,7 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
 {
     unsigned char expected[COLL__SHA_LENGTH];
 
+    if (!COLL__HAS_SECURITY) return false;
     coll__handshake_sum(g, us, letter, expected);
     return coll__same_secret(expected, proof, sizeof expected);
 }
@@ -242,7 +243,7 @@ static void coll__refusal_prove(const coll__handshake *g, const coll__identity *
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
@@ -289,7 +290,7 @@ static coll_status coll__handshake_hear_answer(coll__handshake *g, const coll__i
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
     g->is_denied = !coll__handshake_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     if (g->is_denied) memset(g->bytes, 0, COLL__SHA_LENGTH);      /* an invalid proof, so that it reports that, too */
-    else coll__handshake_sum(g, us, 'C', g->bytes);
+    else if (COLL__HAS_SECURITY) coll__handshake_sum(g, us, 'C', g->bytes);
     return coll__handshake_next(g, COLL__HANDSHAKE_PROVE);
 }
 
@@ -308,7 +309,7 @@ static coll_status coll__handshake_answer_hello(coll__handshake *g, const coll__
         return coll__handshake_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
     coll__hello_write(g->answer, &answer);
     memcpy(g->bytes, g->answer, sizeof g->answer);
-    coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    if (COLL__HAS_SECURITY) coll__handshake_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
     return coll__handshake_next(g, COLL__HANDSHAKE_ANSWER);
 }
 
@@ -347,7 +348,7 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
     if (!coll__control_read(g->bytes, us->size, &control))
         return coll__handshake_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
+    if (COLL__HAS_SECURITY && has_key) coll__letter_sum(g, us->root, 'R', g->bytes, COLL__CONTROL_PROOF, expected);
     if (!has_key || coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected)) {
         g->is_unauthenticated = false;
         return coll__handshake_failed(g, control.what.status, "%s", text);
