@@ -10046,8 +10046,8 @@ static inline bool coll__in_packets(const coll__algorithm *a) { return a->has_ra
  * not counted; there is no choice for them. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
-    const coll__graph nobody = { .sources = 0 };
-    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &nobody };
+    const coll__graph no_ranks = { .sources = 0 };
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &no_ranks };
     const int ranks = a->is_even ? 1 : size, alike = size / ranks;
     int rounds = 0;
 
@@ -13336,8 +13336,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
     const char *const why = coll__why_not(&query);
     if (!why) return COLL_OK;
-    if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
-    if (!is_named) return COLL_OK;
+    if (!is_named) {                              /* a forced one is used if possible                         */
+        call->algorithm = NULL;
+        return COLL_OK;
+    }
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
@@ -18417,11 +18419,13 @@ static inline bool coll__comm_lock_try(coll_comm *comm)
     return true;
 }
 
-/* The same, but waits for coll_abort, which is inside for a short time only. */
+/* The same, but waits for coll_abort, which is inside for a short time only.  Without an operating system this may be an
+ * interrupt of coll_abort, which must not wait for it. */
 static inline bool coll__comm_lock_take(coll_comm *comm)
 {
     while (!coll__comm_lock_try(comm)) {
-        if (coll__is_called_back(comm) || !__atomic_load_n(&comm->session->abort_wanted, __ATOMIC_ACQUIRE)) return false;
+        if (!COLL__HAS_OS || coll__is_called_back(comm)) return false;
+        if (!__atomic_load_n(&comm->session->abort_wanted, __ATOMIC_ACQUIRE)) return false;
         coll__yield();
     }
     return true;
@@ -18429,7 +18433,7 @@ static inline bool coll__comm_lock_take(coll_comm *comm)
 
 static inline void coll__comm_lock_release(coll_comm *comm)
 {
-    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a communicator is left that nobody is in");
+    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a thread leaves a communicator in which no thread is");
     __atomic_store_n(&comm->is_taken, 0, __ATOMIC_RELEASE);
 }
 
@@ -18587,8 +18591,8 @@ static void coll__watch_take(coll_comm *first)
     if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
 }
 
-/* Wait in the one session of all pending requests, which is held through `first`, until one of them has ended.  The goal uses
- * the one with the shortest time limit.  If one has ended already, the goal is reached. */
+/* All pending requests are of one coll_init: wait until one of them has ended.  `first` holds it.  The goal uses the request
+ * with the shortest time limit.  If a request has ended already, the goal is reached. */
 static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };
@@ -30529,7 +30533,8 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 
 /* ---- >>where to listen: without a key, only at private addresses ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests. */
+/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests.  The
+ * list is a value of `network`, whose exceptions are these ranges. */
 static bool coll__is_private(const unsigned char *bytes)
 {
     return coll__network_excepts("^127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,100.64.0.0/10,fc00::/7,"
@@ -31724,7 +31729,7 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const coll_config *c)
         (void)coll__address_split(where, host, sizeof host, &port);
         if (port == 0 && !c->tcp.listening)
             return coll__start_failed(COLL_ERR_ARGUMENT,
-                                      "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", where);
+                                      "port 0 in \"%s\" is any port: no rank learns which without `listening`", where);
     }
     const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
     const coll__address all = { .port = port };

@@ -147,8 +147,8 @@ static inline bool coll__in_packets(const coll__algorithm *a) { return a->has_ra
  * not counted; there is no choice for them. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
-    const coll__graph nobody = { .sources = 0 };
-    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &nobody };
+    const coll__graph no_ranks = { .sources = 0 };
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &no_ranks };
     const int ranks = a->is_even ? 1 : size, alike = size / ranks;
     int rounds = 0;
 

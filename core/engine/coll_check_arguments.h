@@ -419,8 +419,10 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
     const char *const why = coll__why_not(&query);
     if (!why) return COLL_OK;
-    if (!is_named) call->algorithm = NULL;        /* a forced one is used if possible                         */
-    if (!is_named) return COLL_OK;
+    if (!is_named) {                              /* a forced one is used if possible                         */
+        call->algorithm = NULL;
+        return COLL_OK;
+    }
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__may_be_used(&coll__algorithms[i], &query))
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);

@@ -18,11 +18,13 @@ static inline bool coll__comm_lock_try(coll_comm *comm)
     return true;
 }
 
-/* The same, but waits for coll_abort, which is inside for a short time only. */
+/* The same, but waits for coll_abort, which is inside for a short time only.  Without an operating system this may be an
+ * interrupt of coll_abort, which must not wait for it. */
 static inline bool coll__comm_lock_take(coll_comm *comm)
 {
     while (!coll__comm_lock_try(comm)) {
-        if (coll__is_called_back(comm) || !__atomic_load_n(&comm->session->abort_wanted, __ATOMIC_ACQUIRE)) return false;
+        if (!COLL__HAS_OS || coll__is_called_back(comm)) return false;
+        if (!__atomic_load_n(&comm->session->abort_wanted, __ATOMIC_ACQUIRE)) return false;
         coll__yield();
     }
     return true;
@@ -30,7 +32,7 @@ static inline bool coll__comm_lock_take(coll_comm *comm)
 
 static inline void coll__comm_lock_release(coll_comm *comm)
 {
-    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a communicator is left that nobody is in");
+    COLL__ASSERT(__atomic_load_n(&comm->is_taken, __ATOMIC_RELAXED), "a thread leaves a communicator in which no thread is");
     __atomic_store_n(&comm->is_taken, 0, __ATOMIC_RELEASE);
 }
 

@@ -115,8 +115,8 @@ static void coll__watch_take(coll_comm *first)
     if (coll__is_shared(first->session) && !first->is_holder) coll__session_take(first);
 }
 
-/* Wait in the one session of all pending requests, which is held through `first`, until one of them has ended.  The goal uses
- * the one with the shortest time limit.  If one has ended already, the goal is reached. */
+/* All pending requests are of one coll_init: wait until one of them has ended.  `first` holds it.  The goal uses the request
+ * with the shortest time limit.  If a request has ended already, the goal is reached. */
 static void coll__watch_one(coll__watch *w, coll_comm *first)
 {
     coll__goal goal = { first, NULL, &w->status, false, false };

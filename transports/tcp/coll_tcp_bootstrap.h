@@ -74,7 +74,7 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const coll_config *c)
         (void)coll__address_split(where, host, sizeof host, &port);
         if (port == 0 && !c->tcp.listening)
             return coll__start_failed(COLL_ERR_ARGUMENT,
-                                      "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", where);
+                                      "port 0 in \"%s\" is any port: no rank learns which without `listening`", where);
     }
     const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
     const coll__address all = { .port = port };

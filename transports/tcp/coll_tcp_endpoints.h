@@ -162,7 +162,8 @@ static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 
 /* ---- >>where to listen: without a key, only at private addresses ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests. */
+/* Loopback, RFC 1918, link-local, CGNAT; IPv6 unique local and link-local; documentation and benchmarking ranges, for tests.  The
+ * list is a value of `network`, whose exceptions are these ranges. */
 static bool coll__is_private(const unsigned char *bytes)
 {
     return coll__network_excepts("^127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,100.64.0.0/10,fc00::/7,"
